@@ -1,0 +1,312 @@
+"""A client: data that never travels, with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from coterie.core.errors import BadData, BadInput
+from coterie.core.holdout import hold_out
+from coterie.core.seeds import Key
+from coterie.core.tabular import Missing, check_missing_rule, fill_missing, fit_median, refuse_missing
+
+Task = Literal["classification", "regression"]
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Inputs x [n, ...] and targets y [n]: integer labels, or numbers for a regression."""
+
+    x: Tensor
+    y: Tensor
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def to(self, device: torch.device | str) -> Samples:
+        return Samples(self.x.to(device), self.y.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Client:
+    """One participant: its own training, validation and test samples, and what they are called.
+
+    `cluster` is the group a synthetic split put it in, if any: no method sees it but Oracle.
+    `notes` say what was done to its data; they end up in the run's record and report.
+    """
+
+    name: str
+    train: Samples
+    test: Samples
+    validation: Samples
+    features: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    cluster: int | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def task(self) -> Task:
+        return "regression" if self.train.y.is_floating_point() else "classification"
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: Any,
+        y: Any,
+        *,
+        name: str,
+        test: float | tuple[Any, Any] = 0.3,
+        validation: float = 0.0,
+        seed: int = 0,
+        features: Sequence[str] | None = None,
+        classes: Sequence[Any] | None = None,
+    ) -> Client:
+        """A client from arrays, tensors or a DataFrame; `test` is a fraction to set aside, or (X, y).
+
+        Integer labels are taken as class numbers from 0; for any others, and where a client may lack
+        some class, name all of them in `classes`. Floating-point targets make a regression.
+        """
+        x_all, columns = _inputs(X, name, features)
+        y_all, names = _targets(y, name, classes)
+        _check_rows(x_all, y_all, name, columns)
+        key = Key(seed, ("client", name))
+        rows = np.arange(len(y_all))
+        if isinstance(test, tuple):
+            x_test, test_columns = _inputs(test[0], name, features)
+            y_test, _ = _targets(test[1], name, names or classes)
+            _check_rows(x_test, y_test, name, test_columns)
+            if test_columns != columns or x_test.shape[1:] != x_all.shape[1:]:
+                raise BadData(f"client {name!r}: test and training columns differ: give both the same")
+        else:
+            rows, held = hold_out(y_all, test, key.at("test").numpy(), f"client {name!r}")
+            x_test, y_test = x_all[held], y_all[held]
+        kept, held = rows, rows[:0]
+        if validation:
+            keep, hold = hold_out(y_all[rows], validation, key.at("validation").numpy(), f"client {name!r}")
+            kept, held = rows[keep], rows[hold]
+        return cls(
+            name=name,
+            train=samples(x_all[kept], y_all[kept]),
+            validation=samples(x_all[held], y_all[held]),
+            test=samples(x_test, y_test),
+            features=columns,
+            classes=names,
+        )
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        target: str,
+        name: str,
+        test: float = 0.3,
+        validation: float = 0.0,
+        seed: int = 0,
+        classes: Sequence[Any] | None = None,
+        missing: Missing = "refuse",
+    ) -> Client:
+        """A client from one table; the rule for missing values is fitted on its training rows alone."""
+        check_missing_rule(missing)
+        if target not in frame.columns:
+            raise BadData(
+                f"client {name!r}: no target column {target!r}; its columns are {', '.join(map(str, frame))}"
+            )
+        x, y = frame.drop(columns=[target]), frame[target]
+        refuse_missing(frame[[target]], f"client {name!r}")
+        notes: list[str] = []
+        if missing == "drop":
+            complete = x.notna().all(axis=1)
+            if not complete.all():
+                notes.append(f"{int((~complete).sum())} of {len(x)} rows with missing values left out")
+            x, y = x[complete], y[complete]
+        elif missing == "refuse":
+            refuse_missing(x, f"client {name!r}")
+        y_all, names = _targets(y, name, classes)
+        if missing == "median":
+            # the rows that from_arrays will train on: the same seed draws the same ones
+            kept = np.arange(len(y_all))
+            key = Key(seed, ("client", name))
+            kept, _ = hold_out(y_all, test, key.at("test").numpy(), f"client {name!r}")
+            if validation:
+                inner, _ = hold_out(
+                    y_all[kept], validation, key.at("validation").numpy(), f"client {name!r}"
+                )
+                kept = kept[inner]
+            x, counts = fill_missing(x, fit_median(x.iloc[kept]))
+            notes += [f"column {c!r}: {n} missing value(s) filled by its training median" for c, n in counts.items()]
+        made = cls.from_arrays(
+            x, y, name=name, test=test, validation=validation, seed=seed, classes=names or classes
+        )
+        return cls(**{**made.__dict__, "notes": tuple(notes)})
+
+    @classmethod
+    def from_dataset(
+        cls,
+        dataset: torch.utils.data.Dataset[Any],
+        *,
+        name: str,
+        test: float | torch.utils.data.Dataset[Any] = 0.3,
+        validation: float = 0.0,
+        seed: int = 0,
+        classes: Sequence[Any] | None = None,
+    ) -> Client:
+        """A client from a torch Dataset of (input, target) pairs; it is read once, into memory."""
+        x, y = _read(dataset, name)
+        held = test if isinstance(test, float) else _read(test, name)
+        return cls.from_arrays(x, y, name=name, test=held, validation=validation, seed=seed, classes=classes)
+
+
+def samples(x: Array, y: Array) -> Samples:
+    """Arrays as tensors: float32 inputs, int64 labels or float32 targets."""
+    y_type = np.int64 if np.issubdtype(y.dtype, np.integer) else np.float32
+    return Samples(
+        torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)),
+        torch.from_numpy(np.ascontiguousarray(y, dtype=y_type)),
+    )
+
+
+def _inputs(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
+    if isinstance(X, pd.DataFrame):
+        for column in X.columns:
+            if not (pd.api.types.is_numeric_dtype(X[column]) or pd.api.types.is_bool_dtype(X[column])):
+                raise BadData(
+                    f"client {name!r}: column {column!r} holds {X[column].dtype}, not numbers: "
+                    "encode it first, for instance with pandas.get_dummies"
+                )
+        features = features or [str(c) for c in X.columns]
+        X = X.to_numpy(dtype=np.float64, na_value=np.nan)
+    array = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
+    if array.dtype == object or array.dtype.kind in "USO":
+        raise BadData(f"client {name!r}: inputs hold {array.dtype}, not numbers: encode them first")
+    if array.ndim < 2:
+        raise BadData(f"client {name!r}: inputs have shape {array.shape}, but need [samples, features, ...]")
+    columns = tuple(features or ())
+    if columns and array.ndim == 2 and len(columns) != array.shape[1]:
+        raise BadData(
+            f"client {name!r}: {len(columns)} feature names for {array.shape[1]} columns: name each once"
+        )
+    return array, columns
+
+
+def _targets(y: Any, name: str, classes: Sequence[Any] | None) -> tuple[Array, tuple[str, ...]]:
+    if isinstance(y, pd.Series):
+        y = y.to_numpy()
+    array = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise BadData(f"client {name!r}: targets have shape {array.shape}, but need [samples]")
+    if array.dtype == bool and classes is None:
+        classes = [False, True]
+    if classes is not None and array.dtype.kind in "iu" and array.size and isinstance(classes[0], str):
+        # already numbered, the names are for reading
+        if array.min() < 0 or array.max() >= len(classes):
+            raise BadData(
+                f"client {name!r}: labels run from {array.min()} to {array.max()}, "
+                f"but {len(classes)} classes allow 0 to {len(classes) - 1}"
+            )
+        return array.astype(np.int64), tuple(map(str, classes))
+    if classes is not None:
+        index = {c: i for i, c in enumerate(classes)}
+        strange = [v for v in pd.unique(array) if v not in index]
+        if strange:
+            raise BadData(f"client {name!r}: label {strange[0]!r} is not among the classes {list(classes)}")
+        return np.array([index[v] for v in array], dtype=np.int64), tuple(map(str, classes))
+    if array.dtype.kind in "USO":
+        found = sorted({str(v) for v in array})
+        return np.array([found.index(str(v)) for v in array], dtype=np.int64), tuple(found)
+    if array.dtype.kind in "iu":
+        if array.size and array.min() < 0:
+            raise BadData(
+                f"client {name!r}: label {array.min()} is negative; labels count from 0: pass classes=[...]"
+            )
+        return array.astype(np.int64), ()
+    return array, ()
+
+
+def _check_rows(x: Array, y: Array, name: str, columns: tuple[str, ...]) -> None:
+    if len(x) != len(y):
+        raise BadData(f"client {name!r}: {len(x)} inputs but {len(y)} targets: give one target for each")
+    if len(y) == 0:
+        raise BadData(f"client {name!r} is empty: add samples or leave it out")
+    bad = ~np.isfinite(x.reshape(len(x), -1))
+    if bad.any():
+        row, column = map(int, np.argwhere(bad)[0])
+        label = repr(columns[column]) if columns and x.ndim == 2 else str(column)
+        value = x.reshape(len(x), -1)[row, column]
+        raise BadData(
+            f"client {name!r}: column {label} is {value} in row {row} "
+            f"({int(bad.sum())} such values): fill or drop them"
+        )
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise BadData(f"client {name!r}: a target is NaN or infinite: fill or drop it")
+
+
+def _read(dataset: torch.utils.data.Dataset[Any], name: str) -> tuple[Array, Array]:
+    if not hasattr(dataset, "__len__"):
+        raise BadData(f"client {name!r}: a dataset without a length cannot be read once: give a map-style one")
+    if len(dataset) == 0:
+        raise BadData(f"client {name!r} is empty: add samples or leave it out")
+    pairs = [dataset[i] for i in range(len(dataset))]
+    return np.stack([np.asarray(x) for x, _ in pairs]), np.asarray([np.asarray(y) for _, y in pairs])
+
+
+def check_clients(clients: Sequence[Client], *, allow_one_class: bool = False) -> tuple[str, ...]:
+    """Refuses clients that cannot learn together; returns what is worth saying of the others."""
+    if not clients:
+        raise BadInput("no clients: give at least one")
+    first, said = clients[0], []
+    names = [c.name for c in clients]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(f"client name {name!r} is used {names.count(name)} times: give each its own")
+    for c in clients:
+        if len(c.train) == 0 or len(c.test) == 0:
+            raise BadData(
+                f"client {c.name!r} has {len(c.train)} training and {len(c.test)} test samples; "
+                "both need at least 1: add samples or leave it out"
+            )
+        if c.task != first.task:
+            raise BadData(f"client {c.name!r} has a {c.task}, {first.name!r} a {first.task}: use one task")
+        if c.features != first.features:
+            strange = sorted(set(c.features) ^ set(first.features)) or ["their order"]
+            raise BadData(
+                f"clients {first.name!r} and {c.name!r} disagree in columns ({', '.join(strange)}): "
+                "give all the same columns in the same order"
+            )
+        if c.train.x.shape[1:] != first.train.x.shape[1:]:
+            raise BadData(
+                f"clients {first.name!r} and {c.name!r} disagree in columns: shapes "
+                f"{list(first.train.x.shape[1:])} and {list(c.train.x.shape[1:])}: give all the same"
+            )
+        if c.classes != first.classes:
+            raise BadData(
+                f"clients {first.name!r} and {c.name!r} disagree in classes ({', '.join(first.classes)} and "
+                f"{', '.join(c.classes)}): pass the same classes=[...] to both"
+            )
+        if c.task == "classification":
+            found = torch.unique(c.train.y)
+            if len(found) == 1:
+                label = c.classes[int(found)] if c.classes else str(int(found))
+                text = f"client {c.name!r} trains on one class only ({label})"
+                if not allow_one_class:
+                    raise BadData(f"{text}, at least 2 are needed: add samples, or allow it with one_class='allow'")
+                said.append(text)
+    return tuple(said)
+
+
+def class_count(clients: Sequence[Client]) -> int:
+    """How many classes the clients have together; 1 output for a regression."""
+    if clients[0].task == "regression":
+        return 1
+    highest = max(int(s.y.max()) for c in clients for s in (c.train, c.validation, c.test) if len(s))
+    return max(len(clients[0].classes), highest + 1, 2)

@@ -1,0 +1,31 @@
+"""Setting rows aside, seeded, so that both parts look alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.core.errors import BadInput
+
+Rows = npt.NDArray[np.int64]
+
+
+def hold_out(
+    y: npt.NDArray[np.generic], fraction: float, rng: np.random.Generator, whose: str
+) -> tuple[Rows, Rows]:
+    """Splits rows into (kept, held), each in its original order.
+
+    Rows are ordered by label (ties at random) and every 1/fraction-th is held: each label, or each
+    range of a continuous target, is held in proportion. At least one row stays on either side.
+    """
+    n = len(y)
+    if not 0 < fraction < 1:
+        raise BadInput(f"{whose}: held-out fraction {fraction} must lie between 0 and 1: try 0.3")
+    if n < 2:
+        raise BadInput(f"{whose} has {n} sample(s), but training and testing need at least 2: add samples")
+    order = np.lexsort((rng.random(n), y))
+    held_count = min(max(round(fraction * n), 1), n - 1)
+    positions = ((np.arange(held_count) + rng.random()) * n / held_count).astype(np.int64)
+    is_held = np.zeros(n, dtype=bool)
+    is_held[order[positions]] = True
+    return np.flatnonzero(~is_held), np.flatnonzero(is_held)

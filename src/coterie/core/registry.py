@@ -1,0 +1,59 @@
+"""Names to classes: what may cross a network or stand in a config is a name with options, never code."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from coterie.core.errors import BadInput, UnknownName
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Frozen dataclasses by name; `make` builds one from a name and its options."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._known: dict[str, type[T]] = {}
+
+    def register(self, name: str) -> Callable[[type[T]], type[T]]:
+        """A decorator: `@METHODS.register("fedavg")` above a frozen dataclass."""
+
+        def keep(cls: type[T]) -> type[T]:
+            if name in self._known:
+                raise ValueError(f"{self.kind} {name!r} is registered twice")
+            if not dataclasses.is_dataclass(cls):
+                raise TypeError(f"{self.kind} {name!r} must be a frozen dataclass of its options")
+            self._known[name] = cls
+            cls.name = name  # type: ignore[attr-defined]
+            return cls
+
+        return keep
+
+    def __getitem__(self, name: str) -> type[T]:
+        try:
+            return self._known[name]
+        except KeyError:
+            raise UnknownName(self.kind, name, self._known) from None
+
+    def make(self, name: str, **options: Any) -> T:
+        """An instance; an option it does not have is refused with the nearest right one."""
+        cls = self[name]
+        fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        for option in options:
+            if option not in fields:
+                if not fields:
+                    raise BadInput(f"{self.kind} {name} has no options; got {option!r}: leave it out")
+                raise UnknownName(f"option of {self.kind} {name}", option, fields)
+        return cls(**options)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._known))
+
+    def items(self) -> Iterator[tuple[str, type[T]]]:
+        return iter(sorted(self._known.items()))

@@ -1,0 +1,55 @@
+"""Missing values in tables, by a named rule that is fitted on training rows only.
+
+refuse   a missing value is an error that names the column
+drop     rows with a missing value are left out, and counted
+median   a number becomes its column's median, anything else its most frequent value; a column
+         without a single known training value becomes 0
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import pandas as pd
+
+from coterie.core.errors import BadData, UnknownName
+
+Missing = Literal["refuse", "drop", "median"]
+
+
+def check_missing_rule(rule: str) -> None:
+    if rule not in get_args(Missing):
+        raise UnknownName("rule for missing values", rule, get_args(Missing))
+
+
+def refuse_missing(frame: pd.DataFrame, whose: str) -> None:
+    for column in frame.columns:
+        count = int(frame[column].isna().sum())
+        if count:
+            raise BadData(
+                f"{whose}: column {column!r} has {count} missing or NaN value(s): "
+                "fill or drop them, or pass missing='median' or missing='drop'"
+            )
+
+
+def fit_median(train: pd.DataFrame) -> dict[str, object]:
+    """The value that stands in for a missing one, for each column."""
+    fills: dict[str, object] = {}
+    for column in train.columns:
+        known = train[column].dropna()
+        if known.empty:
+            fills[str(column)] = 0
+        elif pd.api.types.is_numeric_dtype(known) and not pd.api.types.is_bool_dtype(known):
+            fills[str(column)] = float(known.median())
+        else:
+            fills[str(column)] = known.mode().iloc[0]
+    return fills
+
+
+def fill_missing(frame: pd.DataFrame, fills: dict[str, object]) -> tuple[pd.DataFrame, dict[str, int]]:
+    """The frame without gaps, and how many were filled in each column that had some."""
+    counts = {str(c): int(frame[c].isna().sum()) for c in frame.columns if frame[c].isna().any()}
+    filled = frame.copy()
+    for column in counts:
+        filled[column] = frame[column].where(frame[column].notna(), fills[column]).infer_objects()
+    return filled, counts

@@ -1,0 +1,66 @@
+"""What a source loads and a split deals out: rows, before they belong to anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from coterie.core.client import Array, Task
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Rows to deal: inputs x [n, ...] (raw: a source's `prepare` makes numbers of them), targets y [n],
+    and for tables the `frame` [n, column] of original columns that splits can go by."""
+
+    x: Array
+    y: Array
+    frame: pd.DataFrame | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, rows: Array) -> Pool:
+        frame = None if self.frame is None else self.frame.iloc[rows].reset_index(drop=True)
+        return Pool(self.x[rows], self.y[rows], frame)
+
+
+class Prepare(Protocol):
+    """Turns raw rows into float inputs, for one client: whatever it fits, it fits on `train` alone.
+
+    Returns one array [n, ...] for each of (train, *others), and notes on what was done. A rule may leave
+    rows out, so it returns pools (inputs with their targets), not bare arrays.
+    """
+
+    def __call__(self, train: Pool, *others: Pool) -> tuple[list[Pool], tuple[str, ...]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A loaded source. `test` is the published test set where there is one; else clients hold out their own."""
+
+    name: str
+    task: Task
+    train: Pool
+    test: Pool | None = None
+    features: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    prepare: Prepare | None = None
+    notes: tuple[str, ...] = ()
+    citation: str = ""
+
+    @property
+    def pools(self) -> Sequence[Pool]:
+        return (self.train,) if self.test is None else (self.train, self.test)
+
+
+def label_counts(y: Array, owner: Array, clients: int, classes: int) -> np.ndarray:
+    """How many rows of each class each client owns: [client, class]."""
+    table = np.zeros((clients, classes), dtype=np.int64)
+    dealt = owner >= 0
+    np.add.at(table, (owner[dealt], y[dealt]), 1)
+    return table
