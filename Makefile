@@ -1,0 +1,30 @@
+# Each target alone works on a fresh machine with Python 3.11: it makes .venv, installs and does its job.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+.PHONY: demo test check format clean
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[figures,dev]'
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/coterie demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --cov=coterie --cov-report=term:skip-covered --cov-fail-under=90
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,127 @@
+"""A belief: a tree of tensors that travels. Here, its maths.
+
+A `Belief` maps names to tensors: a model's parameters and buffers, or a posterior's moments. `Beliefs`
+are many of one kind, stacked: every tensor has one more axis in front, [belief, ...]. Nothing here
+changes a dtype or a shape, and nothing is changed in place.
+
+Only floating-point tensors are averaged. An integer or boolean tensor (batch norm's counter of batches,
+a mask) has no mean of its own kind: a mix takes it from the heaviest sender, the first of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from coterie.core.errors import BadInput
+
+Belief = Mapping[str, Tensor]
+Beliefs = Mapping[str, Tensor]
+Weights = Tensor | Mapping[str, Tensor]
+
+
+def belief_of(module: nn.Module) -> Belief:
+    """A module's parameters and buffers, copied."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return {name: t.detach().clone() for name, t in tensors.items()}
+
+
+def load(module: nn.Module, belief: Belief) -> nn.Module:
+    """Writes a belief into a module of the same make, and returns it."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    if tensors.keys() != belief.keys():
+        strange = sorted(tensors.keys() ^ belief.keys())
+        raise BadInput(f"belief and module differ in {strange[0]!r}: use the module it was made from")
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            tensor.copy_(belief[name])
+    return module
+
+
+def stack(beliefs: Sequence[Belief]) -> Beliefs:
+    """[belief] as one stacked tree."""
+    return {name: torch.stack([b[name] for b in beliefs]) for name in beliefs[0]}
+
+
+def row(beliefs: Beliefs, i: int) -> Belief:
+    """The i-th of many."""
+    return {name: t[i] for name, t in beliefs.items()}
+
+
+def rows(beliefs: Beliefs, index: Tensor) -> Beliefs:
+    """Some of many, in the given order, repeats allowed."""
+    return {name: t[index] for name, t in beliefs.items()}
+
+
+def put(beliefs: Beliefs, index: Tensor, new: Beliefs) -> Beliefs:
+    """Many, with those at `index` replaced."""
+    return {name: t.index_copy(0, index, new[name].to(t.dtype)) for name, t in beliefs.items()}
+
+
+def repeat(beliefs: Beliefs, n: int) -> Beliefs:
+    """One stacked belief as n equal ones; n stacked beliefs as they are."""
+    have = count(beliefs)
+    if have == n:
+        return beliefs
+    if have != 1:
+        raise BadInput(f"{have} initial beliefs for {n} clients: give one, or one for each")
+    return {name: t.expand(n, *t.shape[1:]).contiguous() for name, t in beliefs.items()}
+
+
+def count(beliefs: Beliefs) -> int:
+    return len(next(iter(beliefs.values())))
+
+
+def size_in_bytes(belief: Belief) -> int:
+    return sum(t.numel() * t.element_size() for t in belief.values())
+
+
+def first_not_finite(belief: Belief) -> str | None:
+    """The name of a tensor that holds NaN or infinity, if there is one."""
+    for name, t in belief.items():
+        if t.is_floating_point() and not bool(torch.isfinite(t).all()):
+            return name
+    return None
+
+
+def mix(weights: Weights, beliefs: Beliefs) -> Beliefs:
+    """Weighted sums: out[receiver] = Σ_sender weights[receiver, sender] · beliefs[sender].
+
+    `weights` is one matrix [receiver, sender] for all tensors, or one for each name (per layer).
+    """
+    mixed: dict[str, Tensor] = {}
+    for name, t in beliefs.items():
+        w = weights if isinstance(weights, Tensor) else weights[name]
+        if w.ndim != 2 or w.shape[1] != len(t):
+            raise BadInput(f"weights of shape {list(w.shape)} for {len(t)} senders: need [receiver, sender]")
+        if t.is_floating_point() or t.is_complex():
+            flat = w.to(device=t.device, dtype=t.dtype) @ t.reshape(len(t), -1)
+            mixed[name] = flat.reshape(len(w), *t.shape[1:])
+        else:
+            mixed[name] = t[w.argmax(dim=1).to(t.device)]
+    return mixed
+
+
+def add(a: Beliefs, b: Beliefs, scale: float = 1.0) -> Beliefs:
+    """a + scale · b for what is averaged; the rest as in a."""
+    return {n: t + scale * b[n] if t.is_floating_point() else t for n, t in a.items()}
+
+
+def distances(
+    a: Beliefs, b: Beliefs, names: Iterable[str], importance: Mapping[str, float] | None = None
+) -> Tensor:
+    """Euclidean norms of differences over the named tensors: out[i, j] = ‖a[i] - b[j]‖, in float64.
+
+    With `importance`, the squares of each tensor count so many times (1 where not named).
+    """
+    importance = importance or {}
+    squares = torch.zeros(count(a), count(b), dtype=torch.float64)
+    for name in names:
+        left = a[name].reshape(count(a), -1).double()
+        right = b[name].reshape(count(b), -1).double()
+        weight = importance.get(name, 1.0)
+        for j in range(len(right)):
+            squares[:, j] += weight * (left - right[j]).square().sum(dim=1).cpu()
+    return squares.sqrt()

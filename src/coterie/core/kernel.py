@@ -1,0 +1,97 @@
+"""What a belief does while it visits one client. Written for ONE client; the engine adds the client axis.
+
+A kernel is a frozen dataclass of options, registered by name: its name, its options, tensors and a seed
+are all that would cross a network. There are two kinds.
+
+A `Trainer` changes the belief in steps. It first draws a `Plan` (every random number of the visit), then
+is a fold: `start`, one `step` for each planned batch, `finish`. All three are pure and contain no branch
+on values, so that an engine may run them one edge at a time or many edges in lockstep.
+
+A `Scorer` leaves the belief alone and measures its outputs on a part of the client's data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Belief
+from coterie.core.client import Task
+from coterie.core.learner import Batch, Learner
+from coterie.core.registry import Registry
+from coterie.core.seeds import Key
+
+Part = Literal["train", "validation", "test"]
+Carry = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The random side of a visit.
+
+    rows    [step, batch] rows of the training data for each step, -1 where a last batch is short
+    rates   [step] factors of the learning rate
+    seeds   [step] seeds of the dropout masks
+    """
+
+    rows: Tensor
+    rates: Tensor
+    seeds: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Tick(NamedTuple):
+    """What a plan says of one step."""
+
+    rate: Tensor
+    seed: Tensor
+
+
+class Reply(NamedTuple):
+    """What comes back: the belief, what the client keeps for its next visit, and public numbers."""
+
+    belief: Belief
+    memory: Belief
+    numbers: dict[str, Tensor]
+
+
+@runtime_checkable
+class Trainer(Protocol):
+    """Local work. `keeps` says whether memory (an optimiser's state) lasts from visit to visit."""
+
+    @property
+    def keeps(self) -> bool: ...
+
+    def plan(self, samples: int, key: Key) -> Plan: ...
+
+    def fresh(self, learner: Learner, belief: Belief) -> Belief: ...
+
+    def start(self, belief: Belief, memory: Belief) -> Carry: ...
+
+    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry: ...
+
+    def finish(self, carry: Carry) -> Reply: ...
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Measures outputs against targets on one part of a client's data."""
+
+    @property
+    def part(self) -> Part: ...
+
+    def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]: ...
+
+
+KERNELS: Registry[Trainer] = Registry("kernel")
+
+
+def batch_of(x: Tensor, y: Tensor, rows: Tensor) -> Batch:
+    """The planned rows of one step, short batches cut to their real length."""
+    real = rows[rows >= 0].to(x.device)
+    return Batch(x[real], y[real], torch.ones(len(real), dtype=x.dtype, device=x.device))

@@ -1,0 +1,82 @@
+"""A model and its loss as pure functions of a belief.
+
+The module inside is only a shape to call through: its own tensors are never read or written. Training
+and scoring use two copies, so no mode is ever switched back and forth.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value  # type: ignore[attr-defined]
+from torch.nn import functional as F
+
+from coterie.core.belief import Belief
+from coterie.core.client import Task
+from coterie.core.dropout import SeededDropout
+from coterie.core.errors import BadInput
+
+
+class Batch(NamedTuple):
+    """Rows to learn from; `weight` is 1 for a row and 0 for padding."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+
+
+class Gradient(NamedTuple):
+    """The mean loss over a batch, its gradient, and the buffers as the forward pass left them."""
+
+    loss: Tensor
+    grads: dict[str, Tensor]
+    buffers: dict[str, Tensor]
+
+
+class Learner:
+    """`model` maps x [n, ...] to logits [n, class], or to [n, 1] for a regression."""
+
+    def __init__(self, model: nn.Module, task: Task) -> None:
+        self.task = task
+        self._training = copy.deepcopy(model).train()
+        self._scoring = copy.deepcopy(model).eval()
+        self.trainable = tuple(n for n, p in model.named_parameters() if p.requires_grad)
+        self.buffers = tuple(n for n, _ in model.named_buffers())
+
+    def outputs(self, belief: Belief, x: Tensor) -> Tensor:
+        """Predictions without training: batch norm by its running statistics, no dropout."""
+        out: Tensor = functional_call(self._scoring, dict(belief), (x,))
+        return out
+
+    def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The loss of each sample [n]: cross-entropy, or the squared error."""
+        if self.task == "regression":
+            return (outputs.squeeze(-1) - y).square()
+        return F.cross_entropy(outputs, y, reduction="none")
+
+    def gradient(self, belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
+        """∇ of the mean loss over the batch's real rows; `seed` draws the dropout masks."""
+        moving = {n: belief[n] for n in self.trainable}
+        still = {n: t for n, t in belief.items() if n not in moving}
+
+        def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            # batch norm writes its statistics in place: give it copies
+            buffers = {n: still[n].clone() for n in self.buffers}
+            with SeededDropout(seed):
+                try:
+                    out = functional_call(self._training, {**still, **params, **buffers}, (batch.x,))
+                except ValueError as error:
+                    if "more than 1 value per channel" not in str(error):
+                        raise
+                    raise BadInput(
+                        "batch norm cannot train on a batch of 1, which this batch size leaves "
+                        "at the end of an epoch: choose another batch size"
+                    ) from None
+            total = (self.losses(out, batch.y) * batch.weight).sum()
+            return total / batch.weight.sum().clamp(min=1), buffers
+
+        grads, (value, buffers) = grad_and_value(loss, has_aux=True)(moving)
+        return Gradient(value, grads, buffers)
+

@@ -1,0 +1,71 @@
+"""A method: a pair of pure functions, `init` and `round`, on a frozen dataclass of its options.
+
+State is carried on, Info is for looking. State is a frozen dataclass of tensors, trees of tensors and
+plain values, so that a checkpoint can hold it without knowing the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Beliefs
+from coterie.core.net import Net
+from coterie.core.registry import Registry
+from coterie.core.seeds import Key
+
+
+@dataclass(frozen=True, eq=False)
+class Info:
+    """What happened in a round, for people.
+
+    weights     [receiver, sender] who listened to whom, how much; rows add up to 1, or to 0 for a client
+                that was not reached
+    sent        [client] models it sent
+    received    [client] models it received
+    loss        [client] mean training loss of its visit, NaN for a client that did not train
+    extras      further figures by name, anything JSON can hold
+    """
+
+    weights: Tensor
+    sent: Tensor
+    received: Tensor
+    loss: Tensor
+    extras: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """Which belief is whose: client i uses row `of[i]`; `shared` is the row of a common one, if any."""
+
+    beliefs: Beliefs
+    of: Tensor
+    shared: int | None = None
+
+
+class Method(Protocol):
+    """`check` refuses options that cannot work for so many clients and rounds, before anything runs."""
+
+    def check(self, clients: int, rounds: int) -> None: ...
+
+    def init(self, beliefs: Beliefs, clients: int) -> Any:
+        """The first state, from one initial belief or one for each client: [1 or client, ...]."""
+        ...
+
+    def round(self, state: Any, net: Net, key: Key) -> tuple[Any, Info]: ...
+
+    def models(self, state: Any, clients: int) -> Models: ...
+
+
+METHODS: Registry[Method] = Registry("method")
+
+
+def scatter(values: Tensor, hosts: Tensor, n: int, empty: float = float("nan")) -> Tensor:
+    """Figures of the replies laid out by client: [client], `empty` where nobody answered."""
+    out = torch.full((n,), empty, dtype=torch.float64)
+    out[hosts] = values.double()
+    return out

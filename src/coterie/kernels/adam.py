@@ -1,0 +1,64 @@
+"""Adam (Kingma and Ba, 2015, Algorithm 1), with weight decay inside the gradient or decoupled (AdamW).
+
+    m ← β₁ m + (1 - β₁) g
+    s ← β₂ s + (1 - β₂) g²
+    θ ← θ - η (m / (1 - β₁ᵗ)) / (√(s / (1 - β₂ᵗ)) + ε)
+
+η is `lr` times the schedule's factor, t counts the steps since the state was fresh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from coterie.core.errors import BadInput
+from coterie.core.kernel import KERNELS
+from coterie.kernels.local import LocalWork
+
+
+@KERNELS.register("adam")
+@dataclass(frozen=True)
+class Adam(LocalWork):
+    """Adam, or AdamW with `decoupled`."""
+
+    lr: float = 1e-3
+    """Learning rate at the start of the run."""
+    beta1: float = 0.9
+    """Decay of the mean of gradients."""
+    beta2: float = 0.999
+    """Decay of the mean of squared gradients."""
+    eps: float = 1e-8
+    """Keeps the division away from 0."""
+    weight_decay: float = 0.0
+    """Pull of every trained parameter towards 0."""
+    decoupled: bool = False
+    """Apply weight decay to the parameter itself (AdamW), not through the gradient."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option in ("beta1", "beta2"):
+            if not 0 <= getattr(self, option) < 1:
+                raise BadInput(f"{option}={getattr(self, option)} must lie in [0, 1): try 0.9")
+        if self.eps <= 0:
+            raise BadInput(f"eps={self.eps} must be above 0: try 1e-8")
+        if self.weight_decay < 0:
+            raise BadInput(f"weight_decay={self.weight_decay} must be at least 0: try 1e-4")
+
+    def memories(self) -> tuple[str, ...]:
+        return ("mean", "square")
+
+    def update(
+        self, param: Tensor, grad: Tensor, memory: dict[str, Tensor], t: Tensor, rate: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        rate, count = rate.to(param.dtype), t.to(param.dtype)
+        if self.weight_decay and self.decoupled:
+            param = param - rate * self.weight_decay * param
+        elif self.weight_decay:
+            grad = grad + self.weight_decay * param
+        mean = self.beta1 * memory["mean"] + (1 - self.beta1) * grad
+        square = self.beta2 * memory["square"] + (1 - self.beta2) * grad.square()
+        corrected = mean / (1 - self.beta1**count)
+        spread = (square / (1 - self.beta2**count)).sqrt() + self.eps
+        return param - rate * corrected / spread, {"mean": mean, "square": square}

@@ -1,0 +1,132 @@
+"""Local work in epochs or steps: what SGD, Adam and their kin share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Belief
+from coterie.core.errors import BadInput, UnknownName
+from coterie.core.kernel import Carry, Plan, Reply, Tick
+from coterie.core.learner import Batch, Learner
+from coterie.core.seeds import Key
+
+Schedule = Literal["constant", "linear", "cosine", "exponential"]
+
+
+@dataclass(frozen=True)
+class LocalWork:
+    """Options of every gradient-based kernel; a kernel adds `memories` and `update`."""
+
+    lr: float = 0.1
+    """Learning rate at the start of the run."""
+    epochs: int = 1
+    """Passes over the client's training data in a round."""
+    steps: int = 0
+    """Batches in a round instead of epochs; 0 leaves it to epochs."""
+    batch: int = 32
+    """Samples in a batch; the last batch of an epoch may be shorter and counts."""
+    schedule: Schedule = "constant"
+    """How the rate falls from the first step of the run to its last."""
+    final: float = 0.01
+    """The rate at the end of a falling schedule, as a share of lr."""
+    keep: bool = False
+    """Keep the optimiser's state between rounds (true) or start it fresh (false)."""
+    shuffle: bool = True
+    """Deal the rows anew in each epoch, or take them in order."""
+
+    def __post_init__(self) -> None:
+        for option in ("lr", "final"):
+            value = getattr(self, option)
+            if not (math.isfinite(value) and value > 0):
+                raise BadInput(f"{option}={value} must be above 0: try {0.1 if option == 'lr' else 0.01}")
+        if self.epochs < 1:
+            raise BadInput(f"epochs={self.epochs} must be at least 1: try 1, or give steps")
+        if self.steps < 0:
+            raise BadInput(f"steps={self.steps} must be at least 0: 0 leaves it to epochs")
+        if self.batch < 1:
+            raise BadInput(f"batch={self.batch} must be at least 1: try 32")
+        if self.schedule not in get_args(Schedule):
+            raise UnknownName("schedule", self.schedule, get_args(Schedule))
+
+    @property
+    def keeps(self) -> bool:
+        return self.keep
+
+    def plan(self, samples: int, key: Key) -> Plan:
+        rows = deal_batches(samples, self.batch, self.epochs, self.steps, self.shuffle, key.at("rows").torch())
+        done = (key.round - 1 + torch.arange(len(rows), dtype=torch.float64) / len(rows)) / key.rounds
+        seeds = torch.randint(2**62, (len(rows),), generator=key.at("dropout").torch())
+        return Plan(rows, scheduled(self.schedule, self.final, done.clamp(0, 1)), seeds)
+
+    def memories(self) -> tuple[str, ...]:
+        """Names of the tensors, alike in shape to a parameter, that the update rule remembers."""
+        raise NotImplementedError
+
+    def update(
+        self, param: Tensor, grad: Tensor, memory: dict[str, Tensor], t: Tensor, rate: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """One parameter tensor after its t-th step (from 1), and what is remembered of it."""
+        raise NotImplementedError
+
+    def fresh(self, learner: Learner, belief: Belief) -> Belief:
+        zeros = {f"{m}/{n}": torch.zeros_like(belief[n]) for m in self.memories() for n in learner.trainable}
+        device = next(iter(belief.values())).device
+        return {**zeros, "t": torch.zeros((), dtype=torch.int64, device=device)}
+
+    def start(self, belief: Belief, memory: Belief) -> Carry:
+        zero = torch.zeros((), dtype=torch.float64, device=memory["t"].device)
+        return {"belief": dict(belief), "memory": dict(memory), "loss": zero, "samples": zero}
+
+    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
+        belief, memory = dict(carry["belief"]), dict(carry["memory"])
+        gradient = learner.gradient(belief, batch, tick.seed)
+        belief.update(gradient.buffers)
+        memory["t"] = memory["t"] + 1
+        for n in learner.trainable:
+            mine = {m: memory[f"{m}/{n}"] for m in self.memories()}
+            belief[n], mine = self.update(belief[n], gradient.grads[n], mine, memory["t"], tick.rate * self.lr)
+            memory.update({f"{m}/{n}": value for m, value in mine.items()})
+        seen = batch.weight.sum().double()
+        return {
+            "belief": belief,
+            "memory": memory,
+            "loss": carry["loss"] + gradient.loss.detach().double() * seen,
+            "samples": carry["samples"] + seen,
+        }
+
+    def finish(self, carry: Carry) -> Reply:
+        seen = carry["samples"]
+        numbers = {"loss": carry["loss"] / seen.clamp(min=1), "samples": seen}
+        return Reply(carry["belief"], carry["memory"], numbers)
+
+
+def deal_batches(
+    samples: int, batch: int, epochs: int, steps: int, shuffle: bool, generator: torch.Generator
+) -> Tensor:
+    """Rows for each step [step, batch]; every epoch deals each row once, the last batch padded with -1."""
+    batch = min(batch, samples)
+    a_round = math.ceil(samples / batch)
+    wanted = steps or epochs * a_round
+    dealt = []
+    for _ in range(math.ceil(wanted / a_round)):
+        order = torch.randperm(samples, generator=generator) if shuffle else torch.arange(samples)
+        padded = torch.full((a_round * batch,), -1)
+        padded[:samples] = order
+        dealt.append(padded.reshape(a_round, batch))
+    return torch.cat(dealt)[:wanted]
+
+
+def scheduled(schedule: Schedule, final: float, done: Tensor) -> Tensor:
+    """Factors of the learning rate where `done` in [0, 1] of the run is over: 1 at first, `final` at last."""
+    if schedule == "linear":
+        return 1 + (final - 1) * done
+    if schedule == "cosine":
+        return final + (1 - final) * (1 + torch.cos(torch.pi * done)) / 2
+    if schedule == "exponential":
+        return torch.as_tensor(final, dtype=done.dtype) ** done
+    return torch.ones_like(done)

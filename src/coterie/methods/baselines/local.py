@@ -1,0 +1,51 @@
+"""Training alone: w_k ← LocalWork(w_k) on client k's own data, round after round. Nothing is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from coterie.core import belief as tree
+from coterie.core.belief import Beliefs
+from coterie.core.kernel import Trainer
+from coterie.core.method import METHODS, Info, Models, scatter
+from coterie.core.net import Net, to_own
+from coterie.core.seeds import Key
+from coterie.kernels.sgd import SGD
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Each client's own belief [client, ...], and what it keeps between rounds."""
+
+    beliefs: Beliefs
+    memory: Beliefs | None = None
+
+
+@METHODS.register("local")
+@dataclass(frozen=True)
+class Local:
+    """Each client alone: what collaboration has to beat."""
+
+    local: Trainer = SGD()
+    """The work of a client in a round."""
+
+    def check(self, clients: int, rounds: int) -> None:
+        """Works for any number of clients and rounds."""
+
+    def init(self, beliefs: Beliefs, clients: int) -> State:
+        return State(tree.repeat(beliefs, clients))
+
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        n = len(net.names)
+        replies = net.visit(self.local, state.beliefs, to_own(n), key, state.memory)
+        weights = torch.zeros(n, n, dtype=torch.float64)
+        weights[replies.hosts, replies.hosts] = 1
+        nothing = torch.zeros(n, dtype=torch.int64)
+        loss = scatter(replies.numbers.get("loss", torch.zeros(0)), replies.hosts, n)
+        state = State(net.settle(state.beliefs, replies), replies.memory)
+        return state, Info(weights, sent=nothing, received=nothing, loss=loss)
+
+    def models(self, state: State, clients: int) -> Models:
+        return Models(state.beliefs, of=torch.arange(clients))

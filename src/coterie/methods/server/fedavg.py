@@ -1,0 +1,92 @@
+"""Federated averaging (McMahan et al., 2017, "Communication-Efficient Learning of Deep Networks").
+
+    w_k ← LocalWork(w)  for each client k of the round's sample S
+    w   ← Σ_{k∈S} p_k w_k,   p_k = n_k / Σ_{j∈S} n_j,  or 1/|S| unweighted
+
+w is `beliefs`, n_k are the net's `sizes`, p_k comes from `averaging_weights`, S from `sample_clients`.
+Deviation: clients that do not answer leave the sum, and the others' weights are normalised without them;
+if nobody answers, w stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coterie.core import belief as tree
+from coterie.core.belief import Beliefs
+from coterie.core.errors import BadInput
+from coterie.core.kernel import Trainer
+from coterie.core.method import METHODS, Info, Models, scatter
+from coterie.core.net import Net, Replies, from_server
+from coterie.core.seeds import Key
+from coterie.kernels.sgd import SGD
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The server's belief [1, ...], and what clients keep between visits."""
+
+    beliefs: Beliefs
+    memory: Beliefs | None = None
+
+
+@METHODS.register("fedavg")
+@dataclass(frozen=True)
+class FedAvg:
+    """One model for all: the average of what each client makes of it."""
+
+    local: Trainer = SGD()
+    """The work of a client in a round."""
+    weighted: bool = True
+    """Weigh clients by their number of training samples, or all alike."""
+    sample: float = 1.0
+    """Share of the clients that take part in a round, drawn anew each time; at least one does."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sample <= 1:
+            raise BadInput(f"sample={self.sample} must lie above 0 and up to 1: try 0.1")
+
+    def check(self, clients: int, rounds: int) -> None:
+        """Works for any number of clients and rounds."""
+
+    def init(self, beliefs: Beliefs, clients: int) -> State:
+        return State(tree.rows(beliefs, torch.tensor([0])))
+
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        n = len(net.names)
+        hosts = sample_clients(n, self.sample, key.at("sample"))
+        replies = net.visit(self.local, state.beliefs, from_server(hosts), key, state.memory)
+        if len(replies) == 0:
+            return state, server_info(n, hosts, replies, torch.zeros(0, dtype=torch.float64))
+        shares = averaging_weights(net.sizes[replies.hosts], self.weighted)
+        state = State(net.mix(shares.unsqueeze(0), replies), replies.memory)
+        return state, server_info(n, hosts, replies, shares)
+
+    def models(self, state: State, clients: int) -> Models:
+        return Models(state.beliefs, of=torch.zeros(clients, dtype=torch.int64), shared=0)
+
+
+def sample_clients(n: int, share: float, key: Key) -> Tensor:
+    """The clients of a round, in order: round(share · n) of them, at least one."""
+    wanted = max(1, round(share * n))
+    return torch.randperm(n, generator=key.torch())[:wanted].sort().values
+
+
+def averaging_weights(sizes: Tensor, weighted: bool) -> Tensor:
+    """p_k = n_k / Σ n_j, or 1/|S|: [sender], adding up to 1."""
+    parts = sizes.double() if weighted else torch.ones(len(sizes), dtype=torch.float64)
+    return parts / parts.sum()
+
+
+def server_info(n: int, asked: Tensor, replies: Replies, shares: Tensor) -> Info:
+    """Every client listens to those that answered; each of these got the model and sent it back."""
+    weights = torch.zeros(n, n, dtype=torch.float64)
+    weights[:, replies.hosts] = shares
+    sent, received = torch.zeros(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64)
+    sent[replies.hosts] = 1
+    received[asked] = 1
+    loss = replies.numbers.get("loss", torch.zeros(0))
+    return Info(weights, sent, received, scatter(loss, replies.hosts, n))

@@ -1,0 +1,110 @@
+"""What a run says of itself: everything but its models. Reports, tables and figures read only this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+
+@dataclass
+class Record:
+    """A run, live or read back from its folder.
+
+    label      what tables and figures call it, usually its method
+    config     the resolved settings (plain values, as in config.toml)
+    about      versions, commit, machine, task, clients with their sizes and label counts, notes
+    metrics    one entry for each round, see `line`
+    timings    one entry for each round: round, seconds (training), evaluate_seconds
+    weights    round -> [receiver, sender], who listened to whom
+    """
+
+    label: str
+    config: Mapping[str, Any]
+    about: Mapping[str, Any]
+    metrics: list[dict[str, Any]] = field(default_factory=list)
+    timings: list[dict[str, Any]] = field(default_factory=list)
+    weights: dict[int, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def clients(self) -> list[str]:
+        return [c["name"] for c in self.about["clients"]]
+
+    @property
+    def done(self) -> int:
+        """The last finished round; 0 before the first."""
+        return int(self.metrics[-1]["round"]) if self.metrics else 0
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.metrics) and self.done >= int(self.config["rounds"])
+
+    def evaluated(self) -> Iterator[dict[str, Any]]:
+        """The rounds in which models were scored."""
+        return (m for m in self.metrics if m["scores"] is not None)
+
+    def final(self, metric: str, scores: str = "own/test") -> list[float]:
+        """Each client's figure after the last scored round; NaN where it has none."""
+        last = [m["scores"] for m in self.evaluated()][-1]
+        return [float("nan") if v is None else float(v) for v in last[scores][metric]]
+
+    def curve(self, metric: str, scores: str = "own/test") -> tuple[list[int], np.ndarray]:
+        """Scored rounds, and figures [round, client]."""
+        lines = [m for m in self.evaluated() if scores in m["scores"]]
+        values = [[np.nan if v is None else v for v in m["scores"][scores][metric]] for m in lines]
+        return [m["round"] for m in lines], np.asarray(values, dtype=float)
+
+    def history(self) -> pd.DataFrame:
+        """Long form: round, client, model (own or shared), split, metric, value."""
+        rows = [
+            (m["round"], client, *scores.split("/"), metric, np.nan if value is None else value)
+            for m in self.evaluated()
+            for scores, figures in m["scores"].items()
+            for metric, values in figures.items()
+            for client, value in zip(self.clients, values, strict=True)
+        ]
+        rows += [
+            (m["round"], client, "own", "train", "loss", np.nan if value is None else value)
+            for m in self.metrics
+            for client, value in zip(self.clients, m["train_loss"], strict=True)
+        ]
+        return pd.DataFrame(rows, columns=["round", "client", "model", "split", "metric", "value"])
+
+    def traffic(self) -> dict[str, float]:
+        """Models sent and received by all clients, their bytes, and seconds of training."""
+        sent = sum(sum(m["sent"]) for m in self.metrics)
+        received = sum(sum(m["received"]) for m in self.metrics)
+        return {
+            "sent": sent,
+            "received": received,
+            "bytes": (sent + received) * int(self.about["belief_bytes"]),
+            "seconds": sum(t["seconds"] for t in self.timings),
+        }
+
+
+def line(
+    round: int,
+    scores: Mapping[str, Mapping[str, list[float | None]]] | None,
+    train_loss: list[float | None],
+    sent: list[int],
+    received: list[int],
+    extras: Mapping[str, Any],
+) -> dict[str, Any]:
+    """One round of metrics.jsonl: only what is the same each time the run is repeated.
+
+    scores       by model and split ("own/test", "own/validation", "shared/test"), then by metric, one
+                 value for each client, None where it is not defined; None if this round was not scored
+    train_loss   one value for each client, None for a client that did not train
+    sent, received   models, one count for each client
+    """
+    return {
+        "round": round,
+        "scores": scores,
+        "train_loss": train_loss,
+        "sent": sent,
+        "received": received,
+        "extras": dict(extras),
+    }
