@@ -137,12 +137,12 @@ class Client:
             key = Key(seed, ("client", name))
             kept, _ = hold_out(y_all, test, key.at("test").numpy(), f"client {name!r}")
             if validation:
-                inner, _ = hold_out(
-                    y_all[kept], validation, key.at("validation").numpy(), f"client {name!r}"
-                )
+                inner, _ = hold_out(y_all[kept], validation, key.at("validation").numpy(), f"client {name!r}")
                 kept = kept[inner]
             x, counts = fill_missing(x, fit_median(x.iloc[kept]))
-            notes += [f"column {c!r}: {n} missing value(s) filled by its training median" for c, n in counts.items()]
+            notes += [
+                f"column {c!r}: {n} missing value(s) filled by its training median" for c, n in counts.items()
+            ]
         made = cls.from_arrays(
             x, y, name=name, test=test, validation=validation, seed=seed, classes=names or classes
         )
@@ -253,7 +253,9 @@ def _check_rows(x: Array, y: Array, name: str, columns: tuple[str, ...]) -> None
 
 def _read(dataset: torch.utils.data.Dataset[Any], name: str) -> tuple[Array, Array]:
     if not hasattr(dataset, "__len__"):
-        raise BadData(f"client {name!r}: a dataset without a length cannot be read once: give a map-style one")
+        raise BadData(
+            f"client {name!r}: a dataset without a length cannot be read once: give a map-style one"
+        )
     if len(dataset) == 0:
         raise BadData(f"client {name!r} is empty: add samples or leave it out")
     pairs = [dataset[i] for i in range(len(dataset))]
@@ -299,7 +301,9 @@ def check_clients(clients: Sequence[Client], *, allow_one_class: bool = False) -
                 label = c.classes[int(found)] if c.classes else str(int(found))
                 text = f"client {c.name!r} trains on one class only ({label})"
                 if not allow_one_class:
-                    raise BadData(f"{text}, at least 2 are needed: add samples, or allow it with one_class='allow'")
+                    raise BadData(
+                        f"{text}, at least 2 are needed: add samples, or allow it with one_class='allow'"
+                    )
                 said.append(text)
     return tuple(said)
 

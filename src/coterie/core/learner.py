@@ -10,7 +10,7 @@ import copy
 from typing import NamedTuple
 
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value  # type: ignore[attr-defined]
+from torch.func import functional_call, grad_and_value
 from torch.nn import functional as F
 
 from coterie.core.belief import Belief
@@ -79,4 +79,3 @@ class Learner:
 
         grads, (value, buffers) = grad_and_value(loss, has_aux=True)(moving)
         return Gradient(value, grads, buffers)
-

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import UnknownName
 
 T = TypeVar("T")
 
@@ -44,8 +44,6 @@ class Registry(Generic[T]):
         fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
         for option in options:
             if option not in fields:
-                if not fields:
-                    raise BadInput(f"{self.kind} {name} has no options; got {option!r}: leave it out")
                 raise UnknownName(f"option of {self.kind} {name}", option, fields)
         return cls(**options)
 

@@ -82,7 +82,7 @@ class InProcess:
                 raise BadInput(f"client {self.clients[host].name!r} has no {kernel.part} samples to score on")
             with torch.no_grad():
                 belief = tree.row(beliefs, guest)
-                outputs = torch.cat([self.learner.outputs(belief, x) for x in data.x.split(CHUNK)])
+                outputs = torch.cat([self.learner.outputs(belief, x) for x in torch.split(data.x, CHUNK)])
                 losses = self.learner.losses(outputs, data.y)
             figures.append(kernel.measure(self.learner.task, outputs, losses, data.y))
         names = figures[0] if figures else {}
@@ -111,13 +111,18 @@ class InProcess:
 
 def pooled(clients: Sequence[Client]) -> Client:
     """Several clients as one."""
-    joined = {
-        part: Samples(
-            torch.cat([getattr(c, part).x for c in clients]), torch.cat([getattr(c, part).y for c in clients])
-        )
-        for part in ("train", "validation", "test")
-    }
-    return replace(clients[0], name="+".join(c.name for c in clients), **joined)
+
+    def joined(part: str) -> Samples:
+        parts: list[Samples] = [getattr(c, part) for c in clients]
+        return Samples(torch.cat([p.x for p in parts]), torch.cat([p.y for p in parts]))
+
+    return replace(
+        clients[0],
+        name="+".join(c.name for c in clients),
+        train=joined("train"),
+        validation=joined("validation"),
+        test=joined("test"),
+    )
 
 
 def refuse_not_finite(reply: Reply, client: str, round: int) -> None:
@@ -125,4 +130,6 @@ def refuse_not_finite(reply: Reply, client: str, round: int) -> None:
     name = tree.first_not_finite(reply.belief)
     if name is not None or loss != loss or abs(loss) == float("inf"):
         what = f"the loss is {loss}" if name is None else f"{name} is no longer finite (loss {loss:.4g})"
-        raise Diverged(f"round {round}, client {client!r}: {what}: lower the learning rate or scale the inputs")
+        raise Diverged(
+            f"round {round}, client {client!r}: {what}: lower the learning rate or scale the inputs"
+        )

@@ -58,7 +58,9 @@ class LocalWork:
         return self.keep
 
     def plan(self, samples: int, key: Key) -> Plan:
-        rows = deal_batches(samples, self.batch, self.epochs, self.steps, self.shuffle, key.at("rows").torch())
+        rows = deal_batches(
+            samples, self.batch, self.epochs, self.steps, self.shuffle, key.at("rows").torch()
+        )
         done = (key.round - 1 + torch.arange(len(rows), dtype=torch.float64) / len(rows)) / key.rounds
         seeds = torch.randint(2**62, (len(rows),), generator=key.at("dropout").torch())
         return Plan(rows, scheduled(self.schedule, self.final, done.clamp(0, 1)), seeds)
@@ -89,7 +91,9 @@ class LocalWork:
         memory["t"] = memory["t"] + 1
         for n in learner.trainable:
             mine = {m: memory[f"{m}/{n}"] for m in self.memories()}
-            belief[n], mine = self.update(belief[n], gradient.grads[n], mine, memory["t"], tick.rate * self.lr)
+            belief[n], mine = self.update(
+                belief[n], gradient.grads[n], mine, memory["t"], tick.rate * self.lr
+            )
             memory.update({f"{m}/{n}": value for m, value in mine.items()})
         seen = batch.weight.sum().double()
         return {

@@ -1,8 +1,9 @@
-"""Every method, one paper, one file."""
+"""Every method, one paper, one file. Importing this package registers all of them in `METHODS`."""
 
+from coterie.core.method import METHODS
 from coterie.methods.baselines.central import Central
 from coterie.methods.baselines.local import Local
 from coterie.methods.server.fedavg import FedAvg
 from coterie.methods.server.finetune import FineTune
 
-__all__ = ["Central", "FedAvg", "FineTune", "Local"]
+__all__ = ["METHODS", "Central", "FedAvg", "FineTune", "Local"]

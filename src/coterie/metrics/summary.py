@@ -25,7 +25,7 @@ class Interval(NamedTuple):
 
     mean: float
     half: float
-    count: int
+    seeds: int
 
 
 def interval(values: Sequence[float], level: float = 0.95) -> Interval:

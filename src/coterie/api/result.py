@@ -1,0 +1,61 @@
+"""What training returns: a model for each client, and how it came about."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from torch import nn
+
+from coterie.core import belief as tree
+from coterie.core.method import Models
+from coterie.report.page import Section, write_report
+from coterie.report.tables import summary_frame
+from coterie.runs.record import Record
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A finished run. `models` are modules of their own, one for each client, by name."""
+
+    record: Record
+    models: Mapping[str, nn.Module]
+    shared: nn.Module | None
+
+    @cached_property
+    def history(self) -> pd.DataFrame:
+        """Long form: round, client, model (own or shared), split, metric, value."""
+        return self.record.history()
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """[round, receiver, sender] who listened to whom, how much; the first entry is round 1."""
+        return np.stack([self.record.weights[r] for r in sorted(self.record.weights)])
+
+    @property
+    def notes(self) -> list[str]:
+        """What happened to the data, and anything else worth knowing before trusting a figure."""
+        return [*self.record.about["notes"], *(n for c in self.record.about["clients"] for n in c["notes"])]
+
+    def summary(self) -> pd.DataFrame:
+        """One line: mean over clients, worst client, cost."""
+        return summary_frame([self.record])
+
+    def report(self, path: str | Path) -> Path:
+        """Writes one HTML page that opens offline."""
+        target = Path(path)
+        write_report(target, [Section(self.record.label, [self.record])])
+        return target
+
+
+def result_of(record: Record, model: nn.Module, models: Models) -> Result:
+    def module(row: int) -> nn.Module:
+        return tree.load(copy.deepcopy(model).cpu(), tree.row(models.beliefs, row)).eval()
+
+    own = {name: module(row) for name, row in zip(record.clients, models.of.tolist(), strict=True)}
+    return Result(record, own, None if models.shared is None else module(models.shared))

@@ -1,0 +1,139 @@
+"""Training from Python, on one's own data with one's own module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from coterie.api.result import Result, result_of
+from coterie.core import belief as tree
+from coterie.core.client import Client, check_clients, class_count
+from coterie.core.errors import BadInput, UnknownName
+from coterie.core.kernel import Trainer
+from coterie.core.method import Method
+from coterie.core.options import coerced, options_of, table_of
+from coterie.core.seeds import Key
+from coterie.engines import ENGINES
+from coterie.kernels import KERNELS
+from coterie.methods import METHODS
+from coterie.models import MODELS
+from coterie.runs.about import fingerprint
+from coterie.runs.experiment import Experiment, assemble, reinitialised
+from coterie.runs.folder import Folder, is_run
+from coterie.runs.runner import Watch, run
+from coterie.runs.settings import Settings
+
+GIVEN = "given in Python"
+
+
+def train(
+    model: nn.Module | str,
+    clients: Sequence[Client],
+    method: str | Method = "fedavg",
+    *,
+    rounds: int = 30,
+    seed: int = 0,
+    kernel: str | Trainer = "sgd",
+    engine: str = "loop",
+    init: Literal["given", "common", "independent"] = "given",
+    absent: float = 0.0,
+    evaluate: int = 1,
+    checkpoint: int = 1,
+    one_class: Literal["refuse", "allow"] = "refuse",
+    out: str | Path | None = None,
+    resume: bool = False,
+    watch: Watch = lambda record: None,
+    **options: Any,
+) -> Result:
+    """Trains a model for each client and returns them, with the whole history.
+
+    model      any module that maps inputs to logits [n, class], or to [n, 1] for a regression; or the name
+               of one of Coterie's models
+    clients    at least one, with the same columns and classes
+    method     a name, or a method of your own; its options, and those of the local work (lr, epochs,
+               batch, ...), are keywords: train(model, clients, "finetune", tune=3, lr=0.05)
+    init       start from the module's weights as given, or draw them anew from the seed, the same for all
+               clients (common) or for each its own (independent)
+    out        a folder to write the run into; with resume=True a run cut off there goes on
+    watch      called after each round with the run's record
+    """
+    settings = Settings(rounds=rounds, seed=seed, absent=absent, evaluate=evaluate, checkpoint=checkpoint)
+    notes = check_clients(clients, allow_one_class=one_class == "allow")
+    work, way = _parts(kernel, method, options)
+    module, beliefs = _start(model, clients, init, seed)
+    config = {
+        **{
+            k: v
+            for k, v in settings.table().items()
+            if k not in ("data", "split", "model", "one_class", "init")
+        },
+        "data": GIVEN,
+        "split": GIVEN,
+        "given": fingerprint(clients, beliefs),
+        "clients": len(clients),
+        "model": model if isinstance(model, str) else type(model).__name__,
+        "method": getattr(way, "name", type(way).__name__),
+        "kernel": getattr(work, "name", type(work).__name__),
+        "engine": engine,
+        "init": init,
+    }
+    config |= {config["method"]: table_of(way), config["kernel"]: table_of(work)}
+    experiment = assemble(config, clients, notes, module, beliefs, way, ENGINES.make(engine), None)
+    outcome = _run(experiment, None if out is None else Path(out), resume, watch)
+    return result_of(outcome.record, module, outcome.models)
+
+
+def _run(experiment: Experiment, out: Path | None, resume: bool, watch: Watch) -> Any:
+    label = str(experiment.config["method"])
+    if out is None:
+        return run(experiment, None, label, watch)
+    if resume and is_run(out):
+        folder = Folder(out)
+    else:
+        folder = Folder.create(out, experiment.config, experiment.about)
+    try:
+        return run(experiment, folder, label, watch)
+    finally:
+        folder.close()
+
+
+def _parts(kernel: str | Trainer, method: str | Method, options: dict[str, Any]) -> tuple[Trainer, Method]:
+    """The local work and the method; each keyword goes to whichever has such an option."""
+    work_type = KERNELS[kernel] if isinstance(kernel, str) else type(kernel)
+    way_type = METHODS[method] if isinstance(method, str) else type(method)
+    for_work = {o.name for o in options_of(work_type)} if isinstance(kernel, str) else set()
+    for_way = {o.name for o in options_of(way_type)} if isinstance(method, str) else set()
+    for option in options:
+        if option not in for_work | for_way:
+            raise UnknownName("option", option, for_work | for_way)
+    work = kernel
+    if isinstance(kernel, str):
+        mine = {k: v for k, v in options.items() if k in for_work}
+        work = work_type(**coerced(work_type, mine, f"kernel {kernel}"))
+    if not isinstance(method, str):
+        return work, method  # type: ignore[return-value]
+    mine = {k: v for k, v in options.items() if k in for_way}
+    return work, METHODS.make(method, local=work, **coerced(way_type, mine, f"method {method}"))  # type: ignore[return-value]
+
+
+def _start(
+    model: nn.Module | str, clients: Sequence[Client], init: str, seed: int
+) -> tuple[nn.Module, tree.Beliefs]:
+    if init not in ("given", "common", "independent"):
+        raise UnknownName("init", init, ("given", "common", "independent"))
+    seeds = [Key(seed, ("model", i)).integer() for i in range(len(clients))]
+    shape = tuple(clients[0].train.x.shape[1:])
+    if isinstance(model, str):
+        module = MODELS.make(model).build(shape, class_count(clients), seeds[0])
+    elif isinstance(model, nn.Module):
+        module = model if init == "given" else reinitialised(model, seeds[0])
+    else:
+        raise BadInput(f"model must be a torch module or a name; got {type(model).__name__}")
+    if not any(True for _ in module.parameters()):
+        raise BadInput("the model has no parameters, so there is nothing to train: give one that has")
+    others = seeds[1:] if init == "independent" else []
+    modules = [module, *(reinitialised(module, s) for s in others)]
+    return module, tree.stack([tree.belief_of(m) for m in modules])

@@ -1,0 +1,124 @@
+"""Options as data: what a frozen dataclass can be told by a flag, a TOML table or a keyword.
+
+An option is a field of a plain type with a default; its help is the docstring below the field. Fields of
+other types (a method's local work) are set by whoever builds the object and are no options.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import textwrap
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from coterie.core.errors import BadInput, UnknownName
+
+
+class Option(NamedTuple):
+    name: str
+    hint: Any
+    default: Any
+    help: str
+
+
+def options_of(cls: type) -> list[Option]:
+    """The options of a dataclass, in the order of its fields."""
+    hints, helps = get_type_hints(cls), _field_docs(cls)
+    return [
+        Option(f.name, hints[f.name], _default(f), helps.get(f.name, ""))
+        for f in dataclasses.fields(cls)
+        if _is_plain(hints[f.name])
+    ]
+
+
+def coerced(cls: type, table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A table of plain values (from TOML or keywords) as the options' own types, or a one-line refusal."""
+    known = {o.name: o for o in options_of(cls)}
+    values = {}
+    for name, value in table.items():
+        key = name.replace("-", "_")
+        if key not in known:
+            if not known:
+                raise BadInput(f"{where} has no options; got {name!r}: leave it out")
+            raise UnknownName(f"option of {where}", name, known)
+        values[key] = _coerce(value, known[key].hint, f"{where}: {name}")
+    return values
+
+
+def plain(value: Any) -> Any:
+    """An option's value as TOML and JSON hold it."""
+    return [plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def table_of(obj: Any) -> dict[str, Any]:
+    """The options of an object as a table; what is None is left out, as TOML has no word for it."""
+    pairs = ((o.name, getattr(obj, o.name)) for o in options_of(type(obj)))
+    return {name: plain(value) for name, value in pairs if value is not None}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    raise TypeError(f"option {field.name!r} needs a default")
+
+
+def _is_plain(hint: Any) -> bool:
+    origin = get_origin(hint)
+    if origin is Literal or hint in (bool, int, float, str, type(None), ...):
+        return True
+    return origin in (tuple, Union, types.UnionType) and all(_is_plain(a) for a in get_args(hint))
+
+
+def _coerce(value: Any, hint: Any, where: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        if value not in args:
+            raise UnknownName(f"value for {where},", str(value), map(str, args))
+        return value
+    if origin in (Union, types.UnionType):
+        for kind in args:
+            try:
+                return _coerce(value, kind, where)
+            except BadInput:
+                continue
+    elif origin is tuple and isinstance(value, list | tuple):
+        kinds = [args[0]] * len(value) if args[-1] is ... else list(args)
+        if len(kinds) != len(value):
+            raise BadInput(f"{where} needs {len(kinds)} values; got {len(value)}")
+        return tuple(_coerce(v, k, where) for v, k in zip(value, kinds, strict=True))
+    elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    elif hint is type(None) and value is None:
+        return None
+    elif isinstance(hint, type) and type(value) is hint:
+        return value
+    name = getattr(hint, "__name__", str(hint)) if origin is None else str(hint).replace("typing.", "")
+    raise BadInput(f"{where} must be of type {name}; got {value!r}")
+
+
+def _field_docs(cls: type) -> dict[str, str]:
+    """Docstrings below fields, the nearest class's first."""
+    docs: dict[str, str] = {}
+    for base in cls.__mro__:
+        if not dataclasses.is_dataclass(base):
+            continue
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+        except (OSError, TypeError):
+            continue
+        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+        for field, doc in itertools.pairwise(body):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(doc, ast.Expr)
+                and isinstance(doc.value, ast.Constant)
+            ):
+                docs.setdefault(field.target.id, inspect.cleandoc(str(doc.value.value)))
+    return docs

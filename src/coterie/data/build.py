@@ -1,0 +1,103 @@
+"""From a source and a split to clients: deal, set test rows aside, prepare each client by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.core.client import Array, Client, check_clients, samples
+from coterie.core.errors import BadInput
+from coterie.core.holdout import hold_out
+from coterie.core.seeds import Key
+from coterie.data.dataset import Dataset, Pool
+from coterie.data.partition.base import Deal, Split
+from coterie.data.partition.turns import TURNS
+
+
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """Clients, and everything worth saying of how they came to their data."""
+
+    clients: tuple[Client, ...]
+    notes: tuple[str, ...]
+
+
+def deal_clients(
+    data: Dataset,
+    split: Split,
+    clients: int | None,
+    key: Key,
+    *,
+    test: float = 0.3,
+    validation: float = 0.0,
+    one_class: bool = False,
+) -> Dealt:
+    """Every row goes to at most one client, and there either to training, validation or testing.
+
+    Where the source has a published test set it is dealt by the same split, so that each client is tested
+    on its own distribution; else each client sets aside `test` of its rows. What preparing fits, it fits
+    on the client's training rows.
+    """
+    if clients is not None and clients < 1:
+        raise BadInput(f"clients={clients} must be at least 1: try 10")
+    if not 0 <= validation < 1:
+        raise BadInput(f"validation={validation} must lie in [0, 1): try 0.2, or 0 for none")
+    deal = split.deal(data, data.train, clients, key)
+    published = None if data.test is None else split.deal(data, data.test, len(deal.names), key)
+    made = []
+    for i, name in enumerate(deal.names):
+        rows, whose = np.flatnonzero(deal.owner == i), f"client {name!r}"
+        if published is not None and data.test is not None:
+            held = data.test.take(np.flatnonzero(published.owner == i))
+        else:
+            keep, out = hold_out(data.train.y[rows], test, key.at("test", i).numpy(), whose)
+            rows, held = rows[keep], data.train.take(rows[out])
+        kept, aside = rows, rows[:0]
+        if validation:
+            keep, out = hold_out(data.train.y[rows], validation, key.at("validation", i).numpy(), whose)
+            kept, aside = rows[keep], rows[out]
+        made.append(_client(data, deal, i, data.train.take(kept), data.train.take(aside), held))
+    said = check_clients(made, allow_one_class=one_class or deal.one_class)
+    notes = [*data.notes, *deal.notes, *_left_over("rows", deal.owner)]
+    if published is not None:
+        notes += _left_over("published test rows", published.owner)
+    else:
+        notes.append(f"each client holds out {test:g} of its rows for testing")
+    return Dealt(tuple(made), (*notes, *said))
+
+
+def _client(data: Dataset, deal: Deal, i: int, train: Pool, validation: Pool, test: Pool) -> Client:
+    pools = [train, validation, test]
+    notes: tuple[str, ...] = ()
+    if deal.turns is not None:
+        turn = TURNS[deal.turns[i]]
+        pools = [Pool(turn(p.x), p.y, p.frame) for p in pools]
+    if data.prepare is not None:
+        pools, notes = data.prepare(*pools)
+    train, validation, test = pools
+    for part, pool in (("training", train), ("test", test)):
+        _refuse_not_finite(pool.x, deal.names[i], part, data.features)
+    return Client(
+        name=deal.names[i],
+        train=samples(train.x, train.y),
+        validation=samples(validation.x, validation.y),
+        test=samples(test.x, test.y),
+        features=data.features,
+        classes=data.classes,
+        cluster=None if deal.clusters is None else deal.clusters[i],
+        notes=notes,
+    )
+
+
+def _refuse_not_finite(x: Array, name: str, part: str, features: tuple[str, ...]) -> None:
+    bad = ~np.isfinite(x.reshape(len(x), -1)) if x.dtype.kind == "f" else np.zeros((0, 0), dtype=bool)
+    if bad.any():
+        row, column = map(int, np.argwhere(bad)[0])
+        label = features[column] if len(features) > column else column
+        raise BadInput(f"client {name!r}: column {label} is not finite in {part} row {row}: fill or drop it")
+
+
+def _left_over(what: str, owner: Array) -> list[str]:
+    lost = int((owner < 0).sum())
+    return [f"{len(owner) - lost} of {len(owner)} {what} dealt, {lost} to nobody"]

@@ -1,0 +1,87 @@
+"""A method's state as one file of named tensors, without knowing the method.
+
+A state is a frozen dataclass of tensors, dictionaries, lists, and plain values. Its tensors are stored by
+their path; the rest is a JSON skeleton in the file's header, beside what the state belongs to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+import coterie
+from coterie.core.errors import BadRun
+from coterie.runs.files import replace_atomically
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What a checkpoint belongs to."""
+
+    round: int
+    config: str
+    version: str = coterie.__version__
+
+
+def save(path: Path, state: Any, stamp: Stamp) -> None:
+    tensors: dict[str, Tensor] = {}
+    fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
+    skeleton = _pack(fields, "", tensors)
+    header = {"stamp": json.dumps(dataclasses.asdict(stamp)), "state": json.dumps(skeleton)}
+    replace_atomically(path, lambda draft: save_file(tensors, draft, metadata=header))
+
+
+def load(path: Path, kind: type, config: str) -> tuple[Any, Stamp]:
+    """The state, as an instance of `kind`; refused if it belongs to another config or version."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata()
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        stamp = Stamp(**json.loads(header["stamp"]))
+        skeleton = json.loads(header["state"])
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise BadRun(f"{path} is damaged ({error}): delete it to start this run anew") from None
+    if stamp.version != coterie.__version__:
+        raise BadRun(
+            f"{path} was written by coterie {stamp.version}, this is {coterie.__version__}: "
+            f"install {stamp.version} or start anew"
+        )
+    if stamp.config != config:
+        raise BadRun(
+            f"{path} belongs to another config ({stamp.config}, not {config}): start anew with another --out"
+        )
+    return kind(**_unpack(skeleton, tensors)), stamp
+
+
+def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        # a copy of its own: views and expanded tensors share memory, which the format refuses
+        tensors[path] = value.detach().cpu().contiguous().clone()
+        return {"tensor": path}
+    if isinstance(value, dict):
+        return {"map": {k: _pack(v, f"{path}/{k}", tensors) for k, v in value.items()}}
+    if isinstance(value, list | tuple):
+        return {"list": [_pack(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"value": value}
+    raise TypeError(
+        f"a state holds tensors, maps, lists and plain values; {path} is a {type(value).__name__}"
+    )
+
+
+def _unpack(skeleton: Any, tensors: dict[str, Tensor]) -> Any:
+    (kind, content), *_ = skeleton.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "map":
+        return {k: _unpack(v, tensors) for k, v in content.items()}
+    if kind == "list":
+        return tuple(_unpack(v, tensors) for v in content)
+    return content

@@ -1,0 +1,164 @@
+"""Several methods and seeds on the same clients: a folder of runs.
+
+    compare.toml            the settings they share, methods, seeds
+    fedavg/seed-0/          one run folder for each method and seed
+    report.html             all of them on one page
+
+Methods see the same clients because clients depend on the data, the split and the seed alone. Finished
+runs are not run again, so a comparison that was cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from coterie.core.errors import BadInput, BadRun
+from coterie.core.options import coerced, plain
+from coterie.methods import METHODS
+from coterie.runs.experiment import prepare
+from coterie.runs.files import readable_errors, replace_atomically
+from coterie.runs.folder import Folder, is_run, read_record
+from coterie.runs.record import Record
+from coterie.runs.runner import Watch, run, same_threads
+from coterie.runs.settings import Settings, from_table, read_toml
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`methods` are names, or names with options: "fedavg:weighted=false,sample=0.5"."""
+
+    settings: Settings
+    methods: tuple[str, ...]
+    seeds: int
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise BadInput(f"seeds={self.seeds} must be at least 1: try 3")
+        if not self.methods:
+            raise BadInput("no methods to compare: try --methods local fedavg finetune")
+        for spec in self.methods:
+            if self.methods.count(spec) > 1:
+                raise BadInput(f"method {spec!r} is named twice: name each once")
+
+    def cells(self) -> Iterator[tuple[str, Settings]]:
+        """Each run: its place in the folder, and its settings."""
+        for spec in self.methods:
+            for i in range(self.seeds):
+                seed = self.settings.seed + i
+                yield f"{slug(spec)}/seed-{seed}", replace(self.with_method(spec), seed=seed)
+
+    def with_method(self, spec: str) -> Settings:
+        """The shared settings with one method, and only the options that concern it."""
+        name, own = parsed(spec)
+        others = {m.partition(":")[0] for m in self.methods} - {name}
+        kept = {k: v for k, v in self.settings.options.items() if k not in others}
+        options = {**kept, name: {**kept.get(name, {}), **own}}
+        return replace(self.settings, method=name, options={k: v for k, v in options.items() if v}).resolved()
+
+    def check(self) -> None:
+        """Refuses a method that cannot work before the first one runs."""
+        for spec in self.methods:
+            self.with_method(spec).made("method")
+
+    def table(self) -> dict[str, Any]:
+        shared = {k: v for k, v in self.settings.table().items() if k != "method"}
+        return {"methods": list(self.methods), "seeds": self.seeds, **shared}
+
+
+def comparison_from(table: Mapping[str, Any], where: str) -> Comparison:
+    shared = {k: v for k, v in table.items() if k not in ("methods", "seeds")}
+    return Comparison(from_table(shared, where), tuple(table["methods"]), int(table["seeds"]))
+
+
+def create(path: Path, comparison: Comparison) -> None:
+    comparison.check()
+    if path.is_dir() and any(path.iterdir()):
+        raise BadRun(
+            f"output folder {path} is not empty: go on with 'coterie resume {path}' or choose another --out"
+        )
+    with readable_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+    text = tomli_w.dumps(comparison.table())
+    replace_atomically(path / "compare.toml", lambda draft: draft.write_text(text))
+
+
+def is_comparison(path: Path) -> bool:
+    return (path / "compare.toml").exists()
+
+
+def read_comparison(path: Path) -> Comparison:
+    return comparison_from(read_toml(path / "compare.toml"), str(path / "compare.toml"))
+
+
+def run_cell(path: Path, settings: Settings, label: str, command: str | None, watch: Watch) -> Record:
+    """Runs one cell, or what is left of it; a finished one is only read."""
+    if is_run(path):
+        past = read_record(path, label)
+        if past.finished and (path / "models.safetensors").exists():
+            return past
+    experiment = prepare(settings, command)
+    if is_run(path):
+        past = read_record(path, label)
+        if past.about["fingerprint"] != experiment.about["fingerprint"]:
+            raise BadRun(f"{path}: the data or the first model differ from those it began with: start anew")
+        same_threads(past)
+        folder = Folder(path)
+    else:
+        folder = Folder.create(path, experiment.config, experiment.about)
+    try:
+        return run(experiment, folder, label, watch).record
+    finally:
+        folder.close()
+
+
+def read_records(path: Path) -> list[Record]:
+    """The runs of a comparison that have begun, or the one run of a run folder."""
+    if not is_comparison(path):
+        return [read_record(path)]
+    comparison = read_comparison(path)
+    places = [(path / place, spec) for spec, place in labelled(comparison)]
+    records = [read_record(place, spec) for place, spec in places if is_run(place)]
+    begun = [r for r in records if r.metrics]
+    if not begun:
+        raise BadRun(f"{path} has no results yet: go on with 'coterie resume {path}'")
+    return begun
+
+
+def labelled(comparison: Comparison) -> list[tuple[str, str]]:
+    """(spec, place) of each run."""
+    specs: Sequence[str] = [spec for spec in comparison.methods for _ in range(comparison.seeds)]
+    return list(zip(specs, (place for place, _ in comparison.cells()), strict=True))
+
+
+def parsed(spec: str) -> tuple[str, dict[str, Any]]:
+    """ "fedavg:weighted=false,sample=0.5" as a name and its options."""
+    name, _, tail = spec.partition(":")
+    cls = METHODS[name]
+    table: dict[str, Any] = {}
+    for pair in filter(None, tail.split(",")):
+        option, equals, text = pair.partition("=")
+        if not equals:
+            raise BadInput(f"method {spec!r}: {pair!r} needs the form option=value")
+        table[option.strip()] = _value(text.strip())
+    return name, {k: plain(v) for k, v in coerced(cls, table, f"method {name}").items()}
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def slug(spec: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", spec).strip("-")

@@ -1,0 +1,67 @@
+"""Writing so that a kill at any moment leaves either the old file or the new one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from coterie.core.errors import BadRun
+
+
+@contextlib.contextmanager
+def readable_errors(path: Path) -> Iterator[None]:
+    """A disk that refuses becomes one line."""
+    try:
+        yield
+    except OSError as error:
+        raise BadRun(
+            f"cannot write {path}: {error.strerror or error}: free space or choose another --out"
+        ) from None
+
+
+def replace_atomically(path: Path, write: Callable[[Path], Any]) -> None:
+    """Calls `write` on a temporary name in the same folder, flushes it to disk and renames it."""
+    with readable_errors(path):
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+        draft = Path(name)
+        try:
+            write(draft)
+            draft.chmod(0o644)
+            with draft.open("rb+") as file:
+                os.fsync(file.fileno())
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def append_line(path: Path, entry: dict[str, Any]) -> None:
+    """One JSON line, flushed to disk."""
+    with readable_errors(path), path.open("a") as file:
+        file.write(json.dumps(entry) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a JSON-lines file; a last one cut short by a kill does not count."""
+    if not path.exists():
+        return []
+    entries = []
+    for text in path.read_text().splitlines():
+        try:
+            entries.append(json.loads(text))
+        except json.JSONDecodeError:
+            break
+    return entries
+
+
+def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
+    """Drops the lines that do not count any more."""
+    kept = "".join(json.dumps(e) + "\n" for e in read_lines(path) if keep(e))
+    replace_atomically(path, lambda draft: draft.write_text(kept))

@@ -1,0 +1,138 @@
+"""The loop over rounds, top to bottom."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core.errors import Diverged
+from coterie.core.method import Models
+from coterie.core.net import edges_of
+from coterie.kernels.score import Score
+from coterie.runs.experiment import Experiment
+from coterie.runs.folder import Folder, read_record
+from coterie.runs.record import Record, line
+
+Watch = Callable[[Record], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    record: Record
+    models: Models
+
+
+def run(
+    experiment: Experiment, folder: Folder | None, label: str, watch: Watch = lambda record: None
+) -> Outcome:
+    """Runs what is left to run, writes every round down, and calls `watch` after each.
+
+    With a folder, a run that was cut off goes on after its last saved round.
+    """
+    method, clients, rounds = experiment.method, len(experiment.clients), experiment.rounds
+    record = Record(label, experiment.config, experiment.about)
+    state = method.init(experiment.beliefs, clients)
+    saved = folder.restore(type(state), experiment.config) if folder else None
+    if saved is None:
+        begin = time.perf_counter()
+        nothing = [0] * clients
+        first = line(
+            0, evaluate(experiment, method.models(state, clients)), [None] * clients, nothing, nothing, {}
+        )
+        _write(
+            record,
+            folder,
+            first,
+            {"round": 0, "seconds": 0.0, "evaluate_seconds": time.perf_counter() - begin},
+        )
+        done = 0
+        if folder:
+            folder.save(state, 0, experiment.config)
+    else:
+        state, done = saved
+        _read_back(record, folder)
+    watch(record)
+    last_saved = done
+    try:
+        for r in range(done + 1, rounds + 1):
+            begin = time.perf_counter()
+            try:
+                after, info = method.round(state, experiment.net, experiment.key.at_round(r, rounds))
+            except Diverged as error:
+                kept = f"; {folder.path} keeps the state after round {r - 1}" if folder else ""
+                raise Diverged(f"{error}{kept}") from None
+            trained = time.perf_counter()
+            due = experiment.due("evaluate", r)
+            scores = evaluate(experiment, method.models(after, clients)) if due else None
+            scored = time.perf_counter()
+            state, done = after, r
+            entry = line(
+                r, scores, figures(info.loss), info.sent.tolist(), info.received.tolist(), info.extras
+            )
+            record.weights[r] = info.weights.float().numpy()
+            timing = {"round": r, "seconds": trained - begin, "evaluate_seconds": scored - trained}
+            _write(record, folder, entry, timing)
+            if folder and experiment.due("checkpoint", r):
+                folder.save(state, r, experiment.config)
+                last_saved = r
+            watch(record)
+    except KeyboardInterrupt:
+        if folder and done > last_saved and record.done == done:
+            folder.save(state, done, experiment.config)
+        raise
+    models = method.models(state, clients)
+    if folder:
+        folder.save_models(models, [c.name for c in experiment.clients])
+    return Outcome(record, models)
+
+
+def evaluate(experiment: Experiment, models: Models) -> dict[str, dict[str, list[float | None]]]:
+    """Each client's own model on its own test set, and the shared one where there is one.
+
+    A pair of model and client is scored once, however many names it goes by.
+    """
+    clients = experiment.clients
+    wanted = {"own/test": (models.of.tolist(), "test")}
+    if models.shared is not None:
+        wanted["shared/test"] = ([models.shared] * len(clients), "test")
+    if all(len(c.validation) for c in clients):
+        wanted["own/validation"] = (models.of.tolist(), "validation")
+    scores: dict[str, dict[str, list[float | None]]] = {}
+    known: dict[tuple[tuple[int, ...], str], dict[str, list[float | None]]] = {}
+    for name, (rows, part) in wanted.items():
+        pairs = (tuple(rows), part)
+        if pairs not in known:
+            edges = edges_of(list(zip(rows, range(len(clients)), strict=True)))
+            replies = experiment.judge.visit(Score(part), models.beliefs, edges, experiment.key)  # type: ignore[arg-type]
+            known[pairs] = {m: figures(v) for m, v in replies.numbers.items() if m != "samples"}
+        scores[name] = known[pairs]
+    return scores
+
+
+def figures(values: Tensor) -> list[float | None]:
+    """Numbers as JSON holds them: what is not finite becomes null."""
+    return [v if math.isfinite(v) else None for v in values.tolist()]
+
+
+def _write(record: Record, folder: Folder | None, entry: dict[str, Any], timing: Mapping[str, float]) -> None:
+    if folder:
+        folder.write_round(entry, timing, record.weights.get(entry["round"]))
+    record.metrics.append(entry)
+    record.timings.append(dict(timing))
+
+
+def _read_back(record: Record, folder: Folder | None) -> None:
+    if folder:
+        past = read_record(folder.path, record.label)
+        record.metrics, record.timings, record.weights = past.metrics, past.timings, past.weights
+
+
+def same_threads(record: Record) -> None:
+    """The number of threads decides the order of sums: a resumed run takes the one it began with."""
+    torch.set_num_threads(int(record.about["machine"]["threads"]))

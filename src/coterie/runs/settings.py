@@ -1,0 +1,164 @@
+"""A run as data: one frozen dataclass for flags, TOML and the run's record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from coterie.core.errors import BadInput, UnknownName
+from coterie.core.options import coerced, options_of, plain, table_of
+from coterie.core.registry import Registry
+from coterie.data.partition import SPLITS
+from coterie.data.sources import SOURCES
+from coterie.engines import ENGINES
+from coterie.kernels import KERNELS
+from coterie.methods import METHODS
+from coterie.models import MODELS
+
+PARTS: dict[str, Registry[Any]] = {
+    "data": SOURCES,
+    "split": SPLITS,
+    "model": MODELS,
+    "method": METHODS,
+    "kernel": KERNELS,
+    "engine": ENGINES,
+}
+
+# what "auto" means: the split and the model with which each source makes a first sensible run
+NATURAL = {
+    "titanic": ("age-strict", "logistic"),
+    "heart-disease": ("silos", "logistic"),
+    "breast-cancer": ("iid", "logistic"),
+    "diabetes": ("iid", "linear"),
+    "digits": ("shift", "logistic"),
+    "mnist": ("shift", "erosion-cnn"),
+    "fashion-mnist": ("interests", "lenet5-small"),
+    "cifar10": ("clusters", "pens-cnn"),
+    "cifar100": ("dirichlet", "resnet18"),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is made of. Options of its parts stand in `options`, one table for each part's name."""
+
+    data: str = "digits"
+    """Where samples come from; `coterie data list` shows all."""
+    split: str = "auto"
+    """How samples are dealt to clients; auto takes the natural one for the data."""
+    clients: int | None = None
+    """How many clients; by default what the split finds natural."""
+    model: str = "auto"
+    """What learns; auto takes the natural one for the data."""
+    method: str = "fedavg"
+    """How clients learn together; `coterie methods` shows all."""
+    kernel: str = "sgd"
+    """The work of a client in a round."""
+    rounds: int = 30
+    """Rounds of training."""
+    seed: int = 0
+    """Where all random numbers come from."""
+    engine: str = "loop"
+    """How visits are computed; all engines give the same numbers."""
+    test: float = 0.3
+    """Share of a client's rows held out for testing, where the data has no published test set."""
+    validation: float = 0.0
+    """Share of a client's remaining rows held out for validation."""
+    init: Literal["common", "independent"] = "common"
+    """One initial model for all clients, or one for each."""
+    absent: float = 0.0
+    """Chance that a client does not answer in a round."""
+    evaluate: int = 1
+    """Score the models every so many rounds (and after the last)."""
+    checkpoint: int = 1
+    """Save the state every so many rounds (and after the last)."""
+    one_class: Literal["refuse", "allow"] = "refuse"
+    """What to do with a client that trains on a single class, where the split does not aim at it."""
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "evaluate", "checkpoint"):
+            if getattr(self, name) < 1:
+                raise BadInput(
+                    f"{name}={getattr(self, name)} must be at least 1: try {30 if name == 'rounds' else 1}"
+                )
+        if self.seed < 0:
+            raise BadInput(f"seed={self.seed} must be at least 0: try 0")
+        if not 0 <= self.absent <= 1:
+            raise BadInput(f"absent={self.absent} must lie between 0 and 1: try 0.1")
+
+    def parts(self) -> dict[str, str]:
+        """The name of each part."""
+        return {kind: getattr(self, kind) for kind in PARTS}
+
+    def made(self, kind: str, **more: Any) -> Any:
+        """The part of that kind, built from its options."""
+        name = getattr(self, kind)
+        cls = PARTS[kind][name]
+        return cls(**coerced(cls, self.options.get(name, {}), f"{kind} {name}"), **more)
+
+    def resolved(self) -> Settings:
+        """With every `auto` replaced and every option of every part spelled out."""
+        SOURCES[self.data]
+        split, model = NATURAL.get(self.data, ("iid", "mlp"))
+        named = replace(
+            self,
+            split=split if self.split == "auto" else self.split,
+            model=model if self.model == "auto" else self.model,
+        )
+        used = named.parts().values()
+        for table in self.options:
+            if table not in used:
+                raise BadInput(
+                    f"options for {table!r}, which this run does not use: it uses {', '.join(used)}"
+                )
+        tables = {getattr(named, kind): table_of(named.made(kind)) for kind in PARTS}
+        return replace(named, options={name: t for name, t in tables.items() if t})
+
+    def table(self) -> dict[str, Any]:
+        """As TOML holds it: settings first, then one table of options for each part."""
+        flat = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name != "options"}
+        return {
+            **{k: v for k, v in flat.items() if v is not None},
+            **{k: dict(v) for k, v in self.options.items()},
+        }
+
+
+def from_table(table: Mapping[str, Any], where: str) -> Settings:
+    """Settings from a TOML table, the inverse of `Settings.table`."""
+    names = {n for registry in PARTS.values() for n in registry}
+    options = {k: dict(v) for k, v in table.items() if isinstance(v, Mapping)}
+    flat = {k: v for k, v in table.items() if not isinstance(v, Mapping)}
+    for name in options:
+        if name not in names:
+            raise UnknownName(f"table in {where}", name, names)
+    values = coerced(Settings, flat, where)
+    return Settings(**values, options=options)
+
+
+def from_toml(path: Path) -> Settings:
+    return from_table(read_toml(path), str(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}: check the path") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} is not valid TOML: {error}") from None
+
+
+def digest(table: Mapping[str, Any]) -> str:
+    """A short fingerprint of a config: two runs with the same one compute the same numbers."""
+    text = json.dumps(table, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def setting_names() -> list[str]:
+    return [o.name for o in options_of(Settings)]
