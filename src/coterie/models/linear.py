@@ -1,0 +1,49 @@
+"""One linear map: logistic regression for classes, linear regression for numbers.
+
+    logits = W x + b        with x flattened
+
+Grimberg 2020 (Titanic, 9 features to 2 classes), Makni 2022 (MNIST, 784 to 10). Both names build the same
+module; which regression it is follows from the loss, cross-entropy or squared error. There are two
+names because that is what people look for, and each refuses what the other is for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from torch import nn
+
+from coterie.core.errors import BadInput
+from coterie.models.base import MODELS, check_sizes, seeded
+
+
+@MODELS.register("logistic")
+@dataclass(frozen=True)
+class Logistic:
+    """Multinomial logistic regression: one row of weights for each class."""
+
+    def build(self, inputs: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
+        check_sizes("logistic", inputs, outputs)
+        if outputs < 2:
+            raise BadInput(f"model logistic needs at least 2 classes; got outputs={outputs}: use linear")
+        return seeded(seed, lambda: linear_map(inputs, outputs))
+
+
+@MODELS.register("linear")
+@dataclass(frozen=True)
+class Linear:
+    """Linear regression: one number out."""
+
+    def build(self, inputs: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
+        check_sizes("linear", inputs, outputs)
+        if outputs != 1:
+            raise BadInput(
+                f"model linear has 1 output, a number; got outputs={outputs}: use logistic for classes"
+            )
+        return seeded(seed, lambda: linear_map(inputs, outputs))
+
+
+def linear_map(inputs: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Sequential(OrderedDict(flatten=nn.Flatten(), head=nn.Linear(math.prod(inputs), outputs)))

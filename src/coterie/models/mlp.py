@@ -1,0 +1,53 @@
+"""A multilayer perceptron: linear maps with a nonlinearity between them.
+
+h_0 = x flattened,  h_l = activation(W_l h_{l-1} + b_l),  logits = W h_L + b
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+from coterie.core.errors import BadInput, UnknownName
+from coterie.models.base import MODELS, check_sizes, seeded
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
+
+
+@MODELS.register("mlp")
+@dataclass(frozen=True)
+class Mlp:
+    """Hidden layers of the given sizes; for any inputs, flattened.
+
+    hidden       units of each hidden layer
+    activation   relu or tanh
+    """
+
+    hidden: tuple[int, ...] = (64,)
+    activation: Literal["relu", "tanh"] = "relu"
+
+    def __post_init__(self) -> None:
+        if not self.hidden or min(self.hidden) < 1:
+            raise BadInput(
+                f"model mlp: hidden={tuple(self.hidden)} must be one or more sizes of at least 1: try 64, "
+                "or the model logistic for no hidden layer"
+            )
+        if self.activation not in ACTIVATIONS:
+            raise UnknownName("activation", self.activation, ACTIVATIONS)
+
+    def build(self, inputs: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
+        check_sizes("mlp", inputs, outputs)
+        return seeded(seed, lambda: self.layers(math.prod(inputs), outputs))
+
+    def layers(self, features: int, outputs: int) -> nn.Module:
+        layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
+        for i, units in enumerate(self.hidden, start=1):
+            layers[f"hidden{i}"] = nn.Linear(features, units)
+            layers[f"activation{i}"] = ACTIVATIONS[self.activation]()
+            features = units
+        layers["head"] = nn.Linear(features, outputs)
+        return nn.Sequential(layers)
