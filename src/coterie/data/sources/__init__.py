@@ -1,0 +1,28 @@
+"""Real data, by name: importing this registers every source in `SOURCES`."""
+
+from coterie.data.sources import (
+    breast_cancer,
+    cifar10,
+    cifar100,
+    diabetes,
+    digits,
+    fashion_mnist,
+    heart_disease,
+    mnist,
+    titanic,
+)
+from coterie.data.sources.base import SOURCES, Source
+
+__all__ = [
+    "SOURCES",
+    "Source",
+    "breast_cancer",
+    "cifar10",
+    "cifar100",
+    "diabetes",
+    "digits",
+    "fashion_mnist",
+    "heart_disease",
+    "mnist",
+    "titanic",
+]

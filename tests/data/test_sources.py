@@ -1,0 +1,82 @@
+"""Every source by name, and those that come with scikit-learn."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from coterie.core.errors import UnknownName
+from coterie.data.sources import SOURCES
+
+NAMES = [
+    "breast-cancer", "cifar10", "cifar100", "diabetes", "digits", "fashion-mnist", "heart-disease", "mnist",
+    "titanic",
+]  # fmt: skip
+
+
+def test_all_sources_are_registered():
+    assert list(SOURCES) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_source_says_what_it_is(name):
+    source = SOURCES[name]
+    first = source.__doc__.splitlines()[0]
+    assert first.endswith(".")
+    assert not first.startswith(source.__name__ + "(")  # not the signature that dataclass fills in
+    for text in (source.about, source.citation, source.licence):
+        assert text
+        assert "\n" not in text
+    assert all(f.default is not dataclasses.MISSING for f in dataclasses.fields(source))
+
+
+@pytest.mark.parametrize("name", ["breast-cancer", "diabetes", "digits", "titanic"])
+def test_bundled_sources_need_no_files(name, monkeypatch, tmp_path):
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
+    source = SOURCES.make(name)
+    assert source.at_hand()
+    assert source.fetch() == []
+    assert source.load().name == name
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_name_is_met_with_the_nearest():
+    with pytest.raises(UnknownName, match="did you mean mnist"):
+        SOURCES.make("mnits")
+
+
+def test_breast_cancer_has_its_published_counts():
+    data = SOURCES.make("breast-cancer").load()
+    assert data.train.x.shape == (569, 30)
+    assert data.classes == ("malignant", "benign")
+    assert np.bincount(data.train.y).tolist() == [212, 357]
+    assert data.train.frame["mean radius"].iloc[0] == 17.99
+    assert data.features[0] == "mean radius"
+    [train, rest], notes = data.prepare(data.train.take(np.arange(400)), data.train.take(np.arange(400, 569)))
+    assert np.allclose(train.x.mean(axis=0), 0, atol=1e-5)
+    assert np.allclose(train.x.std(axis=0), 1, atol=1e-5)
+    assert rest.x.shape == (169, 30)
+    assert notes == ("standardised with this client's own training mean and deviation: all columns",)
+
+
+def test_digits_are_pictures_from_0_to_1():
+    data = SOURCES.make("digits").load()
+    assert data.train.x.shape == (1797, 1, 8, 8)
+    assert data.train.x.dtype == np.float32
+    assert (data.train.x.min(), data.train.x.max()) == (0, 1)
+    assert (data.train.x[0, 0, 0] * 16).tolist() == [0, 0, 5, 13, 9, 1, 0, 0]
+    assert np.bincount(data.train.y).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+
+
+def test_diabetes_keeps_its_targets_in_their_own_units():
+    data = SOURCES.make("diabetes").load()
+    assert data.task == "regression"
+    assert data.train.x.shape == (442, 10)
+    assert (data.train.y.min(), data.train.y.max()) == (25, 346)
+    assert data.train.x[0, :3].tolist() == [59, 2, 32.1]
+    assert "saying the mean 152.1 of all rows errs by 77.0" in data.notes[1]
+    [train], _ = data.prepare(data.train)
+    assert np.array_equal(train.y, data.train.y)
+    assert np.allclose(train.x.std(axis=0), 1, atol=1e-5)
