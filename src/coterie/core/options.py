@@ -1,7 +1,7 @@
 """Options as data: what a frozen dataclass can be told by a flag, a TOML table or a keyword.
 
-An option is a field of a plain type with a default; its help is the docstring below the field. Fields of
-other types (a method's local work) are set by whoever builds the object and are no options.
+An option is a field of a plain type with a default. Its help is the docstring below the field, or its line
+in the class docstring ("alpha   how concentrated"). Fields of other types (a method's local work) are set by whoever builds the object and are no options.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import re
 import textwrap
 import types
 from collections.abc import Mapping
@@ -102,6 +103,18 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
     raise BadInput(f"{where} must be of type {name}; got {value!r}")
 
 
+def _docstring_lines(doc: str) -> list[tuple[str, str]]:
+    """The lines "name   text" of a docstring, each with what follows it further to the right."""
+    found: list[tuple[str, str]] = []
+    for line in doc.splitlines():
+        if entry := re.fullmatch(r"(\w+) {2,}(\S.*)", line):
+            found.append((entry[1], entry[2]))
+        elif found and line.startswith("    ") and line.strip():
+            name, text = found[-1]
+            found[-1] = (name, f"{text} {line.strip()}")
+    return found
+
+
 def _field_docs(cls: type) -> dict[str, str]:
     """Docstrings below fields, the nearest class's first."""
     docs: dict[str, str] = {}
@@ -112,6 +125,8 @@ def _field_docs(cls: type) -> dict[str, str]:
             tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
         except (OSError, TypeError):
             continue
+        for name, text in _docstring_lines(inspect.cleandoc(base.__doc__ or "")):
+            docs.setdefault(name, text)
         body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
         for field, doc in itertools.pairwise(body):
             if (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.core.client import Array, Client, check_clients, samples
-from coterie.core.errors import BadInput
+from coterie.core.errors import BadData, BadInput
 from coterie.core.holdout import hold_out
 from coterie.core.seeds import Key
 from coterie.data.dataset import Dataset, Pool
@@ -74,7 +74,10 @@ def _client(data: Dataset, deal: Deal, i: int, train: Pool, validation: Pool, te
         turn = TURNS[deal.turns[i]]
         pools = [Pool(turn(p.x), p.y, p.frame) for p in pools]
     if data.prepare is not None:
-        pools, notes = data.prepare(*pools)
+        try:
+            pools, notes = data.prepare(*pools)
+        except BadData as error:
+            raise BadData(f"client {deal.names[i]!r}: {error}") from None
     train, validation, test = pools
     for part, pool in (("training", train), ("test", test)):
         _refuse_not_finite(pool.x, deal.names[i], part, data.features)

@@ -77,11 +77,11 @@ def fingerprint(clients: Sequence[Client], beliefs: Beliefs) -> str:
     for client in clients:
         total.update(client.name.encode())
         for part in (client.train, client.validation, client.test):
-            total.update(part.x.cpu().numpy())
-            total.update(part.y.cpu().numpy())
+            total.update(part.x.cpu().contiguous().numpy().data)
+            total.update(part.y.cpu().contiguous().numpy().data)
     for name, tensor in beliefs.items():
         total.update(name.encode())
-        total.update(tensor.cpu().contiguous().numpy())
+        total.update(tensor.cpu().contiguous().numpy().data)
     return total.hexdigest()[:16]
 
 

@@ -34,18 +34,14 @@ def save(path: Path, state: Any, stamp: Stamp) -> None:
     tensors: dict[str, Tensor] = {}
     fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
     skeleton = _pack(fields, "", tensors)
-    header = {"stamp": json.dumps(dataclasses.asdict(stamp)), "state": json.dumps(skeleton)}
-    replace_atomically(path, lambda draft: save_file(tensors, draft, metadata=header))
+    write_tensors(path, tensors, {"stamp": dataclasses.asdict(stamp), "state": skeleton})
 
 
 def load(path: Path, kind: type, config: str) -> tuple[Any, Stamp]:
     """The state, as an instance of `kind`; refused if it belongs to another config or version."""
     try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata()
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        stamp = Stamp(**json.loads(header["stamp"]))
-        skeleton = json.loads(header["state"])
+        tensors, header = read_tensors(path)
+        stamp, skeleton = Stamp(**header["stamp"]), header["state"]
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise BadRun(f"{path} is damaged ({error}): delete it to start this run anew") from None
     if stamp.version != coterie.__version__:
@@ -60,10 +56,24 @@ def load(path: Path, kind: type, config: str) -> tuple[Any, Stamp]:
     return kind(**_unpack(skeleton, tensors)), stamp
 
 
+def write_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Named tensors and a header, the same bytes for the same content."""
+    # one entry only: the format keeps several in no particular order
+    text = json.dumps(header, sort_keys=True)
+    # copies of their own: views and expanded tensors share memory, which the format refuses
+    own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    replace_atomically(path, lambda draft: save_file(own, draft, metadata={"coterie": text}))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    with safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()["coterie"])
+        return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+
+
 def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
-        # a copy of its own: views and expanded tensors share memory, which the format refuses
-        tensors[path] = value.detach().cpu().contiguous().clone()
+        tensors[path] = value
         return {"tensor": path}
     if isinstance(value, dict):
         return {"map": {k: _pack(v, f"{path}/{k}", tensors) for k, v in value.items()}}

@@ -137,7 +137,7 @@ def labelled(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def parsed(spec: str) -> tuple[str, dict[str, Any]]:
-    """ "fedavg:weighted=false,sample=0.5" as a name and its options."""
+    """The name and the options in a spec such as fedavg:weighted=false,sample=0.5."""
     name, _, tail = spec.partition(":")
     cls = METHODS[name]
     table: dict[str, Any] = {}

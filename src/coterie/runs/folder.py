@@ -26,8 +26,6 @@ from typing import IO, Any
 
 import numpy as np
 import tomli_w
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from coterie.core.errors import BadRun
@@ -101,11 +99,8 @@ class Folder:
         return None if state is None else (state, done)
 
     def save_models(self, models: Models, clients: list[str]) -> None:
-        tensors = {name: t.detach().cpu().contiguous().clone() for name, t in models.beliefs.items()}
-        header = {"clients": json.dumps(clients), "of": json.dumps(models.of.tolist())}
-        replace_atomically(
-            self.path / "models.safetensors", lambda draft: save_file(tensors, draft, metadata=header)
-        )
+        header = {"clients": clients, "of": models.of.tolist()}
+        checkpoint.write_tensors(self.path / "models.safetensors", dict(models.beliefs), header)
 
 
 def is_run(path: Path) -> bool:
@@ -137,10 +132,8 @@ def read_models(path: Path) -> dict[str, dict[str, Tensor]]:
     file_path = path / "models.safetensors"
     if not file_path.exists():
         raise BadRun(f"{path} has no models yet: finish it with 'coterie resume {path}'")
-    with safe_open(file_path, framework="pt") as file:
-        header = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    owners = zip(json.loads(header["clients"]), json.loads(header["of"]), strict=True)
+    tensors, header = checkpoint.read_tensors(file_path)
+    owners = zip(header["clients"], header["of"], strict=True)
     return {client: {n: t[row] for n, t in tensors.items()} for client, row in owners}
 
 

@@ -1,0 +1,73 @@
+"""coterie completion"""
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from coterie.cli.demo import Demo
+from coterie.cli.flags import all_tables, parse
+from coterie.cli.listing import Methods
+from coterie.cli.report import Report
+from coterie.cli.resume import Resume
+from coterie.core.options import options_of
+from coterie.data.sources import SOURCES
+from coterie.runs.settings import PARTS, Settings
+
+HELP = """Prints a completion script.
+
+examples:
+  coterie completion bash > ~/.local/share/bash-completion/completions/coterie
+  coterie completion zsh > ~/.zfunc/_coterie
+"""
+
+
+@dataclass(frozen=True)
+class Completion:
+    shell: Annotated[tyro.conf.Positional[Literal["bash", "zsh", "tcsh"]], tyro.conf.arg(help="Your shell.")]
+
+
+@dataclass(frozen=True)
+class Data:
+    command: tyro.conf.Positional[Literal["list", "fetch", "show"]]
+    name: tyro.conf.Positional[Literal[tuple(SOURCES)]] = "digits"
+
+
+def completion(words: Sequence[str]) -> int:
+    shell = parse(Completion, words, "completion", HELP).shell
+    try:
+        tyro.cli(everything(), prog="coterie", args=["--tyro-print-completion", shell])
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+def everything() -> Any:
+    """All commands with all flags, and the names each of them takes."""
+    named: dict[str, Any] = {kind: Literal[tuple(registry)] for kind, registry in PARTS.items()}
+    shared = [(o.name, named.get(o.name, o.hint), _default(o.default)) for o in options_of(Settings)]
+    own = [(name, str, _default("")) for name in ("config", "out")]
+    method: Any = named["method"]
+    many = [("methods", tuple[method, ...], _default(())), ("seeds", int, _default(3))]
+    tables = list(all_tables())
+    kinds: dict[str, Any] = {
+        "demo": Demo,
+        "run": dataclasses.make_dataclass("Run", [*shared, *own, *tables]),
+        "compare": dataclasses.make_dataclass("Compare", [*shared, *own, *many, *tables]),
+        "resume": Resume,
+        "report": Report,
+        "data": Data,
+        "methods": Methods,
+        "completion": Completion,
+    }
+    return functools.reduce(
+        operator.or_, (Annotated[kind, tyro.conf.subcommand(name)] for name, kind in kinds.items())
+    )
+
+
+def _default(value: Any) -> Any:
+    return dataclasses.field(default=value)

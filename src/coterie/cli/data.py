@@ -1,0 +1,118 @@
+"""coterie data list | fetch | show"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.table import Table
+from rich.text import Text
+
+from coterie.cli import screen
+from coterie.cli.flags import parse, read_settings
+from coterie.core.errors import UnknownName
+from coterie.core.options import Option
+from coterie.data.sources import SOURCES
+from coterie.report.figures import write_figures
+from coterie.runs.experiment import prepare
+from coterie.runs.record import Record
+
+HELP = """Data at hand and to fetch.
+
+usage: coterie data list
+       coterie data fetch NAME
+       coterie data show NAME [--split ... --clients ... --seed ...] [--figures svg --out FOLDER]
+
+examples:
+  coterie data show heart-disease
+  coterie data show digits --split dirichlet --dirichlet.alpha 0.1 --clients 8
+"""
+
+SHOW = """Shows who has how many samples of which label, after a split.
+
+examples:
+  coterie data show titanic
+  coterie data show digits --split shift --shift.distribution C --figures svg
+"""
+
+FIGURES = Option("figures", Literal["none", "png", "svg"], "none", "Also write it as pictures.")
+OUT = Option("out", str, ".", "The folder for the pictures.")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Lists all data."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="The data to fetch, or all.")]
+
+
+def data(words: Sequence[str]) -> int:
+    known = {"list": list_data, "fetch": fetch, "show": show}
+    if not words or words[0] in ("-h", "--help"):
+        print(HELP, end="")
+        return 0
+    if words[0] not in known:
+        raise UnknownName("data command", words[0], known)
+    known[words[0]](words[1:])
+    return 0
+
+
+def list_data(words: Sequence[str]) -> None:
+    parse(Listing, words, "data list", "Lists all data: what it is, and whether it is at hand.")
+    table = Table("name", "at hand", "what", "licence", box=None, header_style="bold")
+    for name, cls in SOURCES.items():
+        source: Any = cls()
+        table.add_row(name, "yes" if source.at_hand() else "to fetch", source.about, source.licence)
+    screen.out.print(table)
+
+
+def fetch(words: Sequence[str]) -> None:
+    name = parse(Fetch, words, "data fetch", "Fetches and checks the files of one source, or of all.").name
+    for one in SOURCES if name == "all" else [name]:
+        files = SOURCES.make(one).fetch()
+        print(
+            f"{one}: "
+            + (f"{len(files)} file(s) checked in {files[0].parent}" if files else "comes with a package")
+        )
+
+
+def show(words: Sequence[str]) -> None:
+    if words and not words[0].startswith("-"):
+        words = ["--data", *words]
+    settings, extra = read_settings(words, "data show", SHOW, [FIGURES, OUT])
+    experiment = prepare(settings, None)
+    about = experiment.about
+    screen.say_notes(about)
+    screen.out.print(label_table(about))
+    if extra["figures"] != "none":
+        record = Record(settings.data, experiment.config, about)
+        for file in write_figures(Path(extra["out"]), [record], extra["figures"]):
+            print(f"figure: {file}")
+
+
+def label_table(about: Any) -> Table:
+    """Clients by classes, training counts, darker where there are more; test sizes beside them."""
+    shown = about["classes"][:20]
+    table = Table("client", *shown, "training", "validation", "test", box=None, header_style="bold")
+    if len(about["classes"]) > len(shown):
+        table.caption = f"the first {len(shown)} of {len(about['classes'])} classes"
+    most = max((n for c in about["clients"] if c["labels"] for n in c["labels"][0]), default=1)
+    for client in about["clients"]:
+        counts = client["labels"][0][: len(shown)] if client["labels"] else []
+        cells = [Text(str(n) if n else "·", style=shade(n / max(most, 1)), justify="right") for n in counts]
+        sizes = [Text(str(client[part]), justify="right") for part in ("train", "validation", "test")]
+        table.add_row(client["name"], *cells, *sizes)
+    return table
+
+
+def shade(share: float) -> str:
+    if share == 0:
+        return "dim"
+    steps = ["on grey93", "on light_cyan1", "on sky_blue1", "on deep_sky_blue1", "white on dodger_blue2"]
+    return ("black " if share <= 0.8 else "") + steps[min(int(share * 5), 4)]

@@ -1,0 +1,131 @@
+"""Flags from the same frozen dataclasses that TOML tables and keywords fill.
+
+The names of a run's parts are read first (from --config and from flags such as --data digits); then the
+options of just these parts become flags behind their names: --fedavg.sample 0.5, --sgd.lr 0.1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from coterie.core.errors import BadInput
+from coterie.core.options import Option, coerced, options_of
+from coterie.runs.settings import NATURAL, PARTS, Settings, from_table, read_toml
+
+
+def parse(kind: Any, words: Sequence[str], command: str, description: str) -> Any:
+    """tyro's parser, with its refusals in one line."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(kind, prog=f"coterie {command}", description=description, args=list(words))
+    except SystemExit as stop:
+        if stop.code == 0:
+            raise
+        raise BadInput(one_line(said.getvalue(), command)) from None
+
+
+def one_line(box: str, command: str) -> str:
+    """The message inside tyro's box, and the flag it suggests."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    inside = [line.strip("│ ").rstrip() for line in plain.splitlines() if line.startswith("│")]
+    message: list[str] = []
+    for line in inside:
+        if line.startswith("─"):
+            break
+        message.append(line.strip())
+    text = " ".join(message).rstrip(".")
+    if "Perhaps you meant:" in (stripped := [line.strip() for line in inside]):
+        flag = stripped[stripped.index("Perhaps you meant:") + 1].split()[0]
+        text += f": did you mean {flag}?"
+    return f"{text or ' '.join(plain.split())} (see coterie {command} --help)"
+
+
+def read_settings(
+    words: Sequence[str], command: str, description: str, more: Sequence[Option], methods: Sequence[str] = ()
+) -> tuple[Settings, dict[str, Any]]:
+    """Settings from --config and flags, and the command's own further flags.
+
+    `methods` names further methods whose options become flags too (for comparisons).
+    """
+    table = read_toml(Path(path)) if (path := peek(words, "config")) else {}
+    extra = {o.name for o in more}
+    base = from_table({k: v for k, v in table.items() if k not in extra}, path or "config")
+    named = {kind: peek(words, kind) or getattr(base, kind) for kind in PARTS}
+    if named["data"] in NATURAL:
+        split, model = NATURAL[named["data"]]
+        named["split"] = split if named["split"] == "auto" else named["split"]
+        named["model"] = model if named["model"] == "auto" else named["model"]
+    classes = {name: PARTS[kind][name] for kind, name in named.items() if name != "auto"}
+    classes |= {name: PARTS["method"][name] for name in methods}
+    own = [Option("config", str, "", "A TOML file with settings; flags go before it."), *more]
+    kind = dataclasses.make_dataclass(
+        command,
+        [
+            *(_field(o, getattr(base, o.name)) for o in options_of(Settings)),
+            *(_field(o, table.get(o.name, o.default)) for o in own),
+            *(_table(name, cls, base.options.get(name, {})) for name, cls in classes.items()),
+        ],
+        frozen=True,
+    )
+    parsed = parse(kind, words, command, description)
+    settings = Settings(
+        **{o.name: getattr(parsed, o.name) for o in options_of(Settings)},
+        options={
+            name: {o.name: getattr(getattr(parsed, _identifier(name)), o.name) for o in options_of(cls)}
+            for name, cls in classes.items()
+            if options_of(cls)
+        },
+    )
+    return settings, {o.name: getattr(parsed, o.name) for o in own}
+
+
+def peek(words: Sequence[str], flag: str) -> str | None:
+    """The value of --flag, before anything is parsed."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == f"--{flag}":
+            return following
+        if word.startswith(f"--{flag}="):
+            return word.partition("=")[2]
+    return None
+
+
+def peek_many(words: Sequence[str], flag: str) -> list[str]:
+    """The values after --flag, up to the next flag."""
+    if f"--{flag}" not in words:
+        return []
+    rest = list(words[words.index(f"--{flag}") + 1 :])
+    end = next((i for i, w in enumerate(rest) if w.startswith("--")), len(rest))
+    return rest[:end]
+
+
+def _identifier(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _field(option: Option, default: Any) -> tuple[str, Any, Any]:
+    hint: Any = option.hint
+    return option.name, Annotated[hint, tyro.conf.arg(help=option.help)], dataclasses.field(default=default)
+
+
+def _table(name: str, cls: type, given: Mapping[str, Any]) -> tuple[str, Any, Any]:
+    values = coerced(cls, given, name)
+    fields = [_field(o, values.get(o.name, o.default)) for o in options_of(cls)]
+    kind = dataclasses.make_dataclass(_identifier(name), fields, frozen=True)
+    return _identifier(name), kind, dataclasses.field(default_factory=kind)
+
+
+def all_tables() -> Iterable[tuple[str, Any, Any]]:
+    """Every option of every part, for shell completion."""
+    for registry in PARTS.values():
+        for name, cls in registry.items():
+            if options_of(cls):
+                yield _table(name, cls, {})

@@ -1,0 +1,62 @@
+"""coterie methods"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+from rich.table import Table
+
+from coterie.cli import screen
+from coterie.cli.flags import parse
+from coterie.core.errors import UnknownName
+from coterie.core.options import options_of
+from coterie.runs.settings import PARTS
+
+HELP = """Lists methods, splits, models and kernels, or explains one with its equations and options.
+
+examples:
+  coterie methods
+  coterie methods fedavg
+"""
+
+SHOWN = {"method": "methods", "split": "splits", "model": "models", "kernel": "kernels", "engine": "engines"}
+
+
+@dataclass(frozen=True)
+class Methods:
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="One of them, to explain.")] = ""
+
+
+def methods(words: Sequence[str]) -> int:
+    name = parse(Methods, words, "methods", HELP).name
+    if name:
+        explain(name)
+        return 0
+    for kind, title in SHOWN.items():
+        table = Table(title=title, title_justify="left", title_style="bold", box=None, show_header=False)
+        for entry, cls in PARTS[kind].items():
+            table.add_row(f"  {entry}", first_line(cls))
+        screen.out.print(table)
+    return 0
+
+
+def first_line(cls: type) -> str:
+    return (inspect.getdoc(cls) or "").splitlines()[0]
+
+
+def explain(name: str) -> None:
+    """The paper, as the file's docstring tells it, and the options as flags."""
+    found = [registry[name] for registry in PARTS.values() if name in registry]
+    if not found:
+        raise UnknownName("name", name, [n for registry in PARTS.values() for n in registry])
+    cls = found[0]
+    print(inspect.getdoc(sys.modules[cls.__module__]) or "")
+    print(f"\n{name}: {inspect.getdoc(cls)}")
+    for option in options_of(cls):
+        default = "none" if option.default is None else option.default
+        print(f"\n  --{name}.{option.name.replace('_', '-')} (default: {default})\n      {option.help}")

@@ -1,0 +1,77 @@
+"""coterie report"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from coterie.cli import screen
+from coterie.cli.flags import parse
+from coterie.cli.run import title
+from coterie.core.errors import BadRun
+from coterie.report.figures import write_figures
+from coterie.report.page import Section, write_report
+from coterie.report.tables import render_table, write_csv
+from coterie.runs.compare import is_comparison, read_records
+from coterie.runs.folder import is_run
+
+HELP = """Writes the page of a run or a comparison, finished or not; tables as CSV, figures for a paper.
+
+examples:
+  coterie report runs/compare-titanic-age-strict
+  coterie report runs/compare-titanic-age-strict --csv --figures svg
+"""
+
+
+@dataclass(frozen=True)
+class Report:
+    path: Annotated[
+        tyro.conf.Positional[str],
+        tyro.conf.arg(help="The folder of a run, a comparison, or several of them."),
+    ]
+    csv: Annotated[bool, tyro.conf.arg(help="Also write history.csv, summary.csv and clients.csv.")] = False
+    figures: Annotated[
+        Literal["none", "png", "svg"], tyro.conf.arg(help="Also write the figures, for a paper.")
+    ] = "none"
+
+
+def report(words: Sequence[str]) -> int:
+    asked = parse(Report, words, "report", HELP)
+    path = Path(asked.path)
+    sections = read_sections(path)
+    write_report(path / "report.html", sections)
+    for section in sections:
+        screen.out.print(render_table(section.records))
+    print(f"report: {path / 'report.html'}")
+    for place, section in zip(places(path), sections, strict=True):
+        if asked.csv:
+            for file in write_csv(place, section.records):
+                print(f"table: {file}")
+        if asked.figures != "none":
+            for file in write_figures(place / "figures", section.records, asked.figures):
+                print(f"figure: {file}")
+    return 0
+
+
+def places(path: Path) -> list[Path]:
+    """The folder itself, or the runs and comparisons right below it."""
+    if is_comparison(path) or is_run(path):
+        return [path]
+    below = sorted(p for p in path.glob("*") if is_comparison(p) or is_run(p)) if path.is_dir() else []
+    if not below:
+        raise BadRun(f"{path} is no run or comparison, and holds none: check the path")
+    return below
+
+
+def read_sections(path: Path) -> list[Section]:
+    sections = []
+    for place in places(path):
+        records = read_records(place)
+        if not records[0].metrics:
+            raise BadRun(f"{place} has no finished round yet: go on with 'coterie resume {place}'")
+        sections.append(Section(title(records[0]), records))
+    return sections

@@ -1,0 +1,57 @@
+"""coterie resume"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from coterie.cli import screen
+from coterie.cli.compare import run_all
+from coterie.cli.flags import parse
+from coterie.cli.run import close, how_to_go_on
+from coterie.core.errors import BadRun
+from coterie.runs.about import command_line
+from coterie.runs.compare import is_comparison, read_comparison, run_cell
+from coterie.runs.folder import read_record
+from coterie.runs.settings import from_table
+
+HELP = """Goes on with a run or a comparison that was cut off; the numbers are those of one that was not.
+
+example:
+  coterie resume runs/digits-shift-fedavg-seed0
+"""
+
+
+@dataclass(frozen=True)
+class Resume:
+    path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="The folder of the run or comparison.")]
+
+
+def resume(words: Sequence[str]) -> int:
+    path = Path(parse(Resume, words, "resume", HELP).path)
+    if is_comparison(path):
+        close(path, run_all(path, read_comparison(path), command_line()))
+        return 0
+    past = read_record(path)
+    if "given" in past.config:
+        raise BadRun(
+            f"{path} was started from Python: call coterie.train again with out={str(path)!r}, resume=True"
+        )
+    settings = from_table(past.config, str(path / "config.toml"))
+    if past.finished:
+        screen.err.print(f"{path} is finished: {past.done} of {settings.rounds} rounds", soft_wrap=True)
+    else:
+        screen.err.print(f"going on after round {past.done} of {settings.rounds}")
+    try:
+        with screen.progress(settings.rounds) as bar:
+            watch = screen.watcher(bar, past.label)
+            record = run_cell(path, settings, past.label, past.about["command"], watch)
+            watch(record)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(how_to_go_on(path)) from None
+    close(path, [record])
+    return 0

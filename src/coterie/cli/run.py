@@ -1,0 +1,78 @@
+"""coterie run"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from coterie.cli import screen
+from coterie.cli.flags import read_settings
+from coterie.core.options import Option
+from coterie.report.page import Section, write_report
+from coterie.report.tables import render_table
+from coterie.runs.about import command_line
+from coterie.runs.experiment import prepare
+from coterie.runs.folder import Folder
+from coterie.runs.record import Record
+from coterie.runs.runner import run as run_rounds
+from coterie.runs.settings import Settings
+
+HELP = """Trains with one method and writes a run folder with a report.
+
+Options of the chosen data, split, model, method and kernel are flags behind their names.
+
+examples:
+  coterie run --data digits
+  coterie run --data titanic --method finetune --finetune.tune 10 --sgd.lr 0.5
+  coterie run --data digits --split dirichlet --dirichlet.alpha 0.1 --clients 20 --kernel adam
+  coterie run --config my-run.toml --seed 3
+"""
+
+OUT = Option("out", str, "", "The folder to write; by default one below runs/ named after the run.")
+
+
+def run(words: Sequence[str]) -> int:
+    settings, extra = read_settings(words, "run", HELP, [OUT])
+    settings = settings.resolved()
+    experiment = prepare(settings, command_line())
+    screen.say_notes(experiment.about)
+    path = Path(extra["out"]) if extra["out"] else fresh(default_name(settings))
+    folder = Folder.create(path, experiment.config, experiment.about)
+    try:
+        with screen.progress(settings.rounds) as bar:
+            record = run_rounds(
+                experiment, folder, settings.method, screen.watcher(bar, settings.method)
+            ).record
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(how_to_go_on(path)) from None
+    finally:
+        folder.close()
+    close(path, [record])
+    return 0
+
+
+def close(path: Path, records: list[Record]) -> None:
+    """The table, the page, and where it is."""
+    write_report(path / "report.html", [Section(title(records[0]), records)])
+    screen.out.print(render_table(records))
+    print(f"report: {path / 'report.html'}")
+
+
+def title(record: Record) -> str:
+    return f"{record.config['data']}, split by {record.config['split']}"
+
+
+def how_to_go_on(path: Path) -> str:
+    return f"stopped; everything up to the last finished round is saved: go on with 'coterie resume {path}'"
+
+
+def default_name(settings: Settings) -> str:
+    return f"{settings.data}-{settings.split}-{settings.method}-seed{settings.seed}"
+
+
+def fresh(name: str) -> Path:
+    """A folder below runs/ that is not there yet: name, name-2, name-3, ..."""
+    path, i = Path("runs") / name, 2
+    while path.exists():
+        path, i = Path("runs") / f"{name}-{i}", i + 1
+    return path

@@ -1,0 +1,70 @@
+"""What commands print: notes, progress, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from coterie.metrics.summary import HEADLINE, mean_over_clients
+from coterie.runs.record import Record
+from coterie.runs.runner import Watch
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def say_notes(about: Mapping[str, Any]) -> None:
+    """What happened to the data; clients with the same note share a line."""
+    for note in about["notes"]:
+        err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
+    shared: dict[str, list[str]] = {}
+    for client in about["clients"]:
+        for note in client["notes"]:
+            shared.setdefault(note, []).append(client["name"])
+    for note, names in shared.items():
+        who = "all clients" if len(names) == len(about["clients"]) > 1 else ", ".join(names)
+        err.print(f"[dim]· {escape(who)}: {escape(note)}[/dim]", soft_wrap=True)
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Progress]:
+    """A bar with the time left; on a terminal it moves, in a log it is one last line."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=err,
+    )
+    with bar:
+        bar.add_task("", total=total)
+        yield bar
+
+
+def watcher(bar: Progress, label: str, before: int = 0) -> Watch:
+    """Moves the bar after each round; `before` rounds belong to earlier runs."""
+    task = bar.task_ids[0]
+
+    def watch(record: Record) -> None:
+        metric = HEADLINE[record.about["task"]]
+        scored = [m["scores"] for m in record.evaluated()]
+        value = mean_over_clients(scored[-1]["own/test"][metric])
+        figure = f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.4g}"
+        bar.update(task, completed=before + record.done, description=f"{escape(label)} {metric} {figure}")
+
+    return watch
