@@ -1,0 +1,44 @@
+"""Coterie: personalised collaborative learning.
+
+import coterie
+clients = [coterie.Client.from_arrays(X, y, name="hospital-a", test=0.3), ...]
+result = coterie.train(model, clients, method="finetune", rounds=30, seed=0)
+result.models["hospital-a"]
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coterie.api.compare import compare
+    from coterie.api.result import Result
+    from coterie.api.train import train
+    from coterie.core.client import Client
+    from coterie.core.errors import CoterieError
+    from coterie.kernels import SGD, Adam
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Adam": "coterie.kernels",
+    "Client": "coterie.core.client",
+    "CoterieError": "coterie.core.errors",
+    "Result": "coterie.api.result",
+    "SGD": "coterie.kernels",
+    "compare": "coterie.api.compare",
+    "train": "coterie.api.train",
+}
+
+__all__ = ["SGD", "Adam", "Client", "CoterieError", "Result", "compare", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a public name when it is first used, so that `import coterie` is quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'coterie' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

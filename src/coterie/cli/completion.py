@@ -34,7 +34,7 @@ class Completion:
 @dataclass(frozen=True)
 class Data:
     command: tyro.conf.Positional[Literal["list", "fetch", "show"]]
-    name: tyro.conf.Positional[Literal[tuple(SOURCES)]] = "digits"
+    name: tyro.conf.Positional[Literal[tuple(SOURCES)]] = "digits"  # type: ignore[valid-type]
 
 
 def completion(words: Sequence[str]) -> int:
@@ -48,7 +48,7 @@ def completion(words: Sequence[str]) -> int:
 
 def everything() -> Any:
     """All commands with all flags, and the names each of them takes."""
-    named: dict[str, Any] = {kind: Literal[tuple(registry)] for kind, registry in PARTS.items()}
+    named: dict[str, Any] = {kind: Literal[("auto", *registry)] for kind, registry in PARTS.items()}
     shared = [(o.name, named.get(o.name, o.hint), _default(o.default)) for o in options_of(Settings)]
     own = [(name, str, _default("")) for name in ("config", "out")]
     method: Any = named["method"]

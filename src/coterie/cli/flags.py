@@ -34,19 +34,21 @@ def parse(kind: Any, words: Sequence[str], command: str, description: str) -> An
 
 
 def one_line(box: str, command: str) -> str:
-    """The message inside tyro's box, and the flag it suggests."""
+    """The message of tyro's box, which rules divide into parts, and the flag it suggests."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
-    inside = [line.strip("│ ").rstrip() for line in plain.splitlines() if line.startswith("│")]
-    message: list[str] = []
-    for line in inside:
-        if line.startswith("─"):
-            break
-        message.append(line.strip())
+    parts: list[list[str]] = [[]]
+    for line in plain.splitlines():
+        if re.search(r"[─-]{5,}", line):
+            parts.append([])
+        elif inside := line.strip("│| \t"):
+            parts[-1].append(inside)
+    # a box drawn with lines has its title in a rule; one in plain letters has it as its first part
+    message, *rest = [p for p in parts if p][0 if "╭" in plain else 1 :] or [[plain.strip()]]
     text = " ".join(message).rstrip(".")
-    if "Perhaps you meant:" in (stripped := [line.strip() for line in inside]):
-        flag = stripped[stripped.index("Perhaps you meant:") + 1].split()[0]
-        text += f": did you mean {flag}?"
-    return f"{text or ' '.join(plain.split())} (see coterie {command} --help)"
+    for part in rest:
+        if part[0].startswith("Perhaps you meant"):
+            text += f": did you mean {part[1].split()[0]}?"
+    return f"{text} (see coterie {command} --help)"
 
 
 def read_settings(
@@ -66,6 +68,10 @@ def read_settings(
         named["model"] = model if named["model"] == "auto" else named["model"]
     classes = {name: PARTS[kind][name] for kind, name in named.items() if name != "auto"}
     classes |= {name: PARTS["method"][name] for name in methods}
+    for name in base.options:
+        if name not in classes:
+            used = ", ".join(classes)
+            raise BadInput(f"{path}: options for {name!r}, which this run does not use: it uses {used}")
     own = [Option("config", str, "", "A TOML file with settings; flags go before it."), *more]
     kind = dataclasses.make_dataclass(
         command,
@@ -113,7 +119,12 @@ def _identifier(name: str) -> str:
 
 def _field(option: Option, default: Any) -> tuple[str, Any, Any]:
     hint: Any = option.hint
-    return option.name, Annotated[hint, tyro.conf.arg(help=option.help)], dataclasses.field(default=default)
+    metavar = "INT" if hint == int | None else None
+    return (
+        option.name,
+        Annotated[hint, tyro.conf.arg(help=option.help, metavar=metavar)],
+        dataclasses.field(default=default),
+    )
 
 
 def _table(name: str, cls: type, given: Mapping[str, Any]) -> tuple[str, Any, Any]:

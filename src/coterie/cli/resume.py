@@ -42,10 +42,6 @@ def resume(words: Sequence[str]) -> int:
             f"{path} was started from Python: call coterie.train again with out={str(path)!r}, resume=True"
         )
     settings = from_table(past.config, str(path / "config.toml"))
-    if past.finished:
-        screen.err.print(f"{path} is finished: {past.done} of {settings.rounds} rounds", soft_wrap=True)
-    else:
-        screen.err.print(f"going on after round {past.done} of {settings.rounds}")
     try:
         with screen.progress(settings.rounds) as bar:
             watch = screen.watcher(bar, past.label)
@@ -53,5 +49,7 @@ def resume(words: Sequence[str]) -> int:
             watch(record)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(path)) from None
+    began = "it was finished" if past.finished else f"it went on after round {past.done}"
+    screen.err.print(f"{record.done} of {settings.rounds} rounds: {began}")
     close(path, [record])
     return 0

@@ -40,7 +40,7 @@ def say_notes(about: Mapping[str, Any]) -> None:
 
 @contextmanager
 def progress(total: int) -> Iterator[Progress]:
-    """A bar with the time left; on a terminal it moves, in a log it is one last line."""
+    """A bar with the time left, shown from the first round on; in a log it is one last line."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -51,9 +51,12 @@ def progress(total: int) -> Iterator[Progress]:
         TimeRemainingColumn(),
         console=err,
     )
-    with bar:
-        bar.add_task("", total=total)
+    bar.add_task("", total=total)
+    try:
         yield bar
+    finally:
+        if bar.live.is_started:
+            bar.stop()
 
 
 def watcher(bar: Progress, label: str, before: int = 0) -> Watch:
@@ -65,6 +68,7 @@ def watcher(bar: Progress, label: str, before: int = 0) -> Watch:
         scored = [m["scores"] for m in record.evaluated()]
         value = mean_over_clients(scored[-1]["own/test"][metric])
         figure = f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.4g}"
+        bar.start()
         bar.update(task, completed=before + record.done, description=f"{escape(label)} {metric} {figure}")
 
     return watch

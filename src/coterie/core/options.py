@@ -1,7 +1,8 @@
 """Options as data: what a frozen dataclass can be told by a flag, a TOML table or a keyword.
 
 An option is a field of a plain type with a default. Its help is the docstring below the field, or its line
-in the class docstring ("alpha   how concentrated"). Fields of other types (a method's local work) are set by whoever builds the object and are no options.
+in the class docstring ("alpha   how concentrated"). Fields of other types (a method's local work) are set by
+whoever builds the object and are no options.
 """
 
 from __future__ import annotations

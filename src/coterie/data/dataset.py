@@ -14,8 +14,12 @@ from coterie.core.client import Array, Task
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Rows to deal: inputs x [n, ...] (raw: a source's `prepare` makes numbers of them), targets y [n],
-    and for tables the `frame` [n, column] of original columns that splits can go by."""
+    """Rows to deal.
+
+    x       inputs [n, ...], raw: a source's `prepare` makes numbers of them
+    y       targets [n]
+    frame   for tables, the original columns [n, column] that splits can go by
+    """
 
     x: Array
     y: Array
@@ -41,7 +45,7 @@ class Prepare(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A loaded source. `test` is the published test set where there is one; else clients hold out their own."""
+    """A loaded source; `test` is its published test set, without one clients hold out their own."""
 
     name: str
     task: Task
