@@ -15,7 +15,6 @@ from coterie.cli.flags import parse
 from coterie.cli.report import read_sections
 from coterie.cli.run import fresh
 from coterie.report.page import write_report
-from coterie.report.tables import render_table
 from coterie.runs.about import command_line
 from coterie.runs.compare import Comparison, create
 from coterie.runs.settings import Settings
@@ -30,13 +29,13 @@ example:
 
 METHODS = ("local", "fedavg", "finetune", "central")
 STUDIES = {
-    "titanic": Settings(data="titanic", split="age-strict", rounds=30, options={"sgd": {"lr": 0.1}}),
+    "titanic": Settings(data="titanic", split="age-strict", rounds=30, options={"sgd": {"lr": 0.5}}),
     "digits": Settings(
         data="digits",
         split="shift",
         clients=10,
         rounds=30,
-        options={"shift": {"distribution": "F"}, "sgd": {"lr": 0.1}},
+        options={"shift": {"distribution": "F"}, "sgd": {"lr": 0.5}},
     ),
 }
 
@@ -55,8 +54,5 @@ def demo(words: Sequence[str]) -> int:
         create(path / name, comparison)
         run_all(path / name, comparison, command_line())
     sections = read_sections(path)
-    write_report(path / "report.html", sections)
-    for section in sections:
-        screen.out.print(render_table(section.records))
-    print(f"report: {path / 'report.html'}")
+    screen.say_sections(sections, write_report(path / "report.html", sections))
     return 0

@@ -18,6 +18,7 @@ import tyro
 
 from coterie.core.errors import BadInput
 from coterie.core.options import Option, coerced, options_of
+from coterie.runs.plugins import load_plugins
 from coterie.runs.settings import NATURAL, PARTS, Settings, from_table, read_toml
 
 
@@ -59,6 +60,7 @@ def read_settings(
     `methods` names further methods whose options become flags too (for comparisons).
     """
     table = read_toml(Path(path)) if (path := peek(words, "config")) else {}
+    load_plugins(peek_many(words, "plugins"))
     extra = {o.name for o in more}
     base = from_table({k: v for k, v in table.items() if k not in extra}, path or "config")
     named = {kind: peek(words, kind) or getattr(base, kind) for kind in PARTS}

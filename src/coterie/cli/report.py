@@ -15,7 +15,7 @@ from coterie.cli.run import title
 from coterie.core.errors import BadRun
 from coterie.report.figures import write_figures
 from coterie.report.page import Section, write_report
-from coterie.report.tables import render_table, write_csv
+from coterie.report.tables import write_csv
 from coterie.runs.compare import is_comparison, read_records
 from coterie.runs.folder import is_run
 
@@ -43,10 +43,7 @@ def report(words: Sequence[str]) -> int:
     asked = parse(Report, words, "report", HELP)
     path = Path(asked.path)
     sections = read_sections(path)
-    write_report(path / "report.html", sections)
-    for section in sections:
-        screen.out.print(render_table(section.records))
-    print(f"report: {path / 'report.html'}")
+    screen.say_sections(sections, write_report(path / "report.html", sections))
     for place, section in zip(places(path), sections, strict=True):
         if asked.csv:
             for file in write_csv(place, section.records):

@@ -9,7 +9,6 @@ from coterie.cli import screen
 from coterie.cli.flags import read_settings
 from coterie.core.options import Option
 from coterie.report.page import Section, write_report
-from coterie.report.tables import render_table
 from coterie.runs.about import command_line
 from coterie.runs.experiment import prepare
 from coterie.runs.folder import Folder
@@ -52,10 +51,9 @@ def run(words: Sequence[str]) -> int:
 
 
 def close(path: Path, records: list[Record]) -> None:
-    """The table, the page, and where it is."""
-    write_report(path / "report.html", [Section(title(records[0]), records)])
-    screen.out.print(render_table(records))
-    print(f"report: {path / 'report.html'}")
+    """The page, and the table."""
+    sections = [Section(title(records[0]), records)]
+    screen.say_sections(sections, write_report(path / "report.html", sections))
 
 
 def title(record: Record) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +19,8 @@ from rich.progress import (
 )
 
 from coterie.metrics.summary import HEADLINE, mean_over_clients
+from coterie.report.page import Section
+from coterie.report.tables import print_table
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch
 
@@ -36,6 +39,14 @@ def say_notes(about: Mapping[str, Any]) -> None:
     for note, names in shared.items():
         who = "all clients" if len(names) == len(about["clients"]) > 1 else ", ".join(names)
         err.print(f"[dim]· {escape(who)}: {escape(note)}[/dim]", soft_wrap=True)
+
+
+def say_sections(sections: Sequence[Section], page: Path) -> None:
+    """A table for each section, and where the page is."""
+    for section in sections:
+        out.print(f"\n[bold]{escape(section.title)}[/bold]")
+        print_table(section.records, out)
+    print(f"report: {page}")
 
 
 @contextmanager

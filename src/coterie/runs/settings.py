@@ -19,6 +19,7 @@ from coterie.engines import ENGINES
 from coterie.kernels import KERNELS
 from coterie.methods import METHODS
 from coterie.models import MODELS
+from coterie.runs.plugins import load_plugins
 
 PARTS: dict[str, Registry[Any]] = {
     "data": SOURCES,
@@ -79,6 +80,8 @@ class Settings:
     """Save the state every so many rounds (and after the last)."""
     one_class: Literal["refuse", "allow"] = "refuse"
     """What to do with a client that trains on a single class, where the split does not aim at it."""
+    plugins: tuple[str, ...] = ()
+    """Python files that register methods, models or splits of your own."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -131,6 +134,7 @@ class Settings:
 
 def from_table(table: Mapping[str, Any], where: str) -> Settings:
     """Settings from a TOML table, the inverse of `Settings.table`."""
+    load_plugins(table.get("plugins", ()))
     names = {n for registry in PARTS.values() for n in registry}
     options = {k: dict(v) for k, v in table.items() if isinstance(v, Mapping)}
     flat = {k: v for k, v in table.items() if not isinstance(v, Mapping)}

@@ -1,0 +1,33 @@
+"""Methods, models, splits, sources and kernels of one's own: Python files that register them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from coterie.core.errors import BadInput
+
+_loaded: set[Path] = set()
+
+
+def load_plugins(files: Iterable[str]) -> None:
+    """Runs each file once; whatever it registers is known by name from then on."""
+    for name in files:
+        path = Path(name).resolve()
+        if path in _loaded:
+            continue
+        if not path.is_file() or path.suffix != ".py":
+            raise BadInput(f"plugin {name} is not a Python file: check the path")
+        spec = importlib.util.spec_from_file_location(f"coterie_plugin_{path.stem}", path)
+        if spec is None or spec.loader is None:
+            raise BadInput(f"plugin {name} cannot be loaded: check the file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[spec.name]
+            raise BadInput(f"plugin {name} fails: {type(error).__name__}: {error}") from error
+        _loaded.add(path)
