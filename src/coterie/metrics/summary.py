@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 HIGHER_IS_BETTER = {
     "accuracy": True,
@@ -35,7 +35,7 @@ def interval(values: Sequence[float], level: float = 0.95) -> Interval:
         return Interval(math.nan, math.nan, 0)
     if len(known) == 1:
         return Interval(float(known[0]), math.nan, 1)
-    quantile = float(stats.t.ppf((1 + level) / 2, len(known) - 1))
+    quantile = float(special.stdtrit(len(known) - 1, (1 + level) / 2))
     half = quantile * float(known.std(ddof=1)) / math.sqrt(len(known))
     return Interval(float(known.mean()), half, len(known))
 

@@ -1,0 +1,29 @@
+"""Runs on paper: a page that opens offline, tables, CSV and figures. All read only `Record`s."""
+
+from coterie.report.figures import write_figures
+from coterie.report.page import Section, render_page, write_report
+from coterie.report.tables import (
+    clients_frame,
+    history_frame,
+    print_table,
+    render_table,
+    summary_frame,
+    summary_html,
+    write_csv,
+)
+from coterie.report.words import headline
+
+__all__ = [
+    "Section",
+    "clients_frame",
+    "headline",
+    "history_frame",
+    "print_table",
+    "render_page",
+    "render_table",
+    "summary_frame",
+    "summary_html",
+    "write_csv",
+    "write_figures",
+    "write_report",
+]

@@ -22,7 +22,7 @@ from coterie.core.errors import BadInput, BadRun
 from coterie.core.options import coerced, plain
 from coterie.methods import METHODS
 from coterie.runs.experiment import prepare
-from coterie.runs.files import readable_errors, replace_atomically
+from coterie.runs.files import write_whole
 from coterie.runs.folder import Folder, is_run, read_record
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch, run, same_threads
@@ -82,10 +82,7 @@ def create(path: Path, comparison: Comparison) -> None:
         raise BadRun(
             f"output folder {path} is not empty: go on with 'coterie resume {path}' or choose another --out"
         )
-    with readable_errors(path):
-        path.mkdir(parents=True, exist_ok=True)
-    text = tomli_w.dumps(comparison.table())
-    replace_atomically(path / "compare.toml", lambda draft: draft.write_text(text))
+    write_whole(path / "compare.toml", tomli_w.dumps(comparison.table()))
 
 
 def is_comparison(path: Path) -> bool:

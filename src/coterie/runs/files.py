@@ -40,6 +40,15 @@ def replace_atomically(path: Path, write: Callable[[Path], Any]) -> None:
             draft.unlink(missing_ok=True)
 
 
+def write_whole(path: Path, content: str | bytes) -> Path:
+    """Writes a file that readers see complete or not at all; folders on the way are made."""
+    data = content.encode() if isinstance(content, str) else content
+    with readable_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_atomically(path, lambda draft: draft.write_bytes(data))
+    return path
+
+
 def append_line(path: Path, entry: dict[str, Any]) -> None:
     """One JSON line, flushed to disk."""
     with readable_errors(path), path.open("a") as file:
@@ -64,4 +73,4 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
     """Drops the lines that do not count any more."""
     kept = "".join(json.dumps(e) + "\n" for e in read_lines(path) if keep(e))
-    replace_atomically(path, lambda draft: draft.write_text(kept))
+    write_whole(path, kept)

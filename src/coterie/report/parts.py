@@ -1,0 +1,176 @@
+"""The page's words and tables: cost, clients, notes on the data, settings, and how to repeat a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from coterie.report import views, words
+from coterie.report.inks import Ink
+from coterie.runs.record import Record
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
+    """A table from cells that are HTML already; the first of a row names it."""
+    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in header)
+    body = "".join(
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{c}</td>" for c in rest)}</tr>'
+        for first, *rest in rows
+    )
+    inner = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="box"><table class="{kind}">{inner}</table></div>'
+
+
+def swatch(label: str, inks: Mapping[str, Ink]) -> str:
+    """A label behind its colour."""
+    return f'<i class="ink" style="background:{inks[label].colour}"></i>{escape(label)}'
+
+
+def what(records: Sequence[Record]) -> str:
+    """What was run, in one line."""
+    config, by_label = records[0].config, views.groups(records)
+    seeds = {views.seed(r) for r in records}
+    rounds = sorted({int(r.config["rounds"]) for r in records})
+    parts = [
+        str(config.get("data", "own data")) + (f" split by {config['split']}" if config.get("split") else ""),
+        words.several(len(records[0].clients), "client"),
+        str(config.get("model", "a model")),
+    ]
+    if records[0].about.get("parameters"):
+        parts[-1] += f" with {words.several(records[0].about['parameters'], 'parameter')}"
+    parts.append(
+        words.several(rounds[0], "round") if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]} rounds"
+    )
+    listed = ", ".join(map(str, sorted(seeds)))
+    parts.append(f"seed {listed}" if len(seeds) == 1 else f"{len(seeds)} seeds ({listed})")
+    return escape(" · ".join([*parts, ", ".join(by_label)]))
+
+
+def cost(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
+    """Models, bytes and seconds of a whole run, with bars to compare them at a glance."""
+    rows = []
+    for label, runs in by_label.items():
+        traffic = [r.traffic() for r in runs]
+        mean = {key: float(np.mean([t[key] for t in traffic])) for key in traffic[0]}
+        scoring = float(np.mean([sum(t.get("evaluate_seconds") or 0 for t in r.timings) for r in runs]))
+        steps = max(1, min(r.done for r in runs)) * len(runs[0].clients)
+        each = mean["bytes"] / steps
+        rows.append((label, mean["sent"], mean["received"], mean["bytes"], each, mean["seconds"], scoring))
+    tops = [max(float(row[i]) for row in rows) or 1.0 for i in range(1, 7)]
+    show = (words.whole, words.whole, words.size, words.size, words.duration, words.duration)
+
+    def cell(value: float, i: int) -> str:
+        bar = f'<span class="bar" style="width:{100 * value / tops[i]:.1f}%"></span>'
+        return f"{escape(show[i](value))}{bar}"
+
+    lines = [[swatch(label, inks), *(cell(float(v), i) for i, v in enumerate(rest))] for label, *rest in rows]
+    header = [
+        "method",
+        "models sent",
+        "models received",
+        "traffic",
+        f"traffic per client{words.GAP}and{words.GAP}round",
+        "training",
+        "scoring",
+    ]
+    return table(header, lines, "figures cost")
+
+
+def clients(by_label: views.Groups) -> str:
+    """Every client: sizes, and its final figure by method."""
+    record = next(iter(by_label.values()))[0]
+    main = views.headline_metric([record])
+    drawn = [views.bars(label, runs, main) for label, runs in by_label.items()]
+    splits = views.sizes(record)
+    groups = [c.get("cluster") for c in record.about["clients"]]
+    grouped = any(g is not None for g in groups)
+    header = ["client", *splits, *(["group"] if grouped else []), *(b.label for b in drawn)]
+    rows = []
+    for i, name in enumerate(record.clients):
+        row = [escape(name), *(words.whole(counts[i]) for counts in splits.values())]
+        row += [words.NONE if groups[i] is None else str(groups[i])] if grouped else []
+        rows.append([*row, *(words.figure(float(b.mean[i]), main) for b in drawn)])
+    return table(header, rows, "figures")
+
+
+def notes(records: Sequence[Record]) -> str:
+    """Everything that happened to the data, each thing said once."""
+    general = dict.fromkeys(note for r in records for note in r.about.get("notes") or ())
+    whose: dict[str, dict[str, None]] = {}
+    for record in records:
+        for client in record.about["clients"]:
+            for note in client.get("notes") or ():
+                whose.setdefault(note, {})[client["name"]] = None
+    lines = [escape(note) for note in general]
+    for note, names in whose.items():
+        listed = list(names)
+        more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
+        lines.append(f"<b>{escape(', '.join(listed[:5]))}{more}</b>: {escape(note)}")
+    if not lines:
+        return "<p>Nothing was changed, filled in or left out.</p>"
+    return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>"
+
+
+def settings(by_label: views.Groups) -> str:
+    """The resolved settings: those all runs share, then those in which methods differ."""
+    flat = {label: flatten(runs[0].config) for label, runs in by_label.items()}
+    keys = [k for k in dict.fromkeys(k for f in flat.values() for k in f) if k != "seed"]
+    values = {k: {label: f[k] for label, f in flat.items() if k in f} for k in keys}
+    rows = [
+        ["seed", escape(", ".join(map(str, sorted({views.seed(r) for rs in by_label.values() for r in rs}))))]
+    ]
+    for key, found in values.items():
+        same = len(found) == len(flat) and len(set(found.values())) == 1
+        texts = [next(iter(found.values()))] if same else [f"{label}: {v}" for label, v in found.items()]
+        if len(flat) > 1 and not same and all(v == label for label, v in found.items()):
+            texts = list(found)
+        rows.append([escape(key), "<br>".join(escape(t) for t in texts)])
+    return table(["setting", "value"], rows, "settings")
+
+
+def flatten(config: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """Settings by dotted name, as text."""
+    flat: dict[str, str] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{before}{key}.")
+        else:
+            flat[f"{before}{key}"] = _text(value)
+    return flat
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_text(v) for v in value)}]"
+    return words.NONE if value is None else str(value)
+
+
+def repeat(records: Sequence[Record]) -> str:
+    """The commands, and on what they ran."""
+    commands = list(dict.fromkeys(c for r in records if (c := r.about.get("command"))))
+    if commands:
+        said = "".join(f"<pre>{escape(c)}</pre>" for c in commands)
+    else:
+        said = "<p>Started from Python: pass the settings below to <code>coterie.train</code>.</p>"
+    facts: dict[str, dict[str, None]] = {}
+    for record in records:
+        for name, value in _facts(record.about):
+            facts.setdefault(name, {})[value] = None
+    lines = "".join(f"<dt>{escape(k)}</dt><dd>{escape('; '.join(v))}</dd>" for k, v in facts.items())
+    return f"{said}<dl>{lines}</dl>"
+
+
+def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    versions, machine = about.get("versions") or {}, about.get("machine") or {}
+    listed = [f"coterie {about['coterie']}"] if about.get("coterie") else []
+    listed += [f"{name} {version}" for name, version in versions.items()]
+    return [
+        ("versions", ", ".join(listed) or "unknown"),
+        ("commit", str(about.get("commit") or "unknown")),
+        ("machine", ", ".join(f"{k} {v}" for k, v in machine.items() if v not in (None, "")) or "unknown"),
+    ]

@@ -1,0 +1,208 @@
+"""The summary: one line a method, for the terminal, for pandas, as HTML and as CSV."""
+
+from __future__ import annotations
+
+import html
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from coterie.metrics.summary import Interval, interval, worst_client
+from coterie.report import views, words
+from coterie.report.inks import Ink
+from coterie.runs.files import write_whole
+from coterie.runs.record import Record
+
+
+def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """One row a method: figures as fractions, halves of 95 % intervals over seeds as `<figure>_half`.
+
+    `worst_*` is the worst client's figure in each seed, then the mean over seeds. `gain` is the difference
+    to `local` in the headline metric, paired by client and seed, above zero if better. `sent`, `received`
+    (models), `messages` (both together), `bytes` and `seconds` are means over seeds of a whole run.
+    """
+    by_label = views.groups(records)
+    metrics = views.metrics(records)
+    main = views.headline_metric(records)
+    alone = views.baseline(by_label)
+    rows = []
+    for label, runs in by_label.items():
+        row: dict[str, Any] = {
+            "method": label,
+            "seeds": len(runs),
+            "clients": len(runs[0].clients),
+            "rounds": min(r.done for r in runs),
+            "finished": all(r.finished for r in runs),
+        }
+        spreads = {main: views.over_seeds(runs, main)}
+        worst = [worst_client(list(views.final(r, main)), main) for r in runs]
+        spreads[f"worst_{main}"] = interval(worst)
+        if alone is not None:
+            none = Interval(math.nan, math.nan, 0)
+            compared = label != alone
+            spreads["gain"] = views.gain_over_seeds(runs, by_label[alone], main) if compared else none
+        spreads |= {m: views.over_seeds(runs, m) for m in metrics if m != main}
+        for name, spread in spreads.items():
+            row |= {name: spread.mean, f"{name}_half": spread.half}
+        traffic = [r.traffic() for r in runs]
+        cost = {key: float(np.mean([t[key] for t in traffic])) for key in traffic[0]}
+        row |= {
+            "sent": cost["sent"],
+            "received": cost["received"],
+            "messages": cost["sent"] + cost["received"],
+        }
+        rows.append(row | {"bytes": cost["bytes"], "seconds": cost["seconds"]})
+    return pd.DataFrame(rows)
+
+
+def clients_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """One row for each run and client: its sizes, group and final figures, and its gain over `local`."""
+    by_label = views.groups(records)
+    metrics, main = views.metrics(records), views.headline_metric(records)
+    alone = views.baseline(by_label)
+    parts = []
+    for label, runs in by_label.items():
+        for record in runs:
+            about = record.about["clients"]
+            part = {"label": label, "seed": views.seed(record), "client": record.clients}
+            part["cluster"] = pd.array([c.get("cluster") for c in about], dtype="Int64")
+            part |= {split: [c.get(split) for c in about] for split in ("train", "validation", "test")}
+            part |= {metric: views.final(record, metric) for metric in metrics}
+            if alone is not None:
+                part["gain"] = views.gains([record], by_label[alone], main)[0] if label != alone else math.nan
+            parts.append(pd.DataFrame(part))
+    return pd.concat(parts, ignore_index=True)
+
+
+def history_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """Every figure of every round: label, seed, round, client, model, split, metric, value."""
+    parts = []
+    for label, runs in views.groups(records).items():
+        for record in runs:
+            part = record.history()
+            part.insert(0, "label", label)
+            part.insert(1, "seed", views.seed(record))
+            parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+def write_csv(folder: str | Path, records: Sequence[Record]) -> list[Path]:
+    """Writes history.csv, summary.csv and clients.csv into a folder; returns their paths."""
+    frames = {
+        "history.csv": history_frame(records),
+        "summary.csv": summary_frame(records),
+        "clients.csv": clients_frame(records),
+    }
+    return [
+        write_whole(Path(folder) / name, frame.to_csv(index=False, lineterminator="\n"))
+        for name, frame in frames.items()
+    ]
+
+
+def render_table(records: Sequence[Record], width: int | None = None) -> Table:
+    """The summary for a terminal; metrics that `width` has no room for are left out."""
+    table = _rich(records, short=False)
+    wide = Console(width=1000)
+    if width is not None and Measurement.get(wide, wide.options, table).maximum > width:
+        return _rich(records, short=True)
+    return table
+
+
+def print_table(records: Sequence[Record], console: Console | None = None) -> None:
+    """Prints the summary, as wide as the console allows."""
+    console = console or Console()
+    console.print(render_table(records, console.width))
+
+
+def summary_html(records: Sequence[Record], inks: Mapping[str, Ink] | None = None) -> str:
+    """The summary as an HTML table; with inks, each method shows its colour."""
+    header, rows = cells(records)
+    head = "".join(f'<th scope="col">{html.escape(h)}</th>' for h in header)
+    lines = []
+    for label, *rest in rows:
+        swatch = f'<i class="ink" style="background:{inks[label].colour}"></i>' if inks else ""
+        line = "".join(f"<td>{html.escape(c)}</td>" for c in rest)
+        lines.append(f'<tr><th scope="row">{swatch}{html.escape(label)}</th>{line}</tr>')
+    return f'<table class="figures"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+
+
+def cells(records: Sequence[Record], short: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Header and rows as text, the method first."""
+    frame = summary_frame(records)
+    main = views.headline_metric(records)
+    shown = [main, f"worst_{main}", *(["gain"] if "gain" in frame else [])]
+    shown += [] if short else [m for m in views.metrics(records) if m != main]
+    titles = {f"worst_{main}": "worst client", "gain": "gain over local"}
+    header = ["method", *(titles.get(name) or words.unit(name) for name in shown)]
+    header += ["models", "traffic", "training"]
+    rows = []
+    for row in frame.to_dict("records"):
+        line = [row["method"]]
+        for name in shown:
+            metric = name if name in words.NAMES else main
+            value = Interval(row[name], row[f"{name}_half"], row["seeds"])
+            line.append(words.spread(value, metric, sign=name == "gain"))
+        line += [words.whole(row["messages"]), words.size(row["bytes"]), words.duration(row["seconds"])]
+        rows.append(line)
+    return header, rows
+
+
+def legend(records: Sequence[Record]) -> str:
+    """How to read the summary, in words."""
+    by_label = views.groups(records)
+    counts = sorted({len(runs) for runs in by_label.values()})
+    if counts == [1]:
+        said = "One seed, so there is no interval (—)."
+    else:
+        seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        said = f"Mean over clients, then over {seeds} seeds; ± half of the 95 % interval over seeds"
+        said += " (— for one seed)." if counts[0] == 1 else "."
+    said += " Worst client: the figure of the client that fares worst"
+    said += " in each seed, then the mean over seeds." if counts != [1] else "."
+    if views.baseline(by_label) is not None:
+        what = "points" if views.headline_metric(records) in words.PERCENT else "the metric's unit"
+        said += f" Gain: against local on the same clients and seeds, in {what}; above zero is better."
+    said += " Models: sent or received by a client in a run"
+    return said + (", the mean over seeds." if counts != [1] else ".")
+
+
+def unfinished(records: Sequence[Record]) -> list[str]:
+    """What to say of runs that stopped before their last round."""
+    return [
+        f"{r.label}, seed {views.seed(r)}: stopped after round {r.done} of {r.config.get('rounds', '?')}; "
+        "its figures are those of the last scored round"
+        for r in records
+        if not r.finished
+    ]
+
+
+def _rich(records: Sequence[Record], short: bool) -> Table:
+    header, rows = cells(records, short)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        pad_edge=False,
+        caption_justify="left",
+        caption_style="dim",
+    )
+    for i, title in enumerate(header):
+        heading = Text("\n".join(textwrap.wrap(title, 11)))
+        table.add_column(heading, justify="right" if i else "left", vertical="bottom", no_wrap=i > 0)
+    for row in rows:
+        table.add_row(*(Text(c) for c in row))
+    notes = [legend(records), *(f"Unfinished: {text}." for text in unfinished(records))]
+    if short:
+        notes.append("Further metrics need a wider terminal.")
+    table.caption = Text(" ".join(notes))
+    return table

@@ -1,0 +1,182 @@
+"""Figures as people write them, and the outcome in one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
+from coterie.report import views
+from coterie.runs.record import Record
+
+NAMES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "auc": "AUC",
+    "loss": "loss",
+    "rmse": "RMSE",
+    "r2": "R²",
+}
+PERCENT = ("accuracy", "balanced_accuracy")
+NONE = "—"
+GAP = "\u00a0"  # a space that no line ends at
+
+
+def number(value: float, like: float | None = None, sign: bool = False) -> str:
+    """Four significant digits, three below 1; or as many decimals as `like` gets."""
+    if math.isnan(value):
+        return NONE
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    size = abs(value if like is None else like)
+    decimals = min(6, max(0, (3 if size >= 1 else 2) - math.floor(math.log10(size)))) if size else 3
+    return f"{value:{'+' if sign else ''},.{decimals}f}".replace("-", "−").replace(",", "\u202f")
+
+
+def figure(value: float, metric: str, sign: bool = False, like: float | None = None) -> str:
+    """A metric without its unit: accuracies in percent with one decimal."""
+    if metric in PERCENT and math.isfinite(value):
+        return f"{100 * value:{'+' if sign else ''}.1f}".replace("-", "−")
+    return number(value, like, sign)
+
+
+def factor(metric: str) -> int:
+    """What a figure is multiplied by where it is drawn."""
+    return 100 if metric in PERCENT else 1
+
+
+def spread(value: Interval, metric: str, sign: bool = False) -> str:
+    """Mean ± half its interval; — for the half where one seed has none."""
+    if math.isnan(value.mean):
+        return NONE
+    half = figure(value.half, metric, like=value.mean)
+    return f"{figure(value.mean, metric, sign)} ± {half}"
+
+
+def unit(metric: str) -> str:
+    return f"{NAMES[metric]},{GAP}%" if metric in PERCENT else NAMES[metric]
+
+
+def size(count: float) -> str:
+    """Bytes in steps of a thousand."""
+    for name in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.{0 if name == 'B' else 1}f}{GAP}{name}"
+        count /= 1000
+    return f"{count:.1f}{GAP}TB"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f}{GAP}s"
+    return f"{seconds / 60:.1f}{GAP}min" if seconds < 7200 else f"{seconds / 3600:.1f}{GAP}h"
+
+
+def several(many: float, what: str) -> str:
+    """1 client, 2 clients."""
+    return f"{many:,.0f} {what}{'' if many == 1 else 's'}".replace(",", "\u202f")
+
+
+def whole(value: float) -> str:
+    """A count with its thousands apart; one decimal where a mean over seeds is no whole number."""
+    return f"{value:,.{0 if float(value).is_integer() else 1}f}".replace(",", "\u202f")
+
+
+def headline(records: Sequence[Record]) -> str:
+    """What came out, in plain words: the best method, against training alone, and for whom."""
+    by_label = views.groups(records)
+    metric = views.headline_metric(records)
+    alone = views.baseline(by_label)
+    means = {label: views.over_seeds(runs, metric) for label, runs in by_label.items()}
+    best = _best(by_label, means, metric)
+    start = f"Over {several(len(records[0].clients), 'client')}"
+    seeds = max(len(runs) for runs in by_label.values())
+    start += f" and {several(seeds, 'seed')}" if seeds > 1 else ""
+    if best is None:
+        return f"{start}, there is no test score yet: no round was scored."
+    start = f"Some runs are unfinished. {start}" if not all(r.finished for r in records) else start
+    label, runs = best, by_label[best]
+    said = f"{start}, {label} reaches {_reached(means[label], metric)}"
+    if alone is None or alone == label or math.isnan(means[alone].mean):
+        place, value = _worst(runs, metric)
+        said += f"; the worst-off client, {place}, has {_amount(value, metric)}."
+        if alone is None and views.method(runs[0]) != "central":
+            said += " A run of local on the same clients would tell what training together gains."
+        return said + _yardstick(by_label, means, metric, label)
+    said += f", {alone} (each client by itself) {_amount(means[alone].mean, metric, means[alone].half)}: "
+    gain = views.gain_over_seeds(runs, by_label[alone], metric)
+    if math.isnan(gain.mean):
+        return f"{said}they share no seed, so gains are not compared." + _yardstick(
+            by_label, means, metric, label
+        )
+    said += _verdict(gain, metric)
+    said += _who(records[0].clients, views.gain_bars(label, runs, by_label[alone], metric).mean, metric)
+    return said + _yardstick(by_label, means, metric, label)
+
+
+def _best(by_label: views.Groups, means: dict[str, Interval], metric: str) -> str | None:
+    """The best method that clients could use: alone and pooled only if there is nothing else."""
+    sign = 1 if HIGHER_IS_BETTER[metric] else -1
+    scored = [label for label in by_label if not math.isnan(means[label].mean)]
+    together = [x for x in scored if views.method(by_label[x][0]) not in ("local", "central")]
+    return max(together or scored, key=lambda x: sign * means[x].mean, default=None)
+
+
+def _amount(value: float, metric: str, half: float = math.nan) -> str:
+    said = figure(value, metric) + (f"{GAP}%" if metric in PERCENT else "")
+    return said if math.isnan(half) else f"{said} (±{figure(half, metric, like=value)})"
+
+
+def _reached(value: Interval, metric: str) -> str:
+    kind = "an accuracy" if metric == "accuracy" else f"an {NAMES[metric]}"
+    return f"{kind} of {_amount(value.mean, metric, value.half)}"
+
+
+def _verdict(gain: Interval, metric: str) -> str:
+    """Gain or loss, and whether the seeds can tell it from nothing."""
+    mean, half, seeds = gain
+    if mean == 0:
+        return "training together changes nothing"
+    amount = _difference(abs(mean), metric)
+    if metric in PERCENT:
+        said = f"training together {'gains' if mean > 0 else 'loses'} {amount}"
+    else:
+        said = f"training together makes the error {amount} {'smaller' if mean > 0 else 'larger'}"
+    unsure = seeds > 1 and abs(mean) <= half
+    return f"{said}, which {seeds} seeds cannot tell from none" if unsure else said
+
+
+def _difference(value: float, metric: str) -> str:
+    """A gain with its unit; at one decimal in points."""
+    text = figure(value, metric)
+    return f"{text} point{'' if text == '1.0' else 's'}" if metric in PERCENT else text
+
+
+def _who(clients: Sequence[str], gain: np.ndarray, metric: str) -> str:
+    known = int(np.isfinite(gain).sum())
+    better, worse = int((gain > 0).sum()), int((gain < 0).sum())
+    said = f"; {whole(better)} of {several(known, 'client')} gain{'s' if known == 1 else ''}"
+    if not worse:
+        return f"{said}, none loses."
+    place = int(np.nanargmin(gain))
+    loss = f"with {figure(float(gain[place]), metric, sign=True)} points"
+    if metric not in PERCENT:
+        loss = f"with an error {figure(-float(gain[place]), metric)} larger"
+    largest = "loses:" if worse == 1 else "lose, the largest loss is"
+    return f"{said}, {whole(worse)} {largest} {clients[place]} {loss}."
+
+
+def _worst(runs: Sequence[Record], metric: str) -> tuple[str, float]:
+    values = views.bars(runs[0].label, runs, metric).mean
+    place = int(np.nanargmin(values) if HIGHER_IS_BETTER[metric] else np.nanargmax(values))
+    return runs[0].clients[place], float(values[place])
+
+
+def _yardstick(by_label: views.Groups, means: dict[str, Interval], metric: str, told: str) -> str:
+    """What pooling all data would reach, if it was run and is not the one just told of."""
+    for label, runs in by_label.items():
+        if views.method(runs[0]) == "central" and label != told and not math.isnan(means[label].mean):
+            return f" All data in one place ({label}) would reach {_amount(means[label].mean, metric)}."
+    return ""

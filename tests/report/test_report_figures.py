@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from coterie.core.errors import BadInput, BadRun
+from coterie.report import write_figures
+from coterie.report.figures import draw
+from coterie.report.inks import ALONE, inks
+
+pytest.importorskip("matplotlib")
+
+
+def test_svg_is_the_same_each_time_and_well_formed(make_likely, tmp_path):
+    records = [make_likely(label, seed, rounds=5) for label in ("local", "greedy") for seed in (0, 1)]
+    one, two = write_figures(tmp_path / "a", records), write_figures(tmp_path / "b", records)
+    names = ["rounds", "clients", "gains", "matrix-local", "matrix-greedy", "sizes", "labels"]
+    assert [p.name for p in one] == [f"{n}.svg" for n in names]
+    for a, b in zip(one, two, strict=True):
+        assert a.read_bytes() == b.read_bytes()
+        assert ET.parse(a).getroot().tag.endswith("svg")
+        assert b"dc:date" not in a.read_bytes()
+
+
+def test_png_is_the_same_each_time(make_known, tmp_path):
+    records = [make_known({"rmse": [1.0, 2.0]}, task="regression")]
+    one, two = write_figures(tmp_path / "a", records, "png"), write_figures(tmp_path / "b", records, "png")
+    assert [p.name for p in one] == ["rounds.png", "clients.png", "matrix-fedavg.png", "sizes.png"]
+    assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
+    assert one[0].read_bytes().startswith(b"\x89PNG")
+
+
+def test_figures_hold_the_numbers(two_seeds):
+    made = draw(two_seeds)
+    (axes,) = made["clients"].axes
+    assert [round(bar.get_height(), 6) for bar in axes.patches] == [65, 85, 75, 90]
+    line = made["rounds"].axes[0].lines[1]
+    assert line.get_label() == "fedavg"
+    assert line.get_ydata().tolist() == pytest.approx([41.25, 82.5, 82.5])
+    image = made["matrix-local"].axes[0].images[0]
+    assert image.get_array().tolist() == [[1, 0], [0, 1]]
+    assert [round(bar.get_height(), 6) for bar in made["gains"].axes[0].patches] == [10, 5]
+
+
+def test_many_clients_odd_names_and_gaps(make_likely, make_known, tmp_path):
+    write_figures(tmp_path / "many", [make_likely("fedavg", clients=40, rounds=2)], "png")
+    odd = [
+        make_known({"accuracy": [0.5, None]}, x, names=["$\\alpha", "<b>" * 20]) for x in ("a/b", "a b", "?")
+    ]
+    names = [p.name for p in write_figures(tmp_path / "odd", odd, "png")]
+    assert names[2:5] == ["matrix-a-b.png", "matrix-a-b-2.png", "matrix-method.png"]
+
+
+def test_a_run_without_scores_still_shows_its_data(make_known):
+    run = make_known({"accuracy": [0.5, 0.6]}, done=0)
+    run.metrics.clear()
+    assert list(draw([run])) == ["sizes", "labels"]
+
+
+def test_wrong_format_and_missing_matplotlib(two_seeds, tmp_path, monkeypatch):
+    with pytest.raises(BadInput, match="format='pdf' is not known: choose svg or png"):
+        write_figures(tmp_path, two_seeds, "pdf")  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(BadInput, match=r"figures need matplotlib: pip install 'coterie\[figures\]'"):
+        write_figures(tmp_path, two_seeds)
+
+
+def test_unwritable_folder(two_seeds, tmp_path):
+    (tmp_path / "file").write_text("here")
+    with pytest.raises(BadRun, match="cannot write"):
+        write_figures(tmp_path / "file", two_seeds)
+
+
+def test_inks_stay_apart():
+    made = inks([f"m{i}" for i in range(12)] + ["local"], "local")
+    assert made["local"].colour == ALONE
+    assert len({(ink.colour, ink.dash) for ink in made.values()}) == 13
+    assert made["m0"].shade(0.5) == "rgba(0,114,178,0.5)"

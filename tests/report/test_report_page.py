@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from html.parser import HTMLParser
+
+import pytest
+
+from coterie.core.errors import BadInput, BadRun
+from coterie.report import Section, render_page, write_report
+
+PARTS = ["summary", "rounds", "clients", "matrix", "data", "cost", "notes", "repeat"]
+VOID = {"meta", "link", "input", "br"}
+
+
+class Page(HTMLParser):
+    """Tags with their attributes; fails on tags that are not closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.data: dict[str, dict] = {}
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            attributes = self.tags[-1][1]
+            if attributes.get("type") == "application/json":
+                self.data[attributes["id"]] = json.loads(data)
+        elif self.open and self.open[-1] != "style":
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.texts).replace("\u00a0", " ")
+
+    @property
+    def ids(self) -> list[str]:
+        return [a["id"] for _, a in self.tags if a.get("id")]
+
+
+def page(records, title: str = "digits") -> Page:
+    return Page(render_page([Section(title, records)]))
+
+
+def test_every_part_is_there(make_likely):
+    records = [make_likely(label, seed) for label in ("local", "fedavg") for seed in (0, 1)]
+    made = page(records)
+    assert [i for i in made.ids if i.startswith("s0-") and not i.endswith("plot")] == [
+        f"s0-{p}" for p in PARTS
+    ]
+    plots_there = {"rounds", "clients", "matrix", "sizes", "labels"}
+    assert set(made.data) == {f"s0-{p}-plot" for p in plots_there}
+    for text in (
+        "Over 10 clients and 2 seeds, fedavg reaches",
+        "95 % interval over seeds",
+        "pixels divided by 16",
+        "coterie compare --data digits",
+        "abc1234",
+        "torch 2.6.0",
+        "fedavg.sample",
+    ):
+        assert text in made.text, text
+
+
+def test_nothing_is_loaded_from_elsewhere(make_likely):
+    text = render_page([Section("digits", [make_likely("fedavg")])])
+    made = Page(text)
+    for tag, attributes in made.tags:
+        for name in ("src", "href", "action", "poster", "data"):
+            value = attributes.get(name)
+            assert value is None or value.startswith(("#", "data:")), (tag, name, value)
+    assert "default-src 'none'" in text
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+    assert text.count("plotly.js v") <= 2
+    # plotly would offer to upload a figure
+    assert "showSendToCloud: false" in text
+
+
+def test_one_seed_says_what_its_band_is_and_has_no_error_bars(make_likely):
+    made = page([make_likely("fedavg")], title="")
+    assert "not an interval: there is one seed" in made.text
+    assert all("error_y" not in t for t in made.data["s0-clients-plot"]["choices"][0]["data"])
+
+
+def test_names_are_shown_as_they_are(make_known):
+    names = ["<b>x</b>", "</script><script>alert(1)</script>", "a & \"b\" 'c'"]
+    values = {"accuracy": [0.5, 0.6, 0.7]}
+    runs = [make_known(values, label, names=names, command="run <it>") for label in ("local", "<i>me</i>")]
+    for run in runs:
+        run.about["clients"][0]["notes"] = ["a <u>note</u>"]
+        run.about["notes"].append("<s>all</s>")
+    made = Page(render_page([Section("<em>title</em>", runs)], title="<h1>"))
+    assert {"b", "i", "u", "s", "em"} & {tag for tag, _ in made.tags} <= {"b", "i"}
+    assert sum(tag == "script" for tag, _ in made.tags) == 2 + len(made.data)
+    for name in [*names, "<i>me</i>", "a <u>note</u>", "<s>all</s>", "<em>title</em>", "run <it>"]:
+        assert name in made.text, name
+    # plotly reads tags in names, so these are escaped once more
+    assert made.data["s0-clients-plot"]["choices"][0]["data"][0]["x"][0] == "&lt;b&gt;x&lt;/b&gt;"
+
+
+def test_sections(make_likely):
+    sections = [
+        Section("titanic", [make_likely("fedavg", classes=2)]),
+        Section("digits", [make_likely("fedavg")]),
+    ]
+    made = Page(render_page(sections, title="Demo"))
+    assert "s0-matrix-plot" in made.data
+    assert "s1-matrix-plot" in made.data
+    assert ("a", {"href": "#s1"}) in made.tags
+    targets = {a["href"][1:] for tag, a in made.tags if tag == "a"}
+    assert targets <= set(made.ids)
+    assert len(made.ids) == len(set(made.ids))
+    with pytest.raises(BadInput, match="at least one section"):
+        render_page([])
+
+
+def test_regression_has_sizes_and_no_labels(make_likely):
+    made = page([make_likely(label, task="regression") for label in ("local", "fedavg")])
+    assert "s0-labels-plot" not in made.data
+    assert "s0-sizes-plot" in made.data
+    assert "an RMSE of" in made.text
+    assert made.data["s0-rounds-plot"]["choices"][0]["name"] == "test RMSE"
+
+
+def test_gaps_unfinished_runs_and_rounds_without_scores(make_known):
+    runs = [
+        make_known(
+            {"accuracy": [0.5, None], "auc": [None, None], "loss": [float("nan"), 0.2]},
+            "local",
+            every=5,
+            rounds=11,
+        ),
+        make_known({"accuracy": [0.6, 0.7], "loss": [0.1, 0.2]}, "fedavg", every=5, rounds=11, done=8),
+    ]
+    made = page(runs)
+    assert "stopped after round 8 of 11" in made.text
+    rounds = made.data["s0-rounds-plot"]["choices"][0]["data"]
+    assert [t["x"] for t in rounds if "name" in t] == [[0, 5, 10, 11], [0, 5]]
+    bars = made.data["s0-clients-plot"]["choices"][0]["data"]
+    assert bars[0]["y"] == [50.0, None]
+
+
+def test_a_run_before_its_first_round(make_known):
+    run = make_known({"accuracy": [0.5, 0.6]}, done=0)
+    assert "No round has finished yet" in page([run]).text
+    run.metrics.clear()
+    made = page([run])
+    assert "Nothing was scored yet" in made.text
+    assert "no test score yet" in made.text
+
+
+def test_many_clients_and_rounds_stay_small_and_quick(make_likely, tmp_path):
+    records = [
+        make_likely(label, clients=120, rounds=150) for label in ("local", "fedavg", "greedy", "central")
+    ]
+    start = time.perf_counter()
+    path = write_report(tmp_path / "report.html", [Section("big", records)])
+    assert time.perf_counter() - start < 20
+    assert path.stat().st_size < 8e6
+    made = Page(path.read_text(encoding="utf-8"))
+    runs = made.data["s0-matrix-plot"]["runs"]
+    assert all(len(run["rounds"]) <= 40 and run["rounds"][-1] == 150 for run in runs)
+    assert f"{len(runs[0]['rounds'])} of 150 rounds" in made.text
+    assert made.data["s0-clients-plot"]["choices"][0]["data"][0]["type"] == "scatter"
+
+
+def test_the_same_records_give_the_same_page(make_likely):
+    records = [make_likely("fedavg")]
+    assert render_page([Section("x", records)]) == render_page([Section("x", records)])
+
+
+def test_notes_are_said_once(make_known):
+    runs = [make_known({"accuracy": [0.5] * 7}, seed=s, names=list("abcdefg")) for s in (0, 1)]
+    for run in runs:
+        for client in run.about["clients"]:
+            client["notes"] = ["2 rows left out"]
+    text = page(runs).text
+    assert text.count("2 rows left out") == 1
+    assert "a, b, c, d, e and 2 more" in text
+    runs[0].about["notes"].clear()
+    for client in runs[0].about["clients"]:
+        client["notes"] = []
+    assert "Nothing was changed" in page(runs[:1]).text
+
+
+def test_a_run_from_python_has_no_command(make_known):
+    run = make_known({"accuracy": [0.5, 0.6]}, command=None, commit=None)
+    text = page([run]).text
+    assert "Started from Python" in text
+    assert "unknown" in text
+
+
+def test_pooled_samples_are_told(make_known):
+    run = make_known({"accuracy": [0.5, 0.6]}, "central")
+    run.metrics[1]["extras"]["samples_moved"] = 30
+    assert "central moved 30 samples to one place instead" in page([run]).text
+
+
+def test_writing_is_whole_or_not_at_all(make_known, tmp_path, monkeypatch):
+    target = tmp_path / "deep" / "report.html"
+    sections = [Section("x", [make_known({"accuracy": [0.5, 0.6]})])]
+    assert write_report(target, sections) == target
+    before = target.read_bytes()
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(BadRun, match="No space left on device"):
+        write_report(target, sections, title="other")
+    assert target.read_bytes() == before
+    assert [p.name for p in target.parent.iterdir()] == ["report.html"]
+
+
+def test_a_folder_in_the_way(make_known, tmp_path):
+    with pytest.raises(BadRun, match="cannot write"):
+        write_report(tmp_path, [Section("x", [make_known({"accuracy": [0.5, 0.6]})])])
+
+
+def test_thousands_of_rounds_and_hundreds_of_clients_are_thinned(make_known, make_likely):
+    long = make_known({"accuracy": [0.5, 0.6]}, rounds=1000)
+    made = page([long])
+    assert "At most 300 evenly chosen rounds" in made.text
+    line = made.data["s0-rounds-plot"]["choices"][0]["data"][-1]
+    assert (len(line["x"]), line["x"][-1]) == (300, 1000)
+    wide = page([make_likely("greedy", clients=300, rounds=2)])
+    assert "300 clients are drawn as 150 groups of neighbours" in wide.text
+
+
+def test_seeds_that_were_split_differently_say_so(make_known):
+    runs = [make_known({"accuracy": [0.5, 0.6]}, seed=s) for s in (0, 1)]
+    runs[1].about["clients"][0]["train"] = 99
+    assert "Other seeds were split differently; this is seed 0" in page(runs).text
+
+
+def test_settings_are_flat_and_readable(make_known):
+    run = make_known({"accuracy": [0.5, 0.6]})
+    run.config |= {"sgd": {"lr": 0.1, "nesterov": False, "layers": [8, 4]}, "device": None}
+    text = page([run]).text
+    for part in ("sgd.lr", "0.1", "sgd.nesterov", "false", "[8, 4]", "device"):
+        assert part in text, part
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_a_browser_draws_every_figure(make_likely, tmp_path):
+    records = [make_likely("local"), make_likely("greedy")]
+    path = write_report(tmp_path / "report.html", [Section("x", records)])
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    options += ["--no-first-run", f"--user-data-dir={tmp_path / 'profile'}"]
+    options += ["--virtual-time-budget=8000", "--enable-logging=stderr", "--dump-dom"]
+    done = subprocess.run(["chromium", *options, path.as_uri()], capture_output=True, text=True, timeout=120)
+    assert done.stdout.count('class="plot-container') == 5
+    assert "CONSOLE" not in done.stderr

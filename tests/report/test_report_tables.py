@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import io
+import math
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from coterie.core.errors import BadRun
+from coterie.metrics.summary import Interval
+from coterie.report import clients_frame, headline, print_table, render_table, summary_frame, words, write_csv
+from coterie.report.tables import summary_html
+
+T = 12.7062047
+
+
+def printed(records, width: int) -> str:
+    out = io.StringIO()
+    print_table(records, Console(file=out, width=width))
+    return out.getvalue()
+
+
+def test_summary_by_hand(two_seeds):
+    frame = summary_frame(two_seeds).set_index("method")
+    fedavg, local = frame.loc["fedavg"], frame.loc["local"]
+    assert fedavg["accuracy"] == pytest.approx(0.825)
+    assert fedavg["accuracy_half"] == pytest.approx(T * 0.025)
+    # the worst client has 0.8 in the one seed and 0.7 in the other
+    assert fedavg["worst_accuracy"] == pytest.approx(0.75)
+    assert fedavg["worst_accuracy_half"] == pytest.approx(T * 0.05)
+    assert fedavg["gain"] == pytest.approx(0.075)
+    assert fedavg["loss"] == pytest.approx(0.475)
+    assert math.isnan(local["gain"])
+    # 2 rounds x 2 clients, one model sent and one received each time
+    assert (fedavg["sent"], fedavg["received"], fedavg["messages"], fedavg["bytes"]) == (4, 4, 8, 20800)
+    assert (local["messages"], local["bytes"]) == (0, 0)
+    assert fedavg["seconds"] == pytest.approx(0.5)
+    assert (fedavg["seeds"], fedavg["clients"], fedavg["rounds"], fedavg["finished"]) == (2, 2, 2, True)
+
+
+def test_worst_client_of_an_error_is_the_largest(make_known):
+    run = make_known({"rmse": [2.0, 3.0], "r2": [0.5, None]}, task="regression")
+    row = summary_frame([run]).iloc[0]
+    assert (row["rmse"], row["worst_rmse"], row["r2"]) == (2.5, 3.0, 0.5)
+    assert math.isnan(row["rmse_half"])
+    assert "gain" not in row
+
+
+def test_terminal_table(two_seeds):
+    text = printed(two_seeds, 120)
+    assert "82.5 ± 31.8" in text
+    assert "+7.5 ± 31.8" in text
+    assert "0.475" in text
+    assert "2 seeds" in text
+    assert "worst" in text
+    narrow = printed(two_seeds, 72)
+    assert "82.5 ± 31.8" in narrow
+    assert "0.475" not in narrow
+    assert "Further metrics need a wider" in narrow
+    assert all(len(line) <= 72 for line in narrow.splitlines())
+    assert "fedavg" in narrow
+
+
+def test_one_seed_has_a_dash_for_its_interval(make_known):
+    text = printed([make_known({"accuracy": [0.5, 0.7]}, "[red]odd[/red]")], 120)
+    assert "60.0 ± —" in text
+    assert "One seed, so there is no interval" in text
+    assert "[red]odd[/red]" in text
+
+
+def test_unfinished_runs_say_so(make_known):
+    run = make_known({"accuracy": [0.5, 0.7]}, rounds=10, done=7, every=5)
+    assert "stopped after round 7 of 10" in printed([run], 200)
+    assert not summary_frame([run])["finished"].iloc[0]
+    assert headline([run]).startswith("Some runs are unfinished. Over 2 clients")
+
+
+def test_runs_without_a_score(make_known):
+    run = make_known({"accuracy": [0.5, 0.7]}, done=0)
+    run.metrics.clear()
+    assert "no test score yet" in headline([run])
+    assert math.isnan(summary_frame([run])["accuracy"].iloc[0])
+    assert render_table([run]).row_count == 1
+
+
+def test_html_table_escapes_and_has_every_method(make_known):
+    runs = [make_known({"accuracy": [0.5, 0.7]}, label) for label in ("<b>x</b>", "local")]
+    made = summary_html(runs)
+    assert "&lt;b&gt;x&lt;/b&gt;" in made
+    assert "<b>" not in made
+    assert made.count("<tr>") == 3
+    HTMLParser().feed(made)
+
+
+def test_csv_round_trip(two_seeds, tmp_path):
+    paths = write_csv(tmp_path / "out", two_seeds)
+    assert [p.name for p in paths] == ["history.csv", "summary.csv", "clients.csv"]
+    history, summary, clients = (pd.read_csv(p) for p in paths)
+    assert list(history)[:2] == ["label", "seed"]
+    one = history.query(
+        "label == 'fedavg' and seed == 1 and round == 2 and split == 'test' and metric == 'accuracy'"
+    )
+    assert one.set_index("client")["value"].to_dict() == {"a": 0.7, "b": 1.0}
+    # 3 rounds x 2 clients x (2 metrics + training loss), 4 runs
+    assert len(history) == 72
+    pd.testing.assert_frame_equal(summary, summary_frame(two_seeds), check_dtype=False)
+    pd.testing.assert_frame_equal(clients, clients_frame(two_seeds), check_dtype=False)
+    gains = clients.query("label == 'fedavg'")["gain"]
+    assert gains.tolist() == pytest.approx([0.2, 0.0, 0.0, 0.1])
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "clients.csv",
+        "history.csv",
+        "summary.csv",
+    ]
+
+
+def test_csv_keeps_odd_names_and_empty_values(make_known, tmp_path):
+    names = ['a "quoted", name', "<b>x</b>"]
+    paths = write_csv(tmp_path, [make_known({"accuracy": [0.5, None]}, names=names)])
+    clients = pd.read_csv(paths[2])
+    assert clients["client"].tolist() == names
+    assert math.isnan(clients["accuracy"][1])
+
+
+def test_a_place_that_cannot_be_written(two_seeds, tmp_path):
+    (tmp_path / "file").write_text("here")
+    with pytest.raises(BadRun, match="cannot write"):
+        write_csv(tmp_path / "file", two_seeds)
+
+
+def test_headline_by_hand(two_seeds):
+    assert headline(two_seeds).replace(words.GAP, " ") == (
+        "Over 2 clients and 2 seeds, fedavg reaches an accuracy of 82.5 % (±31.8), local (each client by "
+        "itself) 75.0 % (±63.5): training together gains 7.5 points, which 2 seeds cannot tell from none; "
+        "2 of 2 clients gain, none loses."
+    )
+
+
+def test_headline_names_who_loses_and_the_yardstick(make_known):
+    runs = [
+        make_known({"accuracy": [0.6, 0.8]}, "local"),
+        make_known({"accuracy": [0.8, 0.77]}, "fedavg"),
+        make_known({"accuracy": [0.9, 0.9]}, "central"),
+    ]
+    assert headline(runs).replace(words.GAP, " ") == (
+        "Over 2 clients, fedavg reaches an accuracy of 78.5 %, local (each client by itself) 70.0 %: "
+        "training together gains 8.5 points; 1 of 2 clients gain, 1 loses: b with −3.0 points. "
+        "All data in one place (central) would reach 90.0 %."
+    )
+
+
+def test_headline_when_together_is_worse(make_known):
+    runs = [
+        make_known({"rmse": [1.0, 2.0]}, "local", task="regression"),
+        make_known({"rmse": [1.5, 2.5]}, "fedavg", task="regression"),
+    ]
+    assert headline(runs) == (
+        "Over 2 clients, fedavg reaches an RMSE of 2.000, local (each client by itself) 1.500: training "
+        "together makes the error 0.500 larger; 0 of 2 clients gain, 2 lose, the largest loss is a with an "
+        "error 0.500 larger."
+    )
+
+
+def test_headline_of_a_single_run(make_known):
+    said = headline([make_known({"accuracy": [0.5, 0.7]})]).replace(words.GAP, " ")
+    assert said.startswith(
+        "Over 2 clients, fedavg reaches an accuracy of 60.0 %; the worst-off client, a, has 50.0 %."
+    )
+    assert "local" in said
+    alone = headline([make_known({"accuracy": [0.5, 0.7]}, "local")])
+    assert "gains" not in alone
+
+
+def test_headline_without_a_common_seed(two_seeds):
+    assert "they share no seed" in headline([two_seeds[0], two_seeds[3]])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.000"),
+        (0.2314, "0.231"),
+        (1.2346, "1.235"),
+        (12.346, "12.35"),
+        (123456.7, "123\u202f457"),
+        (-0.05, "−0.0500"),
+        (math.nan, "—"),
+        (math.inf, "∞"),
+    ],
+)
+def test_numbers(value, text):
+    assert words.number(value) == text
+
+
+def test_units():
+    assert words.size(999) == "999\u00a0B"
+    assert words.size(2_600_000) == "2.6\u00a0MB"
+    assert words.duration(90) == "90.0\u00a0s"
+    assert words.duration(600) == "10.0\u00a0min"
+    assert words.spread(Interval(0.931, 0.004, 3), "accuracy") == "93.1 ± 0.4"
+    assert words.spread(Interval(12.5, 0.25, 3), "rmse") == "12.50 ± 0.25"
+    assert words.several(1, "seed") == "1 seed"
