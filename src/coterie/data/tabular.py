@@ -58,6 +58,7 @@ class TabularPrepare:
     def __call__(self, train: Pool, *others: Pool) -> tuple[list[Pool], tuple[str, ...]]:
         pools: list[Pool] = [train, *others]
         notes: list[str] = []
+        refuse_infinite(pools, self.columns)
         if self.missing == "drop":
             pools, notes = drop_incomplete(pools, self.columns)
         tables = [self._table(pool) for pool in pools]
@@ -120,6 +121,14 @@ class TabularPrepare:
                     part = (part - mean[column]) / deviation[column]
             parts.append(part.astype(np.float32))
         return np.concatenate(parts, axis=1)
+
+
+def refuse_infinite(pools: Sequence[Pool], columns: Sequence[str]) -> None:
+    for pool in pools:
+        infinite = np.isinf(np.asarray(pool.x, dtype=np.float64))
+        if infinite.any():
+            column = columns[int(infinite.sum(axis=0).argmax())]
+            raise BadData(f"column {column!r} has {infinite.sum()} infinite value(s): fill or drop them")
 
 
 def fit_scale(table: pd.DataFrame, columns: Sequence[str]) -> tuple[pd.Series, pd.Series]:

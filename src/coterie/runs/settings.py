@@ -32,6 +32,7 @@ PARTS: dict[str, Registry[Any]] = {
 
 # what "auto" means: the split and the model with which each source makes a first sensible run
 NATURAL = {
+    "table": ("iid", "logistic"),
     "titanic": ("age-strict", "logistic"),
     "heart-disease": ("silos", "logistic"),
     "breast-cancer": ("iid", "logistic"),

@@ -9,6 +9,7 @@ from coterie.data.sources import (
     fashion_mnist,
     heart_disease,
     mnist,
+    table,
     titanic,
 )
 from coterie.data.sources.base import SOURCES, Source
@@ -24,5 +25,6 @@ __all__ = [
     "fashion_mnist",
     "heart_disease",
     "mnist",
+    "table",
     "titanic",
 ]

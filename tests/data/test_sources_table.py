@@ -1,0 +1,98 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from coterie.core.errors import CoterieError
+from coterie.core.seeds import Key
+from coterie.data.build import deal_clients
+from coterie.data.partition import Silos
+from coterie.data.sources.table import TableFile
+
+
+@pytest.fixture
+def patients():
+    n = 40
+    return pd.DataFrame(
+        {
+            "age": np.arange(20, 20 + n),
+            "sex": ["f", "m"] * (n // 2),
+            "site": ["a"] * 20 + ["b"] * 20,
+            "ill": ["no", "yes", "yes", "no"] * (n // 4),
+        }
+    )
+
+
+def source(frame, tmp_path, **options):
+    path = tmp_path / "patients.csv"
+    frame.to_csv(path, index=False)
+    return TableFile(str(path), **{"target": "ill", "leave_out": ("site",), **options})
+
+
+def dealt(frame, tmp_path, **options):
+    return deal_clients(source(frame, tmp_path, **options).load(), Silos("site"), None, Key(0))
+
+
+def test_columns_classes_and_scale(patients, tmp_path):
+    found = dealt(patients, tmp_path)
+    first = found.clients[0]
+    assert [c.name for c in found.clients] == ["a", "b"]
+    assert first.features == ("age", "sex=f", "sex=m")
+    assert first.classes == ("no", "yes")
+    assert len(first.train) == 14
+    assert len(first.test) == 6
+    assert first.train.x[:, 0].mean().item() == pytest.approx(0, abs=1e-6)
+    assert first.train.x[:, 1:].sum(dim=1).tolist() == [1.0] * 14
+
+
+def test_whole_numbers_are_classes_and_fractions_a_regression(patients, tmp_path):
+    patients["ill"] = [1, 3] * 20
+    assert source(patients, tmp_path).load().classes == ("1", "3")
+    assert source(patients, tmp_path, task="regression").load().task == "regression"
+    patients["ill"] = np.linspace(0, 1, 40)
+    data = source(patients, tmp_path).load()
+    assert data.task == "regression"
+    assert data.train.y[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "said"),
+    [
+        (
+            lambda f: f.assign(age=f["age"].where(f["age"] != 45)),
+            {},
+            "client 'b': table: column 'age' has 1 missing",
+        ),
+        (lambda f: f.assign(age=f["age"].replace(25, np.inf)), {}, "client 'a': column 'age' has 1 infinite"),
+        (lambda f: f.assign(ill="no"), {}, "'ill' is no in every row"),
+        (lambda f: f.assign(ill=f["ill"].where(f["age"] > 22)), {}, "target 'ill' is missing in 3 row(s)"),
+        (lambda f: f, {"target": "il"}, "did you mean ill?"),
+        (lambda f: f, {"leave_out": ("sight",)}, "did you mean site?"),
+        (lambda f: f, {"leave_out": ("site", "age", "sex")}, "no input columns are left"),
+        (lambda f: f, {"task": "regression"}, "is not a number"),
+        (lambda f: f, {"missing": "mean"}, "rule for missing values 'mean'"),
+        (lambda f: f, {"target": ""}, "needs a file and a target"),
+    ],
+)
+def test_refusals(patients, tmp_path, change, options, said):
+    with pytest.raises(CoterieError) as refusal:
+        dealt(change(patients), tmp_path, **options)
+    assert said in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_text_with_too_many_values(patients, tmp_path):
+    long = pd.concat([patients.assign(name=[f"{i} {j}" for i in range(40)]) for j in range(2)])
+    with pytest.raises(CoterieError, match="column 'name' has 80 different texts"):
+        source(long, tmp_path).load()
+
+
+def test_rows_with_gaps_are_counted_when_dropped(patients, tmp_path):
+    patients.loc[[3, 30], "age"] = np.nan
+    found = dealt(patients, tmp_path, missing="drop")
+    assert sum(len(c.train) + len(c.test) for c in found.clients) == 38
+    assert all(any("left out for missing values" in n for n in c.notes) for c in found.clients)
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(CoterieError, match="No such file"):
+        TableFile(str(tmp_path / "none.csv"), "ill").load()
