@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pytest
+import tomli_w
+
+from coterie.core.errors import BadInput, UnknownName
+from coterie.core.options import coerced, options_of, table_of
+
+
+@dataclass(frozen=True)
+class Base:
+    lr: float = 0.1
+    """How fast.
+
+    In more words.
+    """
+    batch: int = 32
+
+
+@dataclass(frozen=True)
+class Work(Base):
+    batch: int = 8
+    """Samples at a time."""
+    shuffle: bool = True
+    mode: Literal["slow", "fast"] = "slow"
+    """Which way."""
+    layers: tuple[int, ...] = (3, 4)
+    limits: tuple[float, float] = (0.0, 1.0)
+    label: str | None = None
+    inner: Base = field(default_factory=Base)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What it does.
+
+    alpha   how concentrated,
+            and on how many
+    """
+
+    alpha: float = 0.1
+    beta: int = 2
+    """below its field"""
+
+
+def test_plain_fields_are_options_in_order_with_their_help():
+    options = options_of(Work)
+    assert [o.name for o in options] == ["lr", "batch", "shuffle", "mode", "layers", "limits", "label"]
+    by_name = {o.name: o for o in options}
+    assert by_name["lr"].default == 0.1
+    assert by_name["lr"].help == "How fast.\n\nIn more words."
+    assert (by_name["batch"].default, by_name["batch"].help) == (8, "Samples at a time.")
+    assert by_name["mode"].help == "Which way."
+    assert by_name["shuffle"].help == ""
+
+
+def test_help_may_stand_in_the_class_docstring():
+    options = {o.name: o.help for o in options_of(Told)}
+    assert options == {"alpha": "how concentrated, and on how many", "beta": "below its field"}
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines of a class docstring speak for its fields.
+
+    alpha     how concentrated
+    bands     names of the bands,
+              from the lowest up
+    nothing   of a field that is not there
+
+    A closing remark on alpha.
+    """
+
+    alpha: float = 0.5
+    bands: tuple[str, ...] = ()
+    gamma: int = 1
+    """How often."""
+
+
+@dataclass(frozen=True)
+class MoreLines(Lines):
+    """Says more of some of them.
+
+    alpha   how concentrated here
+    """
+
+    gamma: int = 2
+    delta: float = field(default_factory=lambda: 0.25)
+
+
+def test_help_from_the_lines_of_a_class_docstring():
+    helps = {o.name: o.help for o in options_of(Lines)}
+    assert helps == {
+        "alpha": "how concentrated",
+        "bands": "names of the bands, from the lowest up",
+        "gamma": "How often.",
+    }
+
+
+def test_help_is_inherited_unless_told_anew():
+    told = {o.name: (o.default, o.help) for o in options_of(MoreLines)}
+    assert told == {
+        "alpha": (0.5, "how concentrated here"),
+        "bands": ((), "names of the bands, from the lowest up"),
+        "gamma": (2, "How often."),
+        "delta": (0.25, ""),
+    }
+
+
+def test_hints_are_types_even_where_annotations_are_text():
+    assert {o.name: o.hint for o in options_of(Lines)} == {
+        "alpha": float,
+        "bands": tuple[str, ...],
+        "gamma": int,
+    }
+
+
+def test_values_become_the_options_own_types():
+    table = {"lr": 1, "layers": [5], "limits": [0, 2], "label": "x", "mode": "fast", "shuffle": False}
+    values = coerced(Work, table, "work")
+    assert values == {
+        "lr": 1.0,
+        "layers": (5,),
+        "limits": (0.0, 2.0),
+        "label": "x",
+        "mode": "fast",
+        "shuffle": False,
+    }
+    assert type(values["lr"]) is float
+    assert Work(**values).limits == (0.0, 2.0)
+
+
+def test_dashes_will_do():
+    @dataclass(frozen=True)
+    class Two:
+        weight_decay: float = 0.0
+
+    assert coerced(Two, {"weight-decay": 0.5}, "two") == {"weight_decay": 0.5}
+
+
+def test_a_table_and_back():
+    work = Work(lr=0.5, layers=(1, 2, 3))
+    table = table_of(work)
+    assert table["layers"] == [1, 2, 3]
+    assert "label" not in table
+    assert "inner" not in table
+    assert Work(**coerced(Work, table, "work")) == work
+    assert tomllib.loads(tomli_w.dumps(table)) == table
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("batch", 2.5, "work: batch must be of type int; got 2.5"),
+        ("batch", True, "work: batch must be of type int; got True"),
+        ("lr", "fast", "work: lr must be of type float; got 'fast'"),
+        ("lr", True, "work: lr must be of type float; got True"),
+        ("shuffle", 1, "work: shuffle must be of type bool; got 1"),
+        ("layers", [1, 2.5], "work: layers must be of type int; got 2.5"),
+        ("layers", 3, "work: layers must be of type tuple[int, ...]; got 3"),
+        ("limits", [1.0], "work: limits needs 2 values; got 1"),
+        ("label", 3, "work: label must be of type str | None; got 3"),
+        ("limits", [0.0, 1.0, 2.0], "work: limits needs 2 values; got 3"),
+        ("limits", "01", "work: limits must be of type tuple[float, float]; got '01'"),
+        ("mode", None, "unknown value for work: mode, 'None': known are fast, slow"),
+        ("lr", None, "work: lr must be of type float; got None"),
+    ],
+)
+def test_refuses_another_type(name, value, message, refused):
+    with refused(UnknownName if message.startswith("unknown") else BadInput, message):
+        coerced(Work, {name: value}, "work")
+
+
+def test_none_where_it_is_allowed():
+    assert coerced(Work, {"label": None}, "work") == {"label": None}
+
+
+def test_of_several_types_the_first_that_fits():
+    @dataclass(frozen=True)
+    class Either:
+        size: int | float | None = None
+        parts: tuple[int, ...] | str = ""
+
+    assert coerced(Either, {"size": 2, "parts": [1, 2]}, "either") == {"size": 2, "parts": (1, 2)}
+    assert coerced(Either, {"size": 0.5, "parts": "all"}, "either") == {"size": 0.5, "parts": "all"}
+
+
+def test_names_the_nearest(refused):
+    with refused(UnknownName, "unknown option of work 'batches': did you mean batch?"):
+        coerced(Work, {"batches": 1}, "work")
+    with refused(UnknownName, "unknown value for work: mode, 'fastt': did you mean fast?"):
+        coerced(Work, {"mode": "fastt"}, "work")
+
+
+def test_what_has_no_options(refused):
+    @dataclass(frozen=True)
+    class Nothing:
+        pass
+
+    with refused(BadInput, "nothing has no options; got 'lr': leave it out"):
+        coerced(Nothing, {"lr": 1.0}, "nothing")
+    assert options_of(Nothing) == []
+
+
+def test_an_option_needs_a_default():
+    @dataclass(frozen=True)
+    class Bare:
+        lr: float
+
+    with pytest.raises(TypeError, match="option 'lr' needs a default"):
+        options_of(Bare)

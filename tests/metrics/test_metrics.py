@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics as reference
+
+from coterie.metrics.classification import accuracy, auc, balanced_accuracy
+from coterie.metrics.regression import r2, rmse
+from coterie.metrics.summary import HIGHER_IS_BETTER, interval, mean_over_clients, worst_client
+
+
+@pytest.mark.parametrize("seed", range(10))
+class TestAgainstScikitLearn:
+    def test_accuracies(self, seed):
+        rng = np.random.default_rng(seed)
+        outputs, y = rng.normal(size=(50, 4)), rng.integers(0, 4, 50)
+        guess = outputs.argmax(axis=1)
+        found = accuracy(torch.as_tensor(outputs), torch.as_tensor(y))
+        balanced = balanced_accuracy(torch.as_tensor(outputs), torch.as_tensor(y))
+        assert found == pytest.approx(reference.accuracy_score(y, guess))
+        assert balanced == pytest.approx(reference.balanced_accuracy_score(y, guess))
+
+    def test_auc_with_ties(self, seed):
+        rng = np.random.default_rng(seed)
+        score, y = rng.integers(0, 6, 40) / 4, rng.integers(0, 2, 40)
+        found = auc(torch.as_tensor(score), torch.as_tensor(y))
+        assert found == pytest.approx(reference.roc_auc_score(y, score))
+
+    def test_regression(self, seed):
+        rng = np.random.default_rng(seed)
+        predicted, y = rng.normal(size=30), 5 + rng.normal(size=30)
+        pair = torch.as_tensor(predicted), torch.as_tensor(y)
+        assert rmse(*pair) == pytest.approx(reference.root_mean_squared_error(y, predicted))
+        assert r2(*pair) == pytest.approx(reference.r2_score(y, predicted))
+
+
+class TestAuc:
+    @pytest.mark.parametrize(
+        ("score", "y", "value"),
+        [
+            ([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], 0.75),
+            ([1.0, 2.0, 3.0], [0, 0, 1], 1.0),
+            ([3.0, 2.0, 1.0], [0, 0, 1], 0.0),
+            ([1.0, 1.0, 1.0], [0, 1, 1], 0.5),
+            ([0.0, -0.0], [0, 1], 0.5),
+        ],
+    )
+    def test_by_hand(self, score, y, value):
+        assert auc(torch.tensor(score), torch.tensor(y)) == pytest.approx(value)
+
+    @pytest.mark.parametrize("label", [0, 1])
+    def test_one_class_only(self, label):
+        assert math.isnan(auc(torch.tensor([1.0, 2.0]), torch.tensor([label, label])))
+
+    @given(st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=2, max_size=30))
+    def test_is_the_share_of_pairs_in_order(self, pairs):
+        score, y = zip(*pairs, strict=True)
+        ones = [s for s, label in pairs if label]
+        zeros = [s for s, label in pairs if not label]
+        found = auc(torch.tensor(score, dtype=torch.float32), torch.tensor(y).long())
+        if not ones or not zeros:
+            assert math.isnan(found)
+        else:
+            in_order = sum((a > b) + 0.5 * (a == b) for a in ones for b in zeros)
+            assert found == pytest.approx(in_order / len(ones) / len(zeros))
+
+
+def test_accuracy_of_tied_logits_is_the_first_class():
+    assert accuracy(torch.zeros(4, 3), torch.tensor([0, 0, 1, 2])) == 0.5
+
+
+def test_balanced_accuracy_weighs_a_rare_class_as_much():
+    outputs = torch.tensor([[1.0, 0.0]] * 10)
+    assert balanced_accuracy(outputs, torch.tensor([0] * 9 + [1])) == 0.5
+    assert accuracy(outputs, torch.tensor([0] * 9 + [1])) == 0.9
+
+
+class TestR2:
+    def test_the_mean_is_0_and_the_truth_is_1(self):
+        y = torch.tensor([1.0, 2.0, 6.0])
+        assert r2(torch.full((3,), 3.0), y) == pytest.approx(0)
+        assert r2(y, y) == 1
+
+    @pytest.mark.parametrize("y", [[4.0], [4.0, 4.0]])
+    def test_a_target_that_does_not_vary(self, y):
+        assert math.isnan(r2(torch.zeros(len(y)), torch.tensor(y)))
+
+    def test_a_target_that_does_not_vary_but_whose_mean_is_rounded(self):
+        assert math.isnan(r2(torch.zeros(3), torch.full((3,), 0.1, dtype=torch.float64)))
+
+
+class TestInterval:
+    def test_by_hand(self):
+        # mean 3, standard deviation 1; t(0.975, 2) = 4.3027, over √3
+        found = interval([2.0, 3.0, 4.0])
+        assert found[0] == 3
+        assert found[1] == pytest.approx(4.302652729911275 / 3**0.5)
+        assert found[2] == 3
+
+    def test_another_level(self):
+        # t(0.95, 4) = 2.1318; deviations of 1..5 give 2.5 for the variance
+        assert interval([1.0, 2.0, 3.0, 4.0, 5.0], 0.9)[1] == pytest.approx(2.13184678 * (2.5 / 5) ** 0.5)
+
+    def test_what_is_missing_is_left_out(self):
+        assert interval([2.0, math.nan, 3.0, 4.0]) == interval([2.0, 3.0, 4.0])
+
+    def test_one_value_has_no_width_and_none_no_mean(self):
+        one, none = interval([7.0]), interval([math.nan])
+        assert (one[0], one[2]) == (7.0, 1)
+        assert math.isnan(one[1])
+        assert (math.isnan(none[0]), none[2]) == (True, 0)
+
+    def test_covers_the_truth_as_often_as_it_says(self):
+        rng = np.random.default_rng(0)
+        hits = 0
+        for _ in range(1000):
+            mean, half, _ = interval(rng.normal(5, 2, 4).tolist())
+            hits += abs(mean - 5) <= half
+        assert abs(hits / 1000 - 0.95) < 4 * (0.95 * 0.05 / 1000) ** 0.5
+
+
+def test_mean_over_clients_counts_each_once():
+    assert mean_over_clients([1.0, None, 2.0, math.nan, 6.0]) == 3
+    assert math.isnan(mean_over_clients([None]))
+
+
+def test_the_worst_client_by_metric():
+    assert worst_client([0.9, None, 0.4], "accuracy") == 0.4
+    assert worst_client([0.9, math.nan, 0.4], "loss") == 0.9
+    assert math.isnan(worst_client([], "loss"))
+
+
+def test_every_scored_figure_knows_which_way_is_better():
+    from coterie.kernels import Score
+
+    numbers = {
+        **Score().measure("classification", torch.eye(2), torch.zeros(2), torch.tensor([0, 1])),
+        **Score().measure("regression", torch.zeros(2, 1), torch.zeros(2), torch.tensor([0.0, 1.0])),
+    }
+    assert set(numbers) - {"samples"} == set(HIGHER_IS_BETTER)
