@@ -314,6 +314,8 @@ class TestTogether:
     def test_a_regression_may_be_constant(self, client_of):
         assert check_clients([client_of(torch.zeros(2, 1), torch.zeros(2))]) == ()
 
-    def test_samples_move_together(self):
-        moved = Samples(torch.zeros(2, 1), torch.zeros(2)).to("meta")
-        assert (moved.x.device.type, moved.y.device.type) == ("meta", "meta")
+    def test_labels_keep_their_type_when_inputs_change_precision(self):
+        labelled = Samples(torch.zeros(2, 1), torch.tensor([0, 1])).cast(torch.float64)
+        assert (labelled.x.dtype, labelled.y.dtype) == (torch.float64, torch.int64)
+        numbers = Samples(torch.zeros(2, 1), torch.zeros(2)).cast(torch.float64)
+        assert (numbers.x.dtype, numbers.y.dtype) == (torch.float64, torch.float64)

@@ -156,8 +156,8 @@ class TestBatchNorm:
     def test_a_batch_of_1_is_refused(self, refused):
         module = normed()
         message = (
-            "batch norm cannot train on a batch of 1, which this batch size leaves "
-            "at the end of an epoch: choose another batch size"
+            "batch norm cannot train on a batch of 1, and with this batch size some client has "
+            "one (perhaps the last of its epoch): choose another batch size"
         )
         with refused(BadInput, message):
             Learner(module, "classification").gradient(belief_of(module), batch_for(1), SEED)

@@ -220,10 +220,10 @@ def test_kernels_are_registered():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SGD(lr=0), "lr=0 must be above 0: try 0.1"),
-        (lambda: SGD(lr=-1.0), "lr=-1.0 must be above 0: try 0.1"),
-        (lambda: SGD(lr=float("nan")), "lr=nan must be above 0: try 0.1"),
-        (lambda: SGD(final=0), "final=0 must be above 0: try 0.01"),
+        (lambda: SGD(lr=0), "lr=0 must be above 0 and finite: try 0.1"),
+        (lambda: SGD(lr=-1.0), "lr=-1.0 must be above 0 and finite: try 0.1"),
+        (lambda: SGD(lr=float("nan")), "lr=nan must be above 0 and finite: try 0.1"),
+        (lambda: SGD(final=0), "final=0 must be above 0 and finite: try 0.01"),
         (lambda: SGD(epochs=0), "epochs=0 must be at least 1: try 1, or give steps"),
         (lambda: SGD(steps=-1), "steps=-1 must be at least 0: 0 leaves it to epochs"),
         (lambda: Adam(batch=0), "batch=0 must be at least 1: try 32"),

@@ -34,6 +34,12 @@ def load(module: nn.Module, belief: Belief) -> nn.Module:
     if tensors.keys() != belief.keys():
         strange = sorted(tensors.keys() ^ belief.keys())
         raise BadInput(f"belief and module differ in {strange[0]!r}: use the module it was made from")
+    for name, tensor in tensors.items():
+        if tensor.shape != belief[name].shape:
+            raise BadInput(
+                f"belief and module differ in {name!r}: shapes {list(belief[name].shape)} and "
+                f"{list(tensor.shape)}: use the module it was made from"
+            )
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(belief[name])
@@ -57,7 +63,7 @@ def rows(beliefs: Beliefs, index: Tensor) -> Beliefs:
 
 def put(beliefs: Beliefs, index: Tensor, new: Beliefs) -> Beliefs:
     """Many, with those at `index` replaced."""
-    return {name: t.index_copy(0, index, new[name].to(t.dtype)) for name, t in beliefs.items()}
+    return {name: t.index_copy(0, index.to(t.device), new[name].to(t.dtype)) for name, t in beliefs.items()}
 
 
 def repeat(beliefs: Beliefs, n: int) -> Beliefs:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
 
 from coterie.core.errors import BadData, BadInput
 from coterie.core.holdout import hold_out
+from coterie.core.intake import Array, check_rows, inputs_of, read_pairs, refuse_twins, targets_of
 from coterie.core.seeds import Key
 from coterie.core.tabular import Missing, check_missing_rule, fill_missing, fit_median, refuse_missing
 
 Task = Literal["classification", "regression"]
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +30,8 @@ class Samples:
     def __len__(self) -> int:
         return len(self.y)
 
-    def to(self, device: torch.device | str) -> Samples:
-        return Samples(self.x.to(device), self.y.to(device))
+    def cast(self, dtype: torch.dtype) -> Samples:
+        return Samples(self.x.to(dtype), self.y.to(dtype) if self.y.is_floating_point() else self.y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +50,15 @@ class Client:
     classes: tuple[str, ...] = ()
     cluster: int | None = None
     notes: tuple[str, ...] = field(default=())
+
+    def cast(self, dtype: torch.dtype) -> Client:
+        """The same client with its inputs, and numbers to predict, in another precision."""
+        return replace(
+            self,
+            train=self.train.cast(dtype),
+            validation=self.validation.cast(dtype),
+            test=self.test.cast(dtype),
+        )
 
     @property
     def task(self) -> Task:
@@ -74,17 +82,26 @@ class Client:
         Integer labels are taken as class numbers from 0; for any others, and where a client may lack
         some class, name all of them in `classes`. Floating-point targets make a regression.
         """
-        x_all, columns = _inputs(X, name, features)
-        y_all, names = _targets(y, name, classes)
-        _check_rows(x_all, y_all, name, columns)
+        x_all, columns = inputs_of(X, name, features)
+        y_all, names = targets_of(y, name, classes)
+        check_rows(x_all, y_all, name, columns)
         key = Key(seed, ("client", name))
         rows = np.arange(len(y_all))
         if isinstance(test, tuple):
-            x_test, test_columns = _inputs(test[0], name, features)
-            y_test, _ = _targets(test[1], name, names or classes)
-            _check_rows(x_test, y_test, name, test_columns)
+            x_test, test_columns = inputs_of(test[0], name, features)
+            y_test, _ = targets_of(test[1], name, names or None if classes is None else classes)
+            check_rows(x_test, y_test, name, test_columns)
             if test_columns != columns or x_test.shape[1:] != x_all.shape[1:]:
                 raise BadData(f"client {name!r}: test and training columns differ: give both the same")
+            if y_test.dtype.kind != y_all.dtype.kind:
+                raise BadData(
+                    f"client {name!r}: test targets are {y_test.dtype}, training targets {y_all.dtype}: "
+                    "give labels to both, or numbers to both"
+                )
+        elif not isinstance(test, float | int | np.floating):
+            raise BadInput(
+                f"client {name!r}: test is a {type(test).__name__}: give a fraction or a tuple (X, y)"
+            )
         else:
             rows, held = hold_out(y_all, test, key.at("test").numpy(), f"client {name!r}")
             x_test, y_test = x_all[held], y_all[held]
@@ -116,10 +133,10 @@ class Client:
     ) -> Client:
         """A client from one table; the rule for missing values is fitted on its training rows alone."""
         check_missing_rule(missing)
+        refuse_twins(frame, name)
         if target not in frame.columns:
-            raise BadData(
-                f"client {name!r}: no target column {target!r}; its columns are {', '.join(map(str, frame))}"
-            )
+            known = ", ".join(" ".join(str(c).split()) for c in frame)
+            raise BadData(f"client {name!r}: no target column {target!r}; its columns are {known}")
         x, y = frame.drop(columns=[target]), frame[target]
         refuse_missing(frame[[target]], f"client {name!r}")
         notes: list[str] = []
@@ -130,7 +147,7 @@ class Client:
             x, y = x[complete], y[complete]
         elif missing == "refuse":
             refuse_missing(x, f"client {name!r}")
-        y_all, names = _targets(y, name, classes)
+        y_all, names = targets_of(y, name, classes)
         if missing == "median":
             # the rows that from_arrays will train on: the same seed draws the same ones
             kept = np.arange(len(y_all))
@@ -143,8 +160,9 @@ class Client:
             notes += [
                 f"column {c!r}: {n} missing value(s) filled by its training median" for c, n in counts.items()
             ]
+        # y_all is numbered by now: the names are for reading
         made = cls.from_arrays(
-            x, y, name=name, test=test, validation=validation, seed=seed, classes=names or classes
+            x, y_all, name=name, test=test, validation=validation, seed=seed, classes=names or None
         )
         return cls(**{**made.__dict__, "notes": tuple(notes)})
 
@@ -160,106 +178,17 @@ class Client:
         classes: Sequence[Any] | None = None,
     ) -> Client:
         """A client from a torch Dataset of (input, target) pairs; it is read once, into memory."""
-        x, y = _read(dataset, name)
-        held = test if isinstance(test, float) else _read(test, name)
+        x, y = read_pairs(dataset, name)
+        held = test if isinstance(test, float | int | np.floating) else read_pairs(test, name)
         return cls.from_arrays(x, y, name=name, test=held, validation=validation, seed=seed, classes=classes)
 
 
 def samples(x: Array, y: Array) -> Samples:
-    """Arrays as tensors: float32 inputs, int64 labels or float32 targets."""
+    """Arrays as tensors of their own: float32 inputs, int64 labels or float32 targets."""
     y_type = np.int64 if np.issubdtype(y.dtype, np.integer) else np.float32
     return Samples(
-        torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)),
-        torch.from_numpy(np.ascontiguousarray(y, dtype=y_type)),
+        torch.from_numpy(np.array(x, dtype=np.float32)), torch.from_numpy(np.array(y, dtype=y_type))
     )
-
-
-def _inputs(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
-    if isinstance(X, pd.DataFrame):
-        for column in X.columns:
-            if not (pd.api.types.is_numeric_dtype(X[column]) or pd.api.types.is_bool_dtype(X[column])):
-                raise BadData(
-                    f"client {name!r}: column {column!r} holds {X[column].dtype}, not numbers: "
-                    "encode it first, for instance with pandas.get_dummies"
-                )
-        features = features or [str(c) for c in X.columns]
-        X = X.to_numpy(dtype=np.float64, na_value=np.nan)
-    array = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
-    if array.dtype == object or array.dtype.kind in "USO":
-        raise BadData(f"client {name!r}: inputs hold {array.dtype}, not numbers: encode them first")
-    if array.ndim < 2:
-        raise BadData(f"client {name!r}: inputs have shape {array.shape}, but need [samples, features, ...]")
-    columns = tuple(features or ())
-    if columns and array.ndim == 2 and len(columns) != array.shape[1]:
-        raise BadData(
-            f"client {name!r}: {len(columns)} feature names for {array.shape[1]} columns: name each once"
-        )
-    return array, columns
-
-
-def _targets(y: Any, name: str, classes: Sequence[Any] | None) -> tuple[Array, tuple[str, ...]]:
-    if isinstance(y, pd.Series):
-        y = y.to_numpy()
-    array = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise BadData(f"client {name!r}: targets have shape {array.shape}, but need [samples]")
-    if array.dtype == bool and classes is None:
-        classes = [False, True]
-    if classes is not None and array.dtype.kind in "iu" and array.size and isinstance(classes[0], str):
-        # already numbered, the names are for reading
-        if array.min() < 0 or array.max() >= len(classes):
-            raise BadData(
-                f"client {name!r}: labels run from {array.min()} to {array.max()}, "
-                f"but {len(classes)} classes allow 0 to {len(classes) - 1}"
-            )
-        return array.astype(np.int64), tuple(map(str, classes))
-    if classes is not None:
-        index = {c: i for i, c in enumerate(classes)}
-        strange = [v for v in pd.unique(array) if v not in index]
-        if strange:
-            raise BadData(f"client {name!r}: label {strange[0]!r} is not among the classes {list(classes)}")
-        return np.array([index[v] for v in array], dtype=np.int64), tuple(map(str, classes))
-    if array.dtype.kind in "USO":
-        found = sorted({str(v) for v in array})
-        return np.array([found.index(str(v)) for v in array], dtype=np.int64), tuple(found)
-    if array.dtype.kind in "iu":
-        if array.size and array.min() < 0:
-            raise BadData(
-                f"client {name!r}: label {array.min()} is negative; labels count from 0: pass classes=[...]"
-            )
-        return array.astype(np.int64), ()
-    return array, ()
-
-
-def _check_rows(x: Array, y: Array, name: str, columns: tuple[str, ...]) -> None:
-    if len(x) != len(y):
-        raise BadData(f"client {name!r}: {len(x)} inputs but {len(y)} targets: give one target for each")
-    if len(y) == 0:
-        raise BadData(f"client {name!r} is empty: add samples or leave it out")
-    bad = ~np.isfinite(x.reshape(len(x), -1))
-    if bad.any():
-        row, column = map(int, np.argwhere(bad)[0])
-        label = repr(columns[column]) if columns and x.ndim == 2 else str(column)
-        value = x.reshape(len(x), -1)[row, column]
-        raise BadData(
-            f"client {name!r}: column {label} is {value} in row {row} "
-            f"({int(bad.sum())} such values): fill or drop them"
-        )
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise BadData(f"client {name!r}: a target is NaN or infinite: fill or drop it")
-
-
-def _read(dataset: torch.utils.data.Dataset[Any], name: str) -> tuple[Array, Array]:
-    if not hasattr(dataset, "__len__"):
-        raise BadData(
-            f"client {name!r}: a dataset without a length cannot be read once: give a map-style one"
-        )
-    if len(dataset) == 0:
-        raise BadData(f"client {name!r} is empty: add samples or leave it out")
-    pairs = [dataset[i] for i in range(len(dataset))]
-    return np.stack([np.asarray(x) for x, _ in pairs]), np.asarray([np.asarray(y) for _, y in pairs])
 
 
 def check_clients(clients: Sequence[Client], *, allow_one_class: bool = False) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ _WORD = 0xFFFFFFFF
 def _scramble(x: Tensor) -> Tensor:
     """A 32-bit finaliser (multiply and shift) on int64 tensors that hold 32-bit words."""
     x = ((x ^ (x >> 16)) * 0x7FEB352D) & _WORD
-    x = ((x ^ (x >> 15)) * 0x6C62272E + 0x9E3779B9) & _WORD
+    x = ((x ^ (x >> 15)) * 0x6C62272F + 0x9E3779B9) & _WORD
     x = ((x ^ (x >> 16)) * 0x2C1B3C6D) & _WORD
     return x ^ (x >> 15)
 
@@ -29,7 +29,8 @@ def uniform(seed: Tensor, call: int, count: int) -> Tensor:
     """`count` numbers in [0, 1) that belong to (seed, call)."""
     position = torch.arange(count, dtype=torch.int64, device=seed.device)
     word = _scramble(seed & _WORD) ^ _scramble(((seed >> 32) + 0x51ED27 * (call + 1)) & _WORD)
-    return _scramble(_scramble(position & _WORD) ^ word).double() / 2.0**32
+    # the word once more: else seed and position could change places
+    return _scramble(_scramble(position & _WORD) ^ _scramble(word)).double() / 2.0**32
 
 
 class SeededDropout(TorchFunctionMode):
@@ -60,7 +61,7 @@ class SeededDropout(TorchFunctionMode):
             count *= extent
         keep = uniform(self._seed, self._call, count).reshape(shape) >= p
         self._call += 1
-        return input * keep.to(input.dtype) / (1 - p)
+        return input * keep.to(device=input.device, dtype=input.dtype) / (1 - p)
 
 
 _WHOLE_CHANNELS = (F.dropout1d, F.dropout2d, F.dropout3d)

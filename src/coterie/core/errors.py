@@ -29,7 +29,8 @@ class UnknownName(BadInput):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
         near = difflib.get_close_matches(name.lower(), self.known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(self.known)}"
+        listed = f"known are {', '.join(self.known)}" if self.known else "none is known"
+        hint = f"did you mean {near[0]}?" if near else listed
         super().__init__(f"unknown {kind} {name!r}: {hint}")
 
 

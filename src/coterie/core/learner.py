@@ -71,8 +71,8 @@ class Learner:
                     if "more than 1 value per channel" not in str(error):
                         raise
                     raise BadInput(
-                        "batch norm cannot train on a batch of 1, which this batch size leaves "
-                        "at the end of an epoch: choose another batch size"
+                        "batch norm cannot train on a batch of 1, and with this batch size some client has "
+                        "one (perhaps the last of its epoch): choose another batch size"
                     ) from None
             total = (self.losses(out, batch.y) * batch.weight).sum()
             return total / batch.weight.sum().clamp(min=1), buffers

@@ -24,7 +24,7 @@ class Registry(Generic[T]):
         def keep(cls: type[T]) -> type[T]:
             if name in self._known:
                 raise ValueError(f"{self.kind} {name!r} is registered twice")
-            if not dataclasses.is_dataclass(cls):
+            if not dataclasses.is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
                 raise TypeError(f"{self.kind} {name!r} must be a frozen dataclass of its options")
             self._known[name] = cls
             cls.name = name  # type: ignore[attr-defined]

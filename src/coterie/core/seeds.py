@@ -33,7 +33,8 @@ class Key:
 
     def integer(self) -> int:
         """A number below 2**63 that is this key's own."""
-        text = repr((self.seed, self.path)).encode()
+        path = tuple(step if isinstance(step, str) else int(step) for step in self.path)
+        text = repr((int(self.seed), path)).encode()
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
     def numpy(self) -> np.random.Generator:

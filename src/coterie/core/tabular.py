@@ -8,6 +8,7 @@ median   a number becomes its column's median, anything else its most frequent v
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Literal, get_args
 
 import pandas as pd
@@ -32,24 +33,29 @@ def refuse_missing(frame: pd.DataFrame, whose: str) -> None:
             )
 
 
-def fit_median(train: pd.DataFrame) -> dict[str, object]:
+def fit_median(train: pd.DataFrame) -> dict[Hashable, object]:
     """The value that stands in for a missing one, for each column."""
-    fills: dict[str, object] = {}
+    fills: dict[Hashable, object] = {}
     for column in train.columns:
         known = train[column].dropna()
         if known.empty:
-            fills[str(column)] = 0
+            fills[column] = 0
         elif pd.api.types.is_numeric_dtype(known) and not pd.api.types.is_bool_dtype(known):
-            fills[str(column)] = float(known.median())
+            fills[column] = float(known.median())
         else:
-            fills[str(column)] = known.mode().iloc[0]
+            fills[column] = known.mode().iloc[0]
     return fills
 
 
-def fill_missing(frame: pd.DataFrame, fills: dict[str, object]) -> tuple[pd.DataFrame, dict[str, int]]:
+def fill_missing(
+    frame: pd.DataFrame, fills: dict[Hashable, object]
+) -> tuple[pd.DataFrame, dict[Hashable, int]]:
     """The frame without gaps, and how many were filled in each column that had some."""
-    counts = {str(c): int(frame[c].isna().sum()) for c in frame.columns if frame[c].isna().any()}
+    counts = {c: int(frame[c].isna().sum()) for c in frame.columns if frame[c].isna().any()}
     filled = frame.copy()
     for column in counts:
-        filled[column] = frame[column].where(frame[column].notna(), fills[column]).infer_objects()
+        known = frame[column]
+        if pd.api.types.is_numeric_dtype(known) and not pd.api.types.is_bool_dtype(known):
+            known = known.astype("float64")  # a column of integers cannot hold a median of 1.5
+        filled[column] = known.where(known.notna(), fills[column]).infer_objects()
     return filled, counts

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.core.client import Array, Client, check_clients, samples
+from coterie.core.client import Client, check_clients, samples
 from coterie.core.errors import BadData, BadInput
 from coterie.core.holdout import hold_out
+from coterie.core.intake import Array
 from coterie.core.seeds import Key
 from coterie.data.dataset import Dataset, Pool
 from coterie.data.partition.base import Deal, Split
@@ -79,7 +81,7 @@ def _client(data: Dataset, deal: Deal, i: int, train: Pool, validation: Pool, te
         except BadData as error:
             raise BadData(f"client {deal.names[i]!r}: {error}") from None
     train, validation, test = pools
-    for part, pool in (("training", train), ("test", test)):
+    for part, pool in (("training", train), ("validation", validation), ("test", test)):
         _refuse_not_finite(pool.x, deal.names[i], part, data.features)
     return Client(
         name=deal.names[i],
@@ -94,7 +96,7 @@ def _client(data: Dataset, deal: Deal, i: int, train: Pool, validation: Pool, te
 
 
 def _refuse_not_finite(x: Array, name: str, part: str, features: tuple[str, ...]) -> None:
-    bad = ~np.isfinite(x.reshape(len(x), -1)) if x.dtype.kind == "f" else np.zeros((0, 0), dtype=bool)
+    bad = ~np.isfinite(x.reshape(len(x), math.prod(x.shape[1:])))
     if bad.any():
         row, column = map(int, np.argwhere(bad)[0])
         label = features[column] if len(features) > column else column

@@ -9,7 +9,8 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from coterie.core.client import Array, Task
+from coterie.core.client import Task
+from coterie.core.intake import Array
 
 
 @dataclass(frozen=True, eq=False)

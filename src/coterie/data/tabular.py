@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from coterie.core.client import Array
 from coterie.core.errors import BadData
+from coterie.core.intake import Array
 from coterie.core.tabular import Missing, check_missing_rule, fill_missing, fit_median, refuse_missing
 from coterie.data.dataset import Pool
 

@@ -93,6 +93,8 @@ class InProcess:
         return tree.mix(weights, replies.sealed)
 
     def settle(self, beliefs: Beliefs, replies: Replies) -> Beliefs:
+        if len(torch.unique(replies.guests)) < len(replies):
+            raise BadInput("a belief came home from several clients: mix its replies instead")
         return tree.put(beliefs, replies.guests, replies.sealed) if len(replies) else beliefs
 
     def distances(

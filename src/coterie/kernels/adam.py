@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -41,9 +42,9 @@ class Adam(LocalWork):
         for option in ("beta1", "beta2"):
             if not 0 <= getattr(self, option) < 1:
                 raise BadInput(f"{option}={getattr(self, option)} must lie in [0, 1): try 0.9")
-        if self.eps <= 0:
+        if not 0 < self.eps < math.inf:
             raise BadInput(f"eps={self.eps} must be above 0: try 1e-8")
-        if self.weight_decay < 0:
+        if not 0 <= self.weight_decay < math.inf:
             raise BadInput(f"weight_decay={self.weight_decay} must be at least 0: try 1e-4")
 
     def memories(self) -> tuple[str, ...]:
@@ -52,13 +53,14 @@ class Adam(LocalWork):
     def update(
         self, param: Tensor, grad: Tensor, memory: dict[str, Tensor], t: Tensor, rate: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        rate, count = rate.to(param.dtype), t.to(param.dtype)
+        # 1 - β^t in float64: in float32, 1 - 0.999 is off by 1e-5
+        count, rate = t.double(), rate.to(param.dtype)
         if self.weight_decay and self.decoupled:
             param = param - rate * self.weight_decay * param
         elif self.weight_decay:
             grad = grad + self.weight_decay * param
         mean = self.beta1 * memory["mean"] + (1 - self.beta1) * grad
         square = self.beta2 * memory["square"] + (1 - self.beta2) * grad.square()
-        corrected = mean / (1 - self.beta1**count)
-        spread = (square / (1 - self.beta2**count)).sqrt() + self.eps
+        corrected = mean / (1 - self.beta1**count).to(param.dtype)
+        spread = (square / (1 - self.beta2**count).to(param.dtype)).sqrt() + self.eps
         return param - rate * corrected / spread, {"mean": mean, "square": square}

@@ -42,8 +42,10 @@ class LocalWork:
     def __post_init__(self) -> None:
         for option in ("lr", "final"):
             value = getattr(self, option)
-            if not (math.isfinite(value) and value > 0):
-                raise BadInput(f"{option}={value} must be above 0: try {0.1 if option == 'lr' else 0.01}")
+            if not 0 < value < math.inf:
+                raise BadInput(
+                    f"{option}={value} must be above 0 and finite: try {0.1 if option == 'lr' else 0.01}"
+                )
         if self.epochs < 1:
             raise BadInput(f"epochs={self.epochs} must be at least 1: try 1, or give steps")
         if self.steps < 0:

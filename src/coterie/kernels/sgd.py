@@ -10,6 +10,7 @@ torch.optim.SGD without dampening.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -35,7 +36,7 @@ class SGD(LocalWork):
         super().__post_init__()
         if not 0 <= self.momentum < 1:
             raise BadInput(f"momentum={self.momentum} must lie in [0, 1): try 0.9")
-        if self.weight_decay < 0:
+        if not 0 <= self.weight_decay < math.inf:
             raise BadInput(f"weight_decay={self.weight_decay} must be at least 0: try 1e-4")
         if self.nesterov and not self.momentum:
             raise BadInput("nesterov needs a momentum above 0: try momentum=0.9")

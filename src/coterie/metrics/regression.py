@@ -15,7 +15,7 @@ def rmse(predicted: Tensor, y: Tensor) -> float:
 def r2(predicted: Tensor, y: Tensor) -> float:
     """1 - (squared error) / (squared deviation from the mean of y); NaN where y does not vary."""
     y = y.double()
-    spread = (y - y.mean()).square().sum()
-    if len(y) < 2 or float(spread) == 0:
+    if len(y) < 2 or bool(y.max() == y.min()):
         return math.nan
+    spread = (y - y.mean()).square().sum()
     return float(1 - (predicted.double() - y).square().sum() / spread)

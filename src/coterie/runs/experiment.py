@@ -92,6 +92,8 @@ def assemble(
     """Checks that the parts fit each other."""
     method.check(len(clients), int(config["rounds"]))
     task = clients[0].task
+    precision = next((t.dtype for t in beliefs.values() if t.is_floating_point()), torch.float32)
+    clients = [c.cast(precision) for c in clients]
     check_outputs(model, clients)
     judge = InProcess(engine, Learner(model, task), tuple(clients))
     absent = float(config.get("absent", 0.0))

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from coterie.core.client import Array
 from coterie.core.errors import BadInput
+from coterie.core.intake import Array
 from coterie.data.dataset import Dataset, Pool
 
 Counts = npt.NDArray[np.int64]

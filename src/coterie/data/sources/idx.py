@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.core.client import Array
 from coterie.core.errors import BadData
+from coterie.core.intake import Array
 from coterie.data.dataset import Pool
 from coterie.data.files import PublishedFile
 

@@ -16,8 +16,8 @@ from typing import ClassVar, Literal
 import numpy as np
 import pandas as pd
 
-from coterie.core.client import Array
 from coterie.core.errors import BadData
+from coterie.core.intake import Array
 from coterie.data import files
 from coterie.data.dataset import Dataset, Pool
 from coterie.data.sources.base import SOURCES, check_choice

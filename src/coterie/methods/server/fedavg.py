@@ -60,10 +60,10 @@ class FedAvg:
         hosts = sample_clients(n, self.sample, key.at("sample"))
         replies = net.visit(self.local, state.beliefs, from_server(hosts), key, state.memory)
         if len(replies) == 0:
-            return state, server_info(n, hosts, replies, torch.zeros(0, dtype=torch.float64))
+            return state, server_info(n, replies, torch.zeros(0, dtype=torch.float64))
         shares = averaging_weights(net.sizes[replies.hosts], self.weighted)
         state = State(net.mix(shares.unsqueeze(0), replies), replies.memory)
-        return state, server_info(n, hosts, replies, shares)
+        return state, server_info(n, replies, shares)
 
     def models(self, state: State, clients: int) -> Models:
         return Models(state.beliefs, of=torch.zeros(clients, dtype=torch.int64), shared=0)
@@ -81,12 +81,12 @@ def averaging_weights(sizes: Tensor, weighted: bool) -> Tensor:
     return parts / parts.sum()
 
 
-def server_info(n: int, asked: Tensor, replies: Replies, shares: Tensor) -> Info:
+def server_info(n: int, replies: Replies, shares: Tensor) -> Info:
     """Every client listens to those that answered; each of these got the model and sent it back."""
     weights = torch.zeros(n, n, dtype=torch.float64)
     weights[:, replies.hosts] = shares
     sent, received = torch.zeros(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64)
     sent[replies.hosts] = 1
-    received[asked] = 1
+    received[replies.hosts] = 1
     loss = replies.numbers.get("loss", torch.zeros(0))
     return Info(weights, sent, received, scatter(loss, replies.hosts, n))
