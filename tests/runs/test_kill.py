@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from coterie.runs.files import read_lines
+
 COTERIE = [sys.executable, "-m", "coterie.cli.main"]
 # momentum kept between rounds and absent clients: the state has more in it than weights
 RUN = ["run", "--data", "digits", "--clients", "5", "--rounds", "60", "--method", "finetune", "--sgd.keep"]
@@ -83,7 +85,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(unbroken, tmp_path):
     reference, _ = unbroken
     path = tmp_path / "run"
     process = start(*RUN, "--out", str(path), "--checkpoint", "1000")
-    while not path.exists() or len((path / "metrics.jsonl").read_text().splitlines()) < 5:
+    while len(read_lines(path / "metrics.jsonl")) < 5:
+        assert process.poll() is None, process.stderr.read().decode()
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)

@@ -11,7 +11,7 @@ import tyro
 
 from coterie.cli.demo import Demo
 from coterie.cli.flags import all_tables, parse
-from coterie.cli.listing import Methods
+from coterie.cli.methods import Methods
 from coterie.cli.report import Report
 from coterie.cli.resume import Resume
 from coterie.core.options import options_of

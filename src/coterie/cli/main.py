@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import coterie
-from coterie.cli import commands
+from coterie.cli.commands import COMMANDS, load
 from coterie.core.errors import CoterieError, UnknownName
 
 HELP = """coterie {version}: personalised collaborative learning
@@ -46,19 +46,17 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
-    known = commands.COMMANDS
     if not words or words[0] in ("-h", "--help", "help"):
-        lines = "".join(f"  {name:<12}{about}\n" for name, (_, about) in known.items())
+        lines = "".join(f"  {name:<12}{about}\n" for name, about in COMMANDS.items())
         print(HELP.format(version=coterie.__version__, commands=lines), end="")
         return 0
     if words[0] in ("--version", "-V"):
         print(coterie.__version__)
         return 0
-    if words[0] not in known:
-        raise UnknownName("command", words[0], known)
-    function, _ = known[words[0]]
+    if words[0] not in COMMANDS:
+        raise UnknownName("command", words[0], COMMANDS)
     try:
-        return function(words[1:])
+        return load(words[0])(words[1:])
     except SystemExit as stop:  # tyro's --help
         return int(stop.code or 0)
 
