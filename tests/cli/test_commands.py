@@ -61,7 +61,7 @@ def flat(text: str) -> str:
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
 def test_help_names_every_command(done, words):
     printed = done(*words)
-    for name, (_, about) in COMMANDS.items():
+    for name, about in COMMANDS.items():
         assert f"  {name}" in printed
         assert about in printed
     assert "examples:\n  coterie demo" in printed

@@ -1,0 +1,101 @@
+"""A regression of one weight on two clients, small enough to work out every figure by hand.
+
+    client a   trains on (1, 2), (2, 4)             w ← w - lr (5 w - 10)     loss 2.5 (w - 2)²
+    client b   trains on (1, 1), (-1, -1) twice     w ← w - lr (2 w - 2)      loss (w - 1)²
+
+Whole data sets are one batch, so nothing is random unless a test asks for small batches.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from coterie.core import belief as tree
+from coterie.core.client import Client, Samples
+from coterie.core.options import table_of
+from coterie.engines import ENGINES
+from coterie.kernels import SGD
+from coterie.methods import METHODS
+from coterie.runs.experiment import Experiment, assemble
+from coterie.runs.folder import Folder
+from coterie.runs.runner import Outcome, run
+
+
+class Cut(Exception):
+    """Stands for a kill: nothing is saved on its way out."""
+
+
+def part(*pairs: tuple[float, float]) -> Samples:
+    x, y = torch.tensor(pairs, dtype=torch.float32).reshape(-1, 2).T
+    return Samples(x[:, None].contiguous(), y.contiguous())
+
+
+def client(name: str, train: Samples, test: Samples, validation: Samples) -> Client:
+    return Client(name=name, train=train, test=test, validation=validation)
+
+
+@pytest.fixture
+def two_clients():
+    """`two_clients(validation=...)`: the clients a and b of the head of this file."""
+
+    def make(validation: tuple[tuple[float, float], ...] = ()) -> list[Client]:
+        a = client("a", part((1, 2), (2, 4)), part((1, 2), (2, 4), (3, 7)), part(*validation))
+        b = client("b", part((1, 1), (-1, -1), (1, 1), (-1, -1)), part((1, 3), (1, 3)), part(*validation))
+        return [a, b]
+
+    return make
+
+
+@pytest.fixture
+def tiny(two_clients):
+    """`tiny("fedavg", rounds=2)`: an experiment on them, from weight 0 with lr 0.1."""
+
+    def make(method: str = "fedavg", *, clients=None, local: SGD | None = None, options=None, **settings):
+        clients = two_clients() if clients is None else clients
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        local = local or SGD(lr=0.1)
+        way = METHODS.make(method, local=local, **(options or {}))
+        config = {"method": method, "rounds": 2, "seed": 0, "absent": 0.0, "evaluate": 1, "checkpoint": 1}
+        config |= {**settings, method: table_of(way), "sgd": table_of(local)}
+        beliefs = tree.stack([tree.belief_of(model)])
+        return assemble(config, clients, ["a note"], model, beliefs, way, ENGINES.make("loop"), None)
+
+    return make
+
+
+@pytest.fixture
+def restless(tiny):
+    """An experiment whose state is more than weights: kept momentum, small batches, absent clients."""
+
+    def make(**settings) -> Experiment:
+        local = SGD(lr=0.02, batch=1, momentum=0.9, keep=True)
+        chosen = {"rounds": 7, "absent": 0.3, "seed": 3, **settings}
+        return tiny("finetune", local=local, options={"tune": 3}, **chosen)
+
+    return make
+
+
+@pytest.fixture
+def run_in():
+    """`run_in(path, experiment)`: runs in a folder, new or not, until it is over or cut after a round."""
+
+    def go(path: Path, experiment: Experiment, cut: int | None = None, error=Cut) -> Outcome | None:
+        def watch(record) -> None:
+            if cut is not None and record.done >= cut:
+                raise error
+
+        new = not (path / "config.toml").exists()
+        folder = Folder.create(path, experiment.config, experiment.about) if new else Folder(path)
+        try:
+            return run(experiment, folder, "x", watch)
+        except error:
+            return None
+        finally:
+            folder.close()
+
+    return go

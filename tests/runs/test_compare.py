@@ -1,0 +1,259 @@
+"""Several methods and seeds on the same clients: who runs, where, with what, and what is not run again."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from coterie.core.errors import BadInput, BadRun, UnknownName
+from coterie.methods import METHODS
+from coterie.methods.server.fedavg import FedAvg
+from coterie.runs.compare import (
+    Comparison,
+    create,
+    is_comparison,
+    labelled,
+    parsed,
+    read_comparison,
+    read_records,
+    run_cell,
+    slug,
+)
+from coterie.runs.settings import Settings
+
+QUICK = Settings(data="titanic", rounds=2, seed=5, options={"sgd": {"lr": 0.5}})
+SPECS = ("local", "fedavg", "fedavg:weighted=false", "finetune:tune=1,sample=0.5")
+
+
+class Stop(Exception):
+    pass
+
+
+def run_all(path: Path, comparison: Comparison, until: str = "", rounds: int = 0) -> None:
+    """Runs cells in order; the one at `until` is cut off after so many rounds."""
+
+    def stop(record) -> None:
+        if record.done >= rounds:
+            raise Stop
+
+    for (spec, place), (_, settings) in zip(labelled(comparison), comparison.cells(), strict=True):
+        watch = stop if place == until else lambda record: None
+        run_cell(path / place, settings, spec, "a command", watch)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> tuple[Path, Comparison]:
+    """A finished comparison."""
+    path, comparison = tmp_path_factory.mktemp("compare") / "here", Comparison(QUICK, SPECS, 2)
+    create(path, comparison)
+    run_all(path, comparison)
+    return path, comparison
+
+
+def files(path: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(p.relative_to(path)): (p.stat().st_mtime_ns, p.read_bytes())
+        for p in path.rglob("*")
+        if p.is_file() and p.name != ".lock"
+    }
+
+
+def test_one_folder_for_each_method_and_seed(done):
+    path, comparison = done
+    places = [
+        "local/seed-5",
+        "local/seed-6",
+        "fedavg/seed-5",
+        "fedavg/seed-6",
+        "fedavg-weighted-false/seed-5",
+        "fedavg-weighted-false/seed-6",
+        "finetune-tune-1-sample-0.5/seed-5",
+        "finetune-tune-1-sample-0.5/seed-6",
+    ]
+    assert [place for place, _ in comparison.cells()] == places
+    assert all((path / place / "models.safetensors").exists() for place in places)
+    assert sorted(p.name for p in path.iterdir()) == sorted(
+        {*(p.partition("/")[0] for p in places), "compare.toml"}
+    )
+
+
+def test_labels_seeds_and_options_are_those_of_the_specs(done):
+    path, _ = done
+    records = read_records(path)
+    assert [(r.label, r.config["seed"]) for r in records] == [(s, seed) for s in SPECS for seed in (5, 6)]
+    assert [r.config["method"] for r in records[::2]] == ["local", "fedavg", "fedavg", "finetune"]
+    assert [r.config.get("fedavg") for r in records[::2]] == [
+        None,
+        {"weighted": True, "sample": 1.0},
+        {"weighted": False, "sample": 1.0},
+        None,
+    ]
+    assert records[-1].config["finetune"] == {"tune": 1, "weighted": True, "sample": 0.5}
+    assert all(
+        r.config["sgd"]["lr"] == 0.5 and r.finished and r.about["command"] == "a command" for r in records
+    )
+
+
+def test_all_methods_see_the_same_clients_and_begin_alike(done):
+    records = read_records(done[0])
+    for seed in (0, 1):
+        first, *others = records[seed::2]
+        assert len(others) == 3
+        for other in others:
+            assert other.about["clients"] == first.about["clients"]
+            assert other.about["fingerprint"] == first.about["fingerprint"]
+            assert other.metrics[0]["scores"]["own/test"] == first.metrics[0]["scores"]["own/test"]
+    assert records[0].about["fingerprint"] != records[1].about["fingerprint"]
+
+
+def test_options_change_the_outcome(done):
+    weighted, alike = (
+        r for r in read_records(done[0]) if r.config["seed"] == 5 and r.config["method"] == "fedavg"
+    )
+    assert weighted.final("loss") != alike.final("loss")
+    assert weighted.weights[1][0].tolist() != [0.25] * 4
+    assert alike.weights[1].tolist() == [[0.25] * 4] * 4
+
+
+def test_the_comparison_is_read_back_from_its_file(done):
+    path, comparison = done
+    assert is_comparison(path)
+    assert read_comparison(path) == comparison
+    table = tomllib.loads((path / "compare.toml").read_text())
+    assert (table["methods"], table["seeds"], table["seed"]) == (list(SPECS), 2, 5)
+    assert "method" not in table
+
+
+def test_finished_runs_are_not_run_again(done):
+    path, comparison = done
+    before = files(path)
+    run_all(path, comparison)
+    assert files(path) == before
+
+
+def test_a_comparison_that_was_cut_off_goes_on(done, tmp_path):
+    reference, comparison = done
+    create(tmp_path / "here", comparison)
+    with pytest.raises(Stop):
+        run_all(tmp_path / "here", comparison, until="fedavg/seed-6", rounds=1)
+    begun = read_records(tmp_path / "here")
+    assert [(r.label, r.done) for r in begun] == [("local", 2), ("local", 2), ("fedavg", 2), ("fedavg", 1)]
+    finished = {k: v for k, v in files(tmp_path / "here").items() if not k.startswith("fedavg/seed-6")}
+    run_all(tmp_path / "here", read_comparison(tmp_path / "here"))
+    after = files(tmp_path / "here")
+    assert {k: after[k] for k in finished} == finished
+    for name in ("metrics.jsonl", "models.safetensors", "config.toml", "checkpoint.safetensors"):
+        for place, _ in comparison.cells():
+            assert (tmp_path / "here" / place / name).read_bytes() == (reference / place / name).read_bytes()
+
+
+def test_before_the_first_round_there_is_nothing_to_read(tmp_path, refused):
+    path = tmp_path / "here"
+    create(path, Comparison(QUICK, ("local",), 1))
+    with refused(BadRun, f"{path} has no results yet: go on with 'coterie resume {path}'"):
+        read_records(path)
+
+
+def test_a_single_run_is_a_list_of_one(done):
+    (record,) = read_records(done[0] / "fedavg" / "seed-6")
+    assert (record.label, record.config["seed"]) == ("fedavg", 6)
+
+
+def test_create_writes_over_nothing(tmp_path, refused):
+    path, comparison = tmp_path / "here", Comparison(QUICK, ("local",), 1)
+    create(path, comparison)
+    with refused(
+        BadRun,
+        f"output folder {path} is not empty: go on with 'coterie resume {path}' or choose another --out",
+    ):
+        create(path, comparison)
+    with pytest.raises(BadInput, match="must lie above 0"):
+        create(tmp_path / "new", Comparison(QUICK, ("fedavg:sample=0",), 1))
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("methods", "seeds", "message"),
+    [
+        (("local",), 0, "seeds=0 must be at least 1: try 3"),
+        ((), 1, "no methods to compare: try --methods local fedavg finetune"),
+        (("local", "fedavg", "local"), 1, "method 'local' is named twice: name each once"),
+    ],
+)
+def test_refused_comparisons(refused, methods, seeds, message):
+    with refused(BadInput, message):
+        Comparison(QUICK, methods, seeds)
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "options"),
+    [
+        ("local", "local", {}),
+        ("fedavg:", "fedavg", {}),
+        ("fedavg:weighted=False, sample = 0.5", "fedavg", {"weighted": False, "sample": 0.5}),
+        ("fedavg:sample=1", "fedavg", {"sample": 1.0}),
+        ("finetune:tune=3,weighted=true", "finetune", {"tune": 3, "weighted": True}),
+    ],
+)
+def test_specs(spec, name, options):
+    assert parsed(spec) == (name, options)
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "message"),
+    [
+        ("fedvg:sample=1", UnknownName, "unknown method 'fedvg': did you mean fedavg?"),
+        ("fedavg:sampel=1", UnknownName, "unknown option of method fedavg 'sampel': did you mean sample?"),
+        ("fedavg:sample", BadInput, "method 'fedavg:sample': 'sample' needs the form option=value"),
+        ("fedavg:sample=all", BadInput, "method fedavg: sample must be of type float; got 'all'"),
+        ("finetune:tune=1.5", BadInput, "method finetune: tune must be of type int; got 1.5"),
+        ("local:lr=1", BadInput, "method local has no options; got 'lr': leave it out"),
+    ],
+)
+def test_refused_specs(refused, spec, kind, message):
+    with refused(kind, message):
+        parsed(spec)
+
+
+def test_only_a_methods_own_options_reach_it():
+    shared = Settings(data="titanic", rounds=9, options={"fedavg": {"sample": 0.5}, "finetune": {"tune": 2}})
+    comparison = Comparison(shared, ("local", "fedavg", "fedavg:sample=1", "finetune"), 1)
+    local, half, whole, tuned = (s for _, s in comparison.cells())
+    assert not {"fedavg", "finetune"} & local.options.keys()
+    assert half.options["fedavg"]["sample"] == 0.5
+    assert whole.options["fedavg"]["sample"] == 1.0
+    assert tuned.options["finetune"] == {"tune": 2, "weighted": True, "sample": 1.0}
+    assert "fedavg" not in tuned.options
+
+
+def test_places_are_plain_file_names():
+    assert slug("fedavg:weighted=false,sample=0.5") == "fedavg-weighted-false-sample-0.5"
+    assert slug("../x:y=/etc") == "..-x-y-etc"
+
+
+@pytest.fixture
+def signed(monkeypatch):
+    """A method with an option that may be any number."""
+    monkeypatch.setattr(METHODS, "_known", dict(METHODS._known))
+
+    @METHODS.register("signed")
+    @dataclass(frozen=True)
+    class Signed(FedAvg):
+        pull: float = 0.0
+
+    return "signed"
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the place drops the plus sign")
+def test_two_specs_have_two_places(signed):
+    comparison = Comparison(QUICK, (f"{signed}:pull=1e+1", f"{signed}:pull=1e-1"), 1)
+    assert len({place for place, _ in comparison.cells()}) == 2
+
+
+@pytest.mark.xfail(strict=True, raises=pytest.fail.Exception, reason="check() does not ask for the rounds")
+def test_a_method_that_cannot_work_is_refused_before_the_first_one_runs(tmp_path):
+    with pytest.raises(BadInput, match="tune=2 leaves none of 2 rounds"):
+        create(tmp_path / "here", Comparison(QUICK, ("local", "finetune:tune=2"), 1))

@@ -1,0 +1,264 @@
+"""A run as a folder: cut off anywhere, it goes on to the same end; what it refuses leaves no trace."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from coterie.core import belief as tree
+from coterie.core.errors import BadRun
+from coterie.runs.folder import Folder, is_run, read_models, read_record
+from coterie.runs.runner import Outcome, run
+
+
+def same(one: Outcome, two: Outcome) -> None:
+    """All figures, all matrices and all weights, to the last bit."""
+    assert one.record.metrics == two.record.metrics
+    assert list(one.record.weights) == list(two.record.weights)
+    for r, matrix in one.record.weights.items():
+        assert np.array_equal(matrix, two.record.weights[r])
+    assert one.models.beliefs.keys() == two.models.beliefs.keys()
+    for name, tensor in one.models.beliefs.items():
+        assert torch.equal(tensor, two.models.beliefs[name])
+    assert torch.equal(one.models.of, two.models.of)
+
+
+def rounds_in(path: Path) -> list[int]:
+    return [json.loads(line)["round"] for line in path.read_text().splitlines()]
+
+
+def test_what_a_run_leaves_in_its_folder(restless, run_in, tmp_path):
+    experiment, path = restless(rounds=4), tmp_path / "deep" / "run"
+    run_in(path, experiment)
+    assert sorted(p.name for p in path.iterdir()) == [
+        ".lock",
+        "checkpoint.safetensors",
+        "collaboration",
+        "config.toml",
+        "metrics.jsonl",
+        "models.safetensors",
+        "run.json",
+        "timings.jsonl",
+    ]
+    assert sorted(p.name for p in (path / "collaboration").iterdir()) == [
+        f"0000{r}.npz" for r in (1, 2, 3, 4)
+    ]
+    assert tomllib.loads((path / "config.toml").read_text()) == experiment.config
+    assert json.loads((path / "run.json").read_text()) == experiment.about
+    assert rounds_in(path / "metrics.jsonl") == rounds_in(path / "timings.jsonl") == [0, 1, 2, 3, 4]
+    assert sorted(p.name for p in (tmp_path / "deep").iterdir()) == ["run"]
+
+
+def test_a_folder_changes_no_number(restless, run_in, tmp_path):
+    in_memory = run(restless(), None, "x")
+    same(in_memory, run_in(tmp_path / "run", restless()))
+    read = read_record(tmp_path / "run")
+    assert read.metrics == in_memory.record.metrics
+    assert all(np.array_equal(read.weights[r], w) for r, w in in_memory.record.weights.items())
+    assert read.finished
+    assert read.label == "finetune"
+    assert read_record(tmp_path / "run", "mine").label == "mine"
+
+
+def test_read_models_are_those_in_memory(restless, run_in, tmp_path):
+    models = run_in(tmp_path / "run", restless()).models
+    read = read_models(tmp_path / "run")
+    assert list(read) == ["a", "b"]
+    for i, name in enumerate(read):
+        mine = tree.row(models.beliefs, int(models.of[i]))
+        assert torch.equal(read[name]["weight"], mine["weight"])
+    assert not torch.equal(read["a"]["weight"], read["b"]["weight"])
+
+
+@pytest.mark.parametrize("every", [1, 3, 100])
+@pytest.mark.parametrize("cut", [0, 2, 5, 7])
+def test_cut_off_and_resumed_is_the_same_as_unbroken(restless, run_in, tmp_path, every, cut):
+    unbroken = run(restless(checkpoint=every), None, "x")
+    path = tmp_path / "run"
+    assert run_in(path, restless(checkpoint=every), cut) is None
+    assert not (path / "models.safetensors").exists()
+    same(unbroken, run_in(path, restless(checkpoint=every)))
+    assert rounds_in(path / "metrics.jsonl") == list(range(8))
+    assert rounds_in(path / "timings.jsonl") == list(range(8))
+
+
+def test_cut_off_again_and_again(restless, run_in, tmp_path):
+    path = tmp_path / "run"
+    for cut in (1, 2, 4, 5):
+        run_in(path, restless(), cut)
+    resumed = run_in(path, restless())
+    same(run(restless(), None, "x"), resumed)
+    assert (path / "metrics.jsonl").read_text() == "".join(
+        json.dumps(m) + "\n" for m in resumed.record.metrics
+    )
+
+
+def test_a_finished_run_computes_nothing_again(restless, run_in, tmp_path):
+    path = tmp_path / "run"
+    first = run_in(path, restless())
+    before = (path / "timings.jsonl").read_bytes()
+    same(first, run_in(path, restless()))
+    assert (path / "timings.jsonl").read_bytes() == before
+
+
+def test_what_lies_beyond_the_checkpoint_is_dropped(restless, run_in, tmp_path):
+    path, experiment = tmp_path / "run", restless(checkpoint=3)
+    run_in(path, experiment, cut=5)
+    assert rounds_in(path / "metrics.jsonl")[-1] == 5
+    folder = Folder(path)
+    state, done = folder.restore(type(experiment.method.init(experiment.beliefs, 2)), experiment.config)
+    folder.close()
+    assert done == 3
+    assert state.own is None
+    assert rounds_in(path / "metrics.jsonl") == rounds_in(path / "timings.jsonl") == [0, 1, 2, 3]
+    assert sorted(p.stem for p in (path / "collaboration").iterdir()) == ["00001", "00002", "00003"]
+
+
+@pytest.mark.parametrize("file", ["metrics.jsonl", "timings.jsonl"])
+@pytest.mark.parametrize(
+    ("tail", "last"), [('{"round": 4, "sco', 3), ("\x00\x00\x00", 3), ('{"round": 4}\n{"rou', 4)]
+)
+def test_a_last_line_cut_short_does_not_count(restless, run_in, tmp_path, file, tail, last):
+    path = tmp_path / "run"
+    run_in(path, restless(), cut=3)
+    with (path / file).open("a") as lines:
+        lines.write(tail)
+    entries = getattr(read_record(path), file.partition(".")[0])
+    assert [e["round"] for e in entries] == list(range(last + 1))
+    same(run(restless(), None, "x"), run_in(path, restless()))
+
+
+def test_a_line_without_its_end_of_line_counts(restless, run_in, tmp_path):
+    path = tmp_path / "run"
+    run_in(path, restless(), cut=3)
+    text = (path / "metrics.jsonl").read_text()
+    (path / "metrics.jsonl").write_text(text.rstrip("\n"))
+    assert read_record(path).done == 3
+    same(run(restless(), None, "x"), run_in(path, restless()))
+
+
+def test_without_a_checkpoint_a_run_begins_anew(restless, run_in, tmp_path):
+    path = tmp_path / "run"
+    run_in(path, restless(), cut=2)
+    (path / "checkpoint.safetensors").unlink()
+    same(run(restless(), None, "x"), run_in(path, restless()))
+
+
+def test_ctrl_c_saves_the_last_finished_round(restless, run_in, tmp_path):
+    path = tmp_path / "run"
+    run_in(path, restless(checkpoint=100), cut=5, error=KeyboardInterrupt)
+    seen = []
+    folder = Folder(path)
+    resumed = run(restless(checkpoint=100), folder, "x", lambda record: seen.append(record.done))
+    folder.close()
+    assert seen == [5, 6, 7]
+    same(run(restless(checkpoint=100), None, "x"), resumed)
+
+
+@pytest.mark.parametrize("changed", [{"seed": 4}, {"rounds": 9}, {"absent": 0.1}, {"checkpoint": 2}])
+def test_a_run_does_not_go_on_as_another(restless, run_in, tmp_path, changed):
+    path = tmp_path / "run"
+    run_in(path, restless(), cut=2)
+    lines = (path / "metrics.jsonl").read_bytes()
+    with pytest.raises(BadRun, match="belongs to another config"):
+        run_in(path, restless(**changed))
+    assert (path / "metrics.jsonl").read_bytes() == lines
+
+
+def test_models_only_of_a_finished_run(restless, run_in, tmp_path, refused):
+    path = tmp_path / "run"
+    run_in(path, restless(), cut=2)
+    with refused(BadRun, f"{path} has no models yet: finish it with 'coterie resume {path}'"):
+        read_models(path)
+
+
+def test_a_folder_that_is_no_run(tmp_path, refused):
+    with refused(BadRun, f"{tmp_path} is not a run folder: it has no config.toml and run.json"):
+        read_record(tmp_path)
+    (tmp_path / "config.toml").write_text("")
+    assert not is_run(tmp_path)
+    (tmp_path / "run.json").write_text('{"clients": [')
+    (tmp_path / "config.toml").write_text('method = "local"\nrounds = 1\n')
+    with pytest.raises(BadRun, match=r"run\.json is damaged \(.*\): start this run anew"):
+        read_record(tmp_path)
+
+
+def everything(path: Path) -> list[str]:
+    return sorted(str(p.relative_to(path)) for p in path.rglob("*"))
+
+
+def test_an_empty_folder_will_do(tmp_path, tiny):
+    (tmp_path / "run").mkdir()
+    experiment = tiny()
+    Folder.create(tmp_path / "run", experiment.config, experiment.about).close()
+    assert is_run(tmp_path / "run")
+    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o755
+
+
+def test_create_refuses_what_is_there(tmp_path, tiny, refused):
+    experiment, path = tiny(), tmp_path / "run"
+    Folder.create(path, experiment.config, experiment.about).close()
+    before = everything(tmp_path)
+    with refused(
+        BadRun,
+        f"output folder {path} holds a run: go on with 'coterie resume {path}' or choose another --out",
+    ):
+        Folder.create(path, experiment.config, experiment.about)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("mine")
+    with refused(BadRun, f"output folder {tmp_path / 'thesis'} is not empty: choose another --out"):
+        Folder.create(tmp_path / "thesis", experiment.config, experiment.about)
+    assert everything(tmp_path) == sorted([*before, "thesis", "thesis/chapter.txt"])
+
+
+@pytest.mark.parametrize("name", ["file", "file/run"])
+def test_create_refuses_to_write_over_a_file(tmp_path, tiny, name):
+    (tmp_path / "file").write_text("mine")
+    experiment = tiny()
+    with pytest.raises(BadRun, match=f"cannot write {tmp_path / name}: .*: free space or choose another"):
+        Folder.create(tmp_path / name, experiment.config, experiment.about)
+    assert everything(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_create_leaves_nothing_behind_if_it_fails_halfway(tmp_path, tiny):
+    experiment = tiny()
+    with pytest.raises(TypeError):
+        Folder.create(tmp_path / "run", experiment.config, {"clients": object()})
+    assert everything(tmp_path) == []
+
+
+def test_a_folder_is_one_process_own(tmp_path, tiny, refused):
+    experiment, path = tiny(), tmp_path / "run"
+    first = Folder.create(path, experiment.config, experiment.about)
+    with refused(
+        BadRun, f"output folder {path} is in use by another process: wait for it or choose another --out"
+    ):
+        Folder(path)
+    first.close()
+    Folder(path).close()
+
+
+def test_a_checkpoint_that_cannot_be_written(tmp_path, tiny, monkeypatch):
+    """Full disk: one line, and the last good checkpoint stays."""
+    experiment, path = tiny(), tmp_path / "run"
+    folder = Folder.create(path, experiment.config, experiment.about)
+    state = experiment.method.init(experiment.beliefs, 2)
+    folder.save(state, 0, experiment.config)
+    good = (path / "checkpoint.safetensors").read_bytes()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("coterie.runs.checkpoint.save_file", full)
+    with pytest.raises(BadRun, match=r"cannot write .*checkpoint\.safetensors: No space left on device"):
+        folder.save(replace(state), 1, experiment.config)
+    folder.close()
+    assert (path / "checkpoint.safetensors").read_bytes() == good
+    assert [p.name for p in path.iterdir() if p.name.startswith(".")] == [".lock"]
