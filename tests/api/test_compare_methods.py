@@ -70,7 +70,6 @@ def test_refusals(hospitals, refused):
         pytest.param({"methods": ["local", "finetune:tune=9"]}, id="cannot work, found out too late"),
     ],
 )
-@pytest.mark.xfail(strict=True, raises=(pytest.fail.Exception, AssertionError), reason="taken without a word")
 def test_refused_before_anything_runs(hospitals, asked):
     seen = []
     with pytest.raises(BadInput):
@@ -78,13 +77,11 @@ def test_refused_before_anything_runs(hospitals, asked):
     assert seen == []
 
 
-@pytest.mark.xfail(strict=True, raises=coterie.CoterieError, reason="all runs are sent into one folder")
 def test_a_folder_for_each_run(hospitals, tmp_path):
     coterie.compare(nn.Linear(4, 2), hospitals, ["local", "fedavg"], seeds=1, rounds=1, out=tmp_path / "here")
     assert len(list((tmp_path / "here").rglob("config.toml"))) == 2
 
 
-@pytest.mark.xfail(strict=True, raises=UnknownName, reason="every keyword is passed to every method")
 def test_an_option_that_only_one_of_the_methods_has(hospitals):
     made = coterie.compare(nn.Linear(4, 2), hospitals, ["local", "finetune"], seeds=1, rounds=3, tune=1)
     assert made.records[1].config["finetune"]["tune"] == 1

@@ -240,7 +240,6 @@ class Noisy(nn.Linear):
         return super().forward(x + torch.randn_like(x))
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="scoring draws from the global generator")
 def test_a_module_that_draws_while_it_is_scored(hospitals):
     model = Noisy(4, 2)
     torch.manual_seed(1)
@@ -388,13 +387,11 @@ class Picky(Pair):
         pytest.param({"method": FedAvg(), "kernel": "adam"}, id="a kernel beside a method that has its own"),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="a traceback, or taken without a word")
 def test_refused_too(hospitals, options):
     with pytest.raises(BadInput):
         coterie.train(**{"model": linear(), "clients": hospitals, "rounds": 1, **options})
 
 
-@pytest.mark.xfail(strict=True, reason="the seed's type is part of the random path, and no TOML")
 def test_numbers_of_numpy_are_numbers(hospitals, tmp_path):
     plain = coterie.train("mlp", hospitals, rounds=2, seed=3)
     numpy = coterie.train("mlp", hospitals, rounds=np.int64(2), seed=np.int64(3), out=tmp_path / "run")
@@ -425,7 +422,6 @@ def test_double_precision_through_and_through(hospitals, right):
         torch.float16,
         pytest.param(
             torch.bfloat16,
-            marks=pytest.mark.xfail(strict=True, raises=TypeError, reason="fingerprint() goes through numpy"),
         ),
     ],
     ids=str,
@@ -498,7 +494,6 @@ def test_a_method_of_ones_own_by_name(hospitals, monkeypatch):
     assert by_name.record.config["neighbour"] == {"trust": 0.5}
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the default kernel is recorded instead")
 def test_the_local_work_of_ones_own_method_is_recorded(hospitals):
     config = coterie.train(linear(), hospitals, Neighbour(), rounds=1).record.config
     assert (config["kernel"], config["sgd"]["lr"]) == ("sgd", 0.2)
@@ -511,7 +506,6 @@ class Bare(Neighbour):
     trust: float = field(kw_only=True)
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="table_of asks for defaults it does not need")
 def test_a_method_of_ones_own_needs_no_defaults(hospitals):
     config = coterie.train(linear(), hospitals, Bare(trust=0.5), rounds=1).record.config
     assert config["Bare"] == {"trust": 0.5}
@@ -580,7 +574,6 @@ def test_other_data_or_another_module_do_not_go_on_here(hospitals, tmp_path):
         coterie.train(moved, hospitals, rounds=2, out=tmp_path / "run", resume=True)
 
 
-@pytest.mark.xfail(strict=True, raises=pytest.fail.Exception, reason="only the checkpoint is compared")
 def test_other_data_do_not_go_on_where_no_round_was_saved(hospitals, tmp_path):
     coterie.train(linear(), hospitals, rounds=2, out=tmp_path / "run")
     (tmp_path / "run" / "checkpoint.safetensors").unlink()

@@ -168,7 +168,7 @@ def test_a_comparison(done):
     printed = done(*COMPARE, "--out", "here")
     figures = [line.split() for line in printed.splitlines() if "±" in line]
     assert [row[0] for row in figures[:2]] == ["local", "fedavg"]
-    assert figures[2][0].startswith("fedavg:")
+    assert "fedavg:weight" in printed
     means = [
         sum(accuracies(f"here/{name}/seed-{seed}") for seed in (0, 1)) / 2 for name in ("local", "fedavg")
     ]
@@ -215,13 +215,11 @@ def test_options_of_every_compared_method_are_flags(done):
     assert config_of("here/finetune/seed-0")["finetune"]["tune"] == 1
 
 
-@pytest.mark.xfail(strict=True, reason="options of the default method fedavg are passed on")
 def test_a_comparison_without_fedavg(done):
     done("compare", *TITANIC, "--methods", "local", "central", "--seeds", "1", "--out", "here")
     assert {p.name for p in Path("here").iterdir()} == {"compare.toml", "report.html", "local", "central"}
 
 
-@pytest.mark.xfail(strict=True, reason="the folder's name is made of settings that know one method only")
 def test_a_comparison_with_nothing_but_its_data(done):
     printed = done("compare", "--data", "titanic", "--rounds", "6", "--seeds", "1")
     assert printed.splitlines()[-1] == "report: runs/compare-titanic-age-strict/report.html"
@@ -229,27 +227,23 @@ def test_a_comparison_with_nothing_but_its_data(done):
     assert made == {"local", "fedavg", "finetune", "central"}
 
 
-@pytest.mark.xfail(strict=True, reason="a list is no default of a dataclass")
 def test_methods_from_a_file(done):
     Path("my.toml").write_text('data = "titanic"\nrounds = 1\nmethods = ["fedavg", "local"]\nseeds = 1\n')
     done("compare", "--config", "my.toml", "--out", "here")
     assert (Path("here/fedavg/seed-0/models.safetensors")).exists()
 
 
-@pytest.mark.xfail(strict=True, reason="the file's values for methods, seeds and out are not checked")
 @pytest.mark.parametrize("text", ['methods = "local"', 'seeds = "three"', "out = 3"])
 def test_a_file_with_a_value_of_another_type(refused, text):
     Path("my.toml").write_text(text)
     assert "must be of type" in refused("compare", *TITANIC, "--config", "my.toml", "--methods", "fedavg")
 
 
-@pytest.mark.xfail(strict=True, reason="the folder is made before the first run is prepared")
 def test_a_comparison_that_cannot_begin_leaves_nothing_behind(refused):
     said = refused("compare", "--data", "digits", "--methods", "fedavg", "--clients", "1000", "--out", "here")
     assert "1000 clients need 2000 training samples" in said
 
 
-@pytest.mark.xfail(strict=True, reason="rounds are only checked once it is the method's turn")
 def test_a_comparison_with_a_method_that_cannot_work_does_not_begin(refused):
     said = refused("compare", *TITANIC, "--methods", "fedavg", "finetune", "--out", "here")
     assert "tune=5 leaves none of 2 rounds" in said
@@ -355,9 +349,6 @@ def test_a_resumed_run_takes_the_threads_it_began_with(done):
         torch.set_num_threads(threads)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=KeyError, reason="what a run or comparison cannot do without is not checked"
-)
 @pytest.mark.parametrize("name", ["config.toml", "compare.toml"])
 @pytest.mark.parametrize("command", ["report", "resume"])
 def test_a_folder_whose_file_lost_its_lines(refused, name, command):
@@ -541,7 +532,6 @@ class Mine(FedAvg):
 """
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="only words after --plugins are seen")
 def test_a_plugin_behind_an_equals_sign(done, monkeypatch):
     monkeypatch.setattr(METHODS, "_known", dict(METHODS._known))
     Path("mine.py").write_text(PLUGIN)
@@ -549,7 +539,6 @@ def test_a_plugin_behind_an_equals_sign(done, monkeypatch):
     assert config_of("here")["method"] == "mine-again"
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the path is kept as it was typed")
 def test_a_run_with_a_plugin_is_resumed_from_anywhere(done, monkeypatch):
     monkeypatch.setattr(METHODS, "_known", dict(METHODS._known))
     Path("mine.py").write_text(PLUGIN)
@@ -582,7 +571,6 @@ def test_completion_knows_every_command_and_method(done, shell):
         assert flag in script
 
 
-@pytest.mark.xfail(strict=True, raises=ImportError, reason="tcsh needs the package shtab")
 def test_completion_for_every_shell_it_offers(done):
     (offered,) = set(re.findall(r"\{([\w,]+)\}", done("completion", "--help")))
     assert {"bash", "zsh"} <= set(offered.split(","))
@@ -599,8 +587,8 @@ def test_the_bash_completion_is_a_script(done):
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(["--help"], marks=pytest.mark.xfail(strict=True, reason="not flushed inside main: 120")),
-        pytest.param(["methods"], marks=pytest.mark.xfail(strict=True, reason="rich ends with 1")),
+        ["--help"],
+        ["methods"],
     ],
     ids=" ".join,
 )
@@ -619,7 +607,6 @@ def test_a_reader_that_goes_away(words):
     assert (process.wait(timeout=60), said) == (141, "")
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a comma stays in the suggestion")
 def test_the_flag_that_was_meant(refused):
     said = refused("run", "--method", "finetune", "--no-finetune.weighted")
     assert "did you mean --finetune.weighted?" in said

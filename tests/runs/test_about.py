@@ -6,7 +6,6 @@ import shlex
 import subprocess
 from dataclasses import replace
 
-import pytest
 import torch
 
 import coterie
@@ -100,7 +99,6 @@ def test_the_command_as_typed(monkeypatch):
     assert command_line() == "coterie run --seed 3"
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="words are joined without quotes")
 def test_the_command_can_be_typed_again(monkeypatch):
     words = ["run", "--out", "my runs/one", "--plugins", "a;b.py"]
     monkeypatch.setattr("sys.argv", ["coterie", *words])

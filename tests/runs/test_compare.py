@@ -247,13 +247,11 @@ def signed(monkeypatch):
     return "signed"
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the place drops the plus sign")
 def test_two_specs_have_two_places(signed):
     comparison = Comparison(QUICK, (f"{signed}:pull=1e+1", f"{signed}:pull=1e-1"), 1)
     assert len({place for place, _ in comparison.cells()}) == 2
 
 
-@pytest.mark.xfail(strict=True, raises=pytest.fail.Exception, reason="check() does not ask for the rounds")
 def test_a_method_that_cannot_work_is_refused_before_the_first_one_runs(tmp_path):
     with pytest.raises(BadInput, match="tune=2 leaves none of 2 rounds"):
         create(tmp_path / "here", Comparison(QUICK, ("local", "finetune:tune=2"), 1))

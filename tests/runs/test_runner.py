@@ -189,9 +189,6 @@ def test_a_run_that_diverges_says_which_state_is_kept(tiny, run_in, tmp_path):
         run(wild, None, "x")
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="with checkpoint > 1 the promised state is not saved"
-)
 def test_a_run_that_diverges_keeps_its_word(tiny, run_in, tmp_path):
     wild = tiny(local=SGD(lr=1e6), rounds=50, checkpoint=40)
     with pytest.raises(Diverged) as caught:

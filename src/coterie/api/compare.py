@@ -14,9 +14,11 @@ from coterie.api.result import Result
 from coterie.api.train import train
 from coterie.core.client import Client
 from coterie.core.errors import BadInput
+from coterie.core.options import options_of
+from coterie.methods import METHODS
 from coterie.report.page import Section, write_report
 from coterie.report.tables import summary_frame
-from coterie.runs.compare import parsed
+from coterie.runs.compare import parsed, slug
 from coterie.runs.record import Record
 
 
@@ -57,12 +59,34 @@ def compare(
     """
     if seeds < 1:
         raise BadInput(f"seeds={seeds} must be at least 1: try 3")
+    if not methods:
+        raise BadInput("no methods to compare: try local, fedavg, finetune")
     options.setdefault("init", "common")
+    out = options.pop("out", None)
+    specs = {spec: parsed(spec) for spec in methods}
+    if len({slug(spec) for spec in specs}) < len(methods):
+        raise BadInput(f"methods {', '.join(methods)} name one twice: name each once")
+    of = {name: {o.name for o in options_of(METHODS[name])} for name, _ in specs.values()}
+    alone = {option for names in of.values() for option in names}
+    chosen = {
+        spec: {**{k: v for k, v in options.items() if k not in alone or k in of[name]}, **own}
+        for spec, (name, own) in specs.items()
+    }
+    for spec, (name, _) in specs.items():
+        mine = {k: v for k, v in chosen[spec].items() if k in of[name]}
+        METHODS.make(name, **mine).check(len(clients), options.get("rounds", 30))
     results: dict[str, list[Result]] = {}
-    for spec in methods:
-        name, own = parsed(spec)
+    for spec, (name, _) in specs.items():
         results[spec] = [
-            train(model, clients, name, seed=seed + i, **{**options, **own}) for i in range(seeds)
+            train(
+                model,
+                clients,
+                name,
+                seed=seed + i,
+                out=None if out is None else Path(out) / slug(spec) / f"seed-{seed + i}",
+                **chosen[spec],
+            )
+            for i in range(seeds)
         ]
         for result in results[spec]:
             result.record.label = spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from torch import nn
 from coterie.api.result import Result, result_of
 from coterie.core import belief as tree
 from coterie.core.client import Client, check_clients, class_count
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput, BadRun, UnknownName
 from coterie.core.kernel import Trainer
 from coterie.core.method import Method
 from coterie.core.options import coerced, options_of, table_of
@@ -22,9 +23,9 @@ from coterie.methods import METHODS
 from coterie.models import MODELS
 from coterie.runs.about import fingerprint
 from coterie.runs.experiment import Experiment, assemble, reinitialised
-from coterie.runs.folder import Folder, is_run
-from coterie.runs.runner import Watch, run
-from coterie.runs.settings import Settings
+from coterie.runs.folder import Folder, is_run, read_record
+from coterie.runs.runner import Watch, run, same_threads
+from coterie.runs.settings import Settings, digest
 
 GIVEN = "given in Python"
 
@@ -36,7 +37,7 @@ def train(
     *,
     rounds: int = 30,
     seed: int = 0,
-    kernel: str | Trainer = "sgd",
+    kernel: str | Trainer | None = None,
     engine: str = "loop",
     init: Literal["given", "common", "independent"] = "given",
     absent: float = 0.0,
@@ -60,15 +61,17 @@ def train(
     out        a folder to write the run into; with resume=True a run cut off there goes on
     watch      called after each round with the run's record
     """
-    settings = Settings(rounds=rounds, seed=seed, absent=absent, evaluate=evaluate, checkpoint=checkpoint)
+    given = {"rounds": rounds, "seed": seed, "absent": absent, "evaluate": evaluate, "checkpoint": checkpoint}
+    settings = Settings(**coerced(Settings, {**given, "one_class": one_class}, "train"))
     notes = check_clients(clients, allow_one_class=one_class == "allow")
     work, way = _parts(kernel, method, options)
-    module, beliefs = _start(model, clients, init, seed)
+    module, beliefs = _start(model, clients, init, settings.seed)
     config = {
         **{
             k: v
             for k, v in settings.table().items()
-            if k not in ("data", "split", "model", "one_class", "init")
+            if k
+            not in ("data", "split", "model", "one_class", "init", "test", "validation", "plugins", "kernel")
         },
         "data": GIVEN,
         "split": GIVEN,
@@ -76,11 +79,13 @@ def train(
         "clients": len(clients),
         "model": model if isinstance(model, str) else type(model).__name__,
         "method": getattr(way, "name", type(way).__name__),
-        "kernel": getattr(work, "name", type(work).__name__),
         "engine": engine,
         "init": init,
     }
-    config |= {config["method"]: table_of(way), config["kernel"]: table_of(work)}
+    config[config["method"]] = table_of(way)
+    if work is not None:
+        config |= {"kernel": getattr(work, "name", type(work).__name__)}
+        config[config["kernel"]] = table_of(work)
     experiment = assemble(config, clients, notes, module, beliefs, way, ENGINES.make(engine), None)
     outcome = _run(experiment, None if out is None else Path(out), resume, watch)
     return result_of(outcome.record, module, outcome.models)
@@ -91,6 +96,10 @@ def _run(experiment: Experiment, out: Path | None, resume: bool, watch: Watch) -
     if out is None:
         return run(experiment, None, label, watch)
     if resume and is_run(out):
+        past = read_record(out)
+        if digest(past.config) != digest(experiment.config):
+            raise BadRun(f"{out} belongs to another config, model or data: start anew with another out")
+        same_threads(past)
         folder = Folder(out)
     else:
         folder = Folder.create(out, experiment.config, experiment.about)
@@ -100,12 +109,26 @@ def _run(experiment: Experiment, out: Path | None, resume: bool, watch: Watch) -
         folder.close()
 
 
-def _parts(kernel: str | Trainer, method: str | Method, options: dict[str, Any]) -> tuple[Trainer, Method]:
+def _parts(
+    kernel: str | Trainer | None, method: str | Method, options: dict[str, Any]
+) -> tuple[Trainer, Method]:
     """The local work and the method; each keyword goes to whichever has such an option."""
+    if not isinstance(method, str):
+        if not hasattr(method, "round") or not dataclasses.is_dataclass(method):
+            raise BadInput(
+                f"method must be a name or a frozen dataclass with round; got {type(method).__name__}"
+            )
+        if kernel is not None or options:
+            named = "kernel" if kernel is not None else next(iter(options))
+            raise BadInput(
+                f"a method given as an object brings its own options and local work; {named} goes there"
+            )
+        return getattr(method, "local", None), method
+    kernel = "sgd" if kernel is None else kernel
     work_type = KERNELS[kernel] if isinstance(kernel, str) else type(kernel)
-    way_type = METHODS[method] if isinstance(method, str) else type(method)
+    way_type = METHODS[method]
     for_work = {o.name for o in options_of(work_type)} if isinstance(kernel, str) else set()
-    for_way = {o.name for o in options_of(way_type)} if isinstance(method, str) else set()
+    for_way = {o.name for o in options_of(way_type)}
     for option in options:
         if option not in for_work | for_way:
             raise UnknownName("option", option, for_work | for_way)
@@ -113,8 +136,6 @@ def _parts(kernel: str | Trainer, method: str | Method, options: dict[str, Any])
     if isinstance(kernel, str):
         mine = {k: v for k, v in options.items() if k in for_work}
         work = work_type(**coerced(work_type, mine, f"kernel {kernel}"))
-    if not isinstance(method, str):
-        return work, method  # type: ignore[return-value]
     mine = {k: v for k, v in options.items() if k in for_way}
     return work, METHODS.make(method, local=work, **coerced(way_type, mine, f"method {method}"))  # type: ignore[return-value]
 
@@ -129,6 +150,8 @@ def _start(
     if isinstance(model, str):
         module = MODELS.make(model).build(shape, class_count(clients), seeds[0])
     elif isinstance(model, nn.Module):
+        if any(nn.parameter.is_lazy(p) for p in model.parameters()):
+            raise BadInput("the model has layers without a shape yet: run one batch through it first")
         module = model if init == "given" else reinitialised(model, seeds[0])
     else:
         raise BadInput(f"model must be a torch module or a name; got {type(model).__name__}")

@@ -33,13 +33,11 @@ def compare(words: Sequence[str]) -> int:
     config = peek(words, "config")
     listed = read_toml(Path(config)).get("methods", DEFAULT) if config else DEFAULT
     specs = peek_many(words, "methods") or listed
-    names = [spec.partition(":")[0] for spec in specs]
+    names = [str(spec).partition(":")[0] for spec in specs]
     settings, extra = read_settings(words, "compare", HELP, [METHODS, SEEDS, OUT], names)
     comparison = Comparison(settings, tuple(extra["methods"]), extra["seeds"])
-    comparison.check()
-    path = (
-        Path(extra["out"]) if extra["out"] else fresh(f"compare-{settings.data}-{settings.resolved().split}")
-    )
+    split = comparison.with_method(comparison.methods[0]).split
+    path = Path(extra["out"]) if extra["out"] else fresh(f"compare-{settings.data}-{split}")
     create(path, comparison)
     close(path, run_all(path, comparison, command_line()))
     return 0

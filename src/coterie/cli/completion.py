@@ -28,7 +28,7 @@ examples:
 
 @dataclass(frozen=True)
 class Completion:
-    shell: Annotated[tyro.conf.Positional[Literal["bash", "zsh", "tcsh"]], tyro.conf.arg(help="Your shell.")]
+    shell: Annotated[tyro.conf.Positional[Literal["bash", "zsh", "fish"]], tyro.conf.arg(help="Your shell.")]
 
 
 @dataclass(frozen=True)

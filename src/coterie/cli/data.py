@@ -64,7 +64,12 @@ def data(words: Sequence[str]) -> int:
 
 
 def list_data(words: Sequence[str]) -> None:
-    parse(Listing, words, "data list", "Lists all data: what it is, and whether it is at hand.")
+    parse(
+        Listing,
+        words,
+        "data list",
+        "Lists all data: what it is, and whether it is at hand.\n\nexample:\n  coterie data list",
+    )
     table = Table("name", "at hand", "what", "licence", box=None, header_style="bold")
     for name, cls in SOURCES.items():
         source: Any = cls()
@@ -73,7 +78,12 @@ def list_data(words: Sequence[str]) -> None:
 
 
 def fetch(words: Sequence[str]) -> None:
-    name = parse(Fetch, words, "data fetch", "Fetches and checks the files of one source, or of all.").name
+    name = parse(
+        Fetch,
+        words,
+        "data fetch",
+        "Fetches and checks the files of one source, or of all.\n\nexample:\n  coterie data fetch mnist",
+    ).name
     for one in SOURCES if name == "all" else [name]:
         files = SOURCES.make(one).fetch()
         print(

@@ -43,7 +43,7 @@ STUDIES = {
 @dataclass(frozen=True)
 class Demo:
     out: Annotated[str, tyro.conf.arg(help="The folder to write; by default runs/demo.")] = ""
-    seeds: Annotated[int, tyro.conf.arg(help="How many seeds.")] = 3
+    seeds: Annotated[int, tyro.conf.arg(help="How many seeds.")] = 5
 
 
 def demo(words: Sequence[str]) -> int:

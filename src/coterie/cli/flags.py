@@ -48,7 +48,7 @@ def one_line(box: str, command: str) -> str:
     text = " ".join(message).rstrip(".")
     for part in rest:
         if part[0].startswith("Perhaps you meant"):
-            text += f": did you mean {part[1].split()[0]}?"
+            text += f": did you mean {part[1].split()[0].rstrip(',')}?"
     return f"{text} (see coterie {command} --help)"
 
 
@@ -63,7 +63,10 @@ def read_settings(
     load_plugins(peek_many(words, "plugins"))
     extra = {o.name for o in more}
     base = from_table({k: v for k, v in table.items() if k not in extra}, path or "config")
+    given = _own_values(more, {k: v for k, v in table.items() if k in extra}, path or "config")
     named = {kind: peek(words, kind) or getattr(base, kind) for kind in PARTS}
+    if methods:
+        del named["method"]
     if named["data"] in NATURAL:
         split, model = NATURAL[named["data"]]
         named["split"] = split if named["split"] == "auto" else named["split"]
@@ -74,19 +77,20 @@ def read_settings(
         if name not in classes:
             used = ", ".join(classes)
             raise BadInput(f"{path}: options for {name!r}, which this run does not use: it uses {used}")
+    shared = [o for o in options_of(Settings) if not (methods and o.name == "method")]
     own = [Option("config", str, "", "A TOML file with settings; flags go before it."), *more]
     kind = dataclasses.make_dataclass(
         command,
         [
-            *(_field(o, getattr(base, o.name)) for o in options_of(Settings)),
-            *(_field(o, table.get(o.name, o.default)) for o in own),
+            *(_field(o, getattr(base, o.name)) for o in shared),
+            *(_field(o, given.get(o.name, o.default)) for o in own),
             *(_table(name, cls, base.options.get(name, {})) for name, cls in classes.items()),
         ],
         frozen=True,
     )
     parsed = parse(kind, words, command, description)
     settings = Settings(
-        **{o.name: getattr(parsed, o.name) for o in options_of(Settings)},
+        **{o.name: getattr(parsed, o.name) for o in shared},
         options={
             name: {o.name: getattr(getattr(parsed, _identifier(name)), o.name) for o in options_of(cls)}
             for name, cls in classes.items()
@@ -97,22 +101,30 @@ def read_settings(
 
 
 def peek(words: Sequence[str], flag: str) -> str | None:
-    """The value of --flag, before anything is parsed."""
+    """The value of --flag, before anything is parsed; of several the last, as the parser has it."""
+    found = None
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if word == f"--{flag}":
-            return following
+            found = following
         if word.startswith(f"--{flag}="):
-            return word.partition("=")[2]
-    return None
+            found = word.partition("=")[2]
+    return found
 
 
 def peek_many(words: Sequence[str], flag: str) -> list[str]:
     """The values after --flag, up to the next flag."""
+    words = [w for word in words for w in (word.split("=", 1) if word.startswith(f"--{flag}=") else [word])]
     if f"--{flag}" not in words:
         return []
     rest = list(words[words.index(f"--{flag}") + 1 :])
     end = next((i for i, w in enumerate(rest) if w.startswith("--")), len(rest))
     return rest[:end]
+
+
+def _own_values(own: Sequence[Option], table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A command's own settings in a file, checked as any others."""
+    fields = [(o.name, o.hint, dataclasses.field(default=o.default)) for o in own]
+    return coerced(dataclasses.make_dataclass("Own", fields), table, where)
 
 
 def _identifier(name: str) -> str:

@@ -32,7 +32,9 @@ def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
     signal.signal(signal.SIGTERM, _stop)
     try:
-        return _dispatch(words)
+        code = _dispatch(words)
+        sys.stdout.flush()  # while a reader that went away can still be told from a mishap
+        return code
     except CoterieError as error:
         print(f"coterie: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

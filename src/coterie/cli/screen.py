@@ -24,8 +24,15 @@ from coterie.report.tables import print_table
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+class Screen(Console):
+    def on_broken_pipe(self) -> None:
+        """Left to `main`, as for whatever else is printed."""
+        raise BrokenPipeError
+
+
+out = Screen(highlight=False)
+err = Screen(stderr=True, highlight=False)
 
 
 def say_notes(about: Mapping[str, Any]) -> None:

@@ -193,6 +193,8 @@ def samples(x: Array, y: Array) -> Samples:
 
 def check_clients(clients: Sequence[Client], *, allow_one_class: bool = False) -> tuple[str, ...]:
     """Refuses clients that cannot learn together; returns what is worth saying of the others."""
+    if isinstance(clients, Client) or not all(isinstance(c, Client) for c in clients):
+        raise BadInput("clients must be a list of clients: make each with Client.from_arrays(X, y, name=...)")
     if not clients:
         raise BadInput("no clients: give at least one")
     first, said = clients[0], []

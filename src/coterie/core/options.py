@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
+import numbers
 import re
 import textwrap
 import types
@@ -30,11 +32,7 @@ class Option(NamedTuple):
 def options_of(cls: type) -> list[Option]:
     """The options of a dataclass, in the order of its fields."""
     hints, helps = get_type_hints(cls), _field_docs(cls)
-    return [
-        Option(f.name, hints[f.name], _default(f), helps.get(f.name, ""))
-        for f in dataclasses.fields(cls)
-        if _is_plain(hints[f.name])
-    ]
+    return [Option(f.name, hints[f.name], _default(f), helps.get(f.name, "")) for f in _plain_fields(cls)]
 
 
 def coerced(cls: type, table: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -58,7 +56,7 @@ def plain(value: Any) -> Any:
 
 def table_of(obj: Any) -> dict[str, Any]:
     """The options of an object as a table; what is None is left out, as TOML has no word for it."""
-    pairs = ((o.name, getattr(obj, o.name)) for o in options_of(type(obj)))
+    pairs = ((f.name, getattr(obj, f.name)) for f in _plain_fields(type(obj)))
     return {name: plain(value) for name, value in pairs if value is not None}
 
 
@@ -68,6 +66,11 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     raise TypeError(f"option {field.name!r} needs a default")
+
+
+def _plain_fields(cls: type) -> list[dataclasses.Field[Any]]:
+    hints = get_type_hints(cls)
+    return [f for f in dataclasses.fields(cls) if _is_plain(hints[f.name])]
 
 
 def _is_plain(hint: Any) -> bool:
@@ -94,8 +97,10 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
         if len(kinds) != len(value):
             raise BadInput(f"{where} needs {len(kinds)} values; got {len(value)}")
         return tuple(_coerce(v, k, where) for v, k in zip(value, kinds, strict=True))
-    elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+    elif hint is float and isinstance(value, numbers.Real) and not isinstance(value, bool):
         return float(value)
+    elif hint is int and isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
     elif hint is type(None) and value is None:
         return None
     elif isinstance(hint, type) and type(value) is hint:
@@ -116,6 +121,7 @@ def _docstring_lines(doc: str) -> list[tuple[str, str]]:
     return found
 
 
+@functools.cache
 def _field_docs(cls: type) -> dict[str, str]:
     """Docstrings below fields, the nearest class's first."""
     docs: dict[str, str] = {}

@@ -63,6 +63,7 @@ def deal_clients(
     said = check_clients(made, allow_one_class=one_class or deal.one_class)
     notes = [*data.notes, *deal.notes, *_left_over("rows", deal.owner)]
     if published is not None:
+        notes += [n for n in published.notes if n not in deal.notes]
         notes += _left_over("published test rows", published.owner)
     else:
         notes.append(f"each client holds out {test:g} of its rows for testing")

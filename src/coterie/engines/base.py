@@ -58,7 +58,7 @@ class InProcess:
         memory: Beliefs | None = None,
     ) -> Replies:
         if isinstance(kernel, Scorer):
-            return self._score(kernel, beliefs, edges)
+            return self._score(kernel, beliefs, edges, key)
         hosts = edges[:, 1]
         if kernel.keeps and len(torch.unique(hosts)) < len(hosts):
             raise BadInput("keep=true needs at most one visit to each client in a round: set keep=false")
@@ -74,13 +74,15 @@ class InProcess:
         kept = tree.put(memory, hosts, tree.stack([a.memory for a in answers])) if kernel.keeps else None
         return Replies(edges, numbers, kept, tree.stack([a.belief for a in answers]))
 
-    def _score(self, kernel: Scorer, beliefs: Beliefs, edges: Tensor) -> Replies:
+    def _score(self, kernel: Scorer, beliefs: Beliefs, edges: Tensor, key: Key) -> Replies:
         figures = []
         for guest, host in edges.tolist():
             data: Samples = getattr(self.clients[host], kernel.part)
             if len(data) == 0:
                 raise BadInput(f"client {self.clients[host].name!r} has no {kernel.part} samples to score on")
-            with torch.no_grad():
+            # what a module draws by itself comes from this edge's seed, as in training
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                torch.manual_seed(key.at("score", kernel.part, guest, host).integer())
                 belief = tree.row(beliefs, guest)
                 outputs = torch.cat([self.learner.outputs(belief, x) for x in torch.split(data.x, CHUNK)])
                 losses = self.learner.losses(outputs, data.y)

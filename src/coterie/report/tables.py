@@ -198,7 +198,9 @@ def _rich(records: Sequence[Record], short: bool) -> Table:
     )
     for i, title in enumerate(header):
         heading = Text("\n".join(textwrap.wrap(title, 11)))
-        table.add_column(heading, justify="right" if i else "left", vertical="bottom", no_wrap=i > 0)
+        table.add_column(
+            heading, justify="right" if i else "left", vertical="bottom", no_wrap=i > 0, overflow="fold"
+        )
     for row in rows:
         table.add_row(*(Text(c) for c in row))
     notes = [legend(records), *(f"Unfinished: {text}." for text in unfinished(records))]

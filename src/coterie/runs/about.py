@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import coterie
 from coterie.core import belief as tree
@@ -77,12 +79,18 @@ def fingerprint(clients: Sequence[Client], beliefs: Beliefs) -> str:
     for client in clients:
         total.update(client.name.encode())
         for part in (client.train, client.validation, client.test):
-            total.update(part.x.cpu().contiguous().numpy().data)
-            total.update(part.y.cpu().contiguous().numpy().data)
+            total.update(_bytes(part.x))
+            total.update(_bytes(part.y))
     for name, tensor in beliefs.items():
         total.update(name.encode())
-        total.update(tensor.cpu().contiguous().numpy().data)
+        total.update(_bytes(tensor))
     return total.hexdigest()[:16]
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    """A tensor of any kind as it lies in memory; numpy itself does not know all of them."""
+    flat = tensor.cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().data if len(flat) else memoryview(b"")
 
 
 def commit() -> str | None:
@@ -102,4 +110,4 @@ def commit() -> str | None:
 
 
 def command_line() -> str:
-    return " ".join(["coterie", *sys.argv[1:]])
+    return shlex.join(["coterie", *sys.argv[1:]])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -73,12 +74,17 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
+        if path in tensors:
+            raise TypeError(f"two tensors of a state are both at {path}: rename one")
         tensors[path] = value
         return {"tensor": path}
     if isinstance(value, dict):
+        if not all(isinstance(k, str) for k in value):
+            raise TypeError(f"a state's maps have text as keys; {path} has others")
         return {"map": {k: _pack(v, f"{path}/{k}", tensors) for k, v in value.items()}}
-    if isinstance(value, list | tuple):
-        return {"list": [_pack(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]}
+    if type(value) in (list, tuple, torch.Size):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_pack(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]}
     if value is None or isinstance(value, bool | int | float | str):
         return {"value": value}
     raise TypeError(
@@ -92,6 +98,6 @@ def _unpack(skeleton: Any, tensors: dict[str, Tensor]) -> Any:
         return tensors[content]
     if kind == "map":
         return {k: _unpack(v, tensors) for k, v in content.items()}
-    if kind == "list":
-        return tuple(_unpack(v, tensors) for v in content)
+    if kind in ("list", "tuple"):
+        return (list if kind == "list" else tuple)(_unpack(v, tensors) for v in content)
     return content

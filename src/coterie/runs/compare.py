@@ -43,7 +43,7 @@ class Comparison:
         if not self.methods:
             raise BadInput("no methods to compare: try --methods local fedavg finetune")
         for spec in self.methods:
-            if self.methods.count(spec) > 1:
+            if [slug(s) for s in self.methods].count(slug(spec)) > 1:
                 raise BadInput(f"method {spec!r} is named twice: name each once")
 
     def cells(self) -> Iterator[tuple[str, Settings]]:
@@ -63,8 +63,11 @@ class Comparison:
 
     def check(self) -> None:
         """Refuses a method that cannot work before the first one runs."""
-        for spec in self.methods:
-            self.with_method(spec).made("method")
+        ways = [self.with_method(spec) for spec in self.methods]
+        methods = [way.made("method") for way in ways]
+        clients = len(prepare(ways[0], None).clients)
+        for way, method in zip(ways, methods, strict=True):
+            method.check(clients, way.rounds)
 
     def table(self) -> dict[str, Any]:
         shared = {k: v for k, v in self.settings.table().items() if k != "method"}
@@ -73,6 +76,9 @@ class Comparison:
 
 def comparison_from(table: Mapping[str, Any], where: str) -> Comparison:
     shared = {k: v for k, v in table.items() if k not in ("methods", "seeds")}
+    for key in ("methods", "seeds"):
+        if key not in table:
+            raise BadRun(f"{where} has no {key}: start this comparison anew")
     return Comparison(from_table(shared, where), tuple(table["methods"]), int(table["seeds"]))
 
 
@@ -158,4 +164,4 @@ def _value(text: str) -> Any:
 
 
 def slug(spec: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", spec).strip("-")
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", spec).strip("-")

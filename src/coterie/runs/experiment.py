@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
@@ -116,9 +116,13 @@ def check_outputs(model: nn.Module, clients: Sequence[Client]) -> None:
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             out = copy.deepcopy(model).eval()(x)
-    except (RuntimeError, ValueError, TypeError) as error:
-        text = str(error).splitlines()[0]
+    except Exception as error:  # whatever a module of one's own may raise
+        text = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInput(f"the model does not take inputs of shape {list(x.shape[1:])}: {text}") from None
+    if not isinstance(out, Tensor):
+        raise BadInput(
+            f"the model gives a {type(out).__name__}, one tensor is needed: return the logits alone"
+        )
     if out.ndim != 2 or out.shape[1] < wanted or (wanted == 1 and out.shape[1] != 1):
         raise BadInput(
             f"the model gives outputs of shape {list(out.shape[1:])}, the data needs [{wanted}]: "

@@ -59,15 +59,16 @@ class Folder:
             held = "holds a run" if is_run(path) else "is not empty"
             go_on = f"go on with 'coterie resume {path}' or " if is_run(path) else ""
             raise BadRun(f"output folder {path} {held}: {go_on}choose another --out")
+        home = path.absolute()  # "." cannot be renamed over
         with readable_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            home.parent.mkdir(parents=True, exist_ok=True)
+            draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
             try:
                 (draft / "config.toml").write_text(tomli_w.dumps(dict(config)))
                 (draft / "run.json").write_text(json.dumps(about, indent=2) + "\n")
                 (draft / "collaboration").mkdir()
                 draft.chmod(0o755)
-                draft.replace(path)
+                draft.replace(home)
             finally:
                 shutil.rmtree(draft, ignore_errors=True)
         return Folder(path)
@@ -112,6 +113,9 @@ def read_record(path: Path, label: str | None = None) -> Record:
     if not is_run(path):
         raise BadRun(f"{path} is not a run folder: it has no config.toml and run.json")
     config = read_toml(path / "config.toml")
+    for key in ("method", "rounds"):
+        if key not in config:
+            raise BadRun(f"{path / 'config.toml'} has no {key}: start this run anew")
     try:
         about = json.loads((path / "run.json").read_text())
     except json.JSONDecodeError as error:

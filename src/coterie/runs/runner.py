@@ -65,6 +65,8 @@ def run(
             try:
                 after, info = method.round(state, experiment.net, experiment.key.at_round(r, rounds))
             except Diverged as error:
+                if folder and done > last_saved:
+                    folder.save(state, done, experiment.config)
                 kept = f"; {folder.path} keeps the state after round {r - 1}" if folder else ""
                 raise Diverged(f"{error}{kept}") from None
             trained = time.perf_counter()

@@ -112,6 +112,7 @@ class Settings:
         split, model = NATURAL.get(self.data, ("iid", "mlp"))
         named = replace(
             self,
+            plugins=tuple(str(Path(p).resolve()) for p in self.plugins),
             split=split if self.split == "auto" else self.split,
             model=model if self.model == "auto" else self.model,
         )
