@@ -155,6 +155,7 @@ def _difference(value: float, metric: str) -> str:
 
 
 def _who(clients: Sequence[str], gain: np.ndarray, metric: str) -> str:
+    gain = np.where(np.abs(gain) < 1e-9, 0.0, gain)  # rounding is no loss
     known = int(np.isfinite(gain).sum())
     better, worse = int((gain > 0).sum()), int((gain < 0).sum())
     said = f"; {whole(better)} of {several(known, 'client')} gain{'s' if known == 1 else ''}"
