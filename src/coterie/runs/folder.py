@@ -94,9 +94,12 @@ class Folder:
         for name in ("metrics.jsonl", "timings.jsonl"):
             keep_lines(self.path / name, lambda entry: entry["round"] <= done)
         with readable_errors(self.path):
-            for matrix in (self.path / "collaboration").glob("*.npz"):
+            for matrix in (self.path / "collaboration").glob("[0-9]*.npz"):
                 if int(matrix.stem) > done:
                     matrix.unlink()
+            # what a kill left half-written under a temporary name
+            for draft in (*self.path.glob(".?*.*"), *self.path.glob("collaboration/.*")):
+                draft.unlink()
         return None if state is None else (state, done)
 
     def save_models(self, models: Models, clients: list[str]) -> None:
@@ -120,7 +123,7 @@ def read_record(path: Path, label: str | None = None) -> Record:
         about = json.loads((path / "run.json").read_text())
     except json.JSONDecodeError as error:
         raise BadRun(f"{path / 'run.json'} is damaged ({error}): start this run anew") from None
-    matrices = sorted((path / "collaboration").glob("*.npz"))
+    matrices = sorted((path / "collaboration").glob("[0-9]*.npz"))
     return Record(
         label=label or config["method"],
         config=config,
