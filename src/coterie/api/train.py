@@ -38,7 +38,7 @@ def train(
     rounds: int = 30,
     seed: int = 0,
     kernel: str | Trainer | None = None,
-    engine: str = "loop",
+    engine: str = "auto",
     init: Literal["given", "common", "independent"] = "given",
     absent: float = 0.0,
     evaluate: int = 1,

@@ -71,7 +71,7 @@ def read_settings(
         split, model = NATURAL[named["data"]]
         named["split"] = split if named["split"] == "auto" else named["split"]
         named["model"] = model if named["model"] == "auto" else named["model"]
-    classes = {name: PARTS[kind][name] for kind, name in named.items() if name != "auto"}
+    classes = {name: PARTS[kind][name] for kind, name in named.items() if not unresolved(kind, name)}
     classes |= {name: PARTS["method"][name] for name in methods}
     for name in base.options:
         if name not in classes:
@@ -98,6 +98,11 @@ def read_settings(
         },
     )
     return settings, {o.name: getattr(parsed, o.name) for o in own}
+
+
+def unresolved(kind: str, name: str) -> bool:
+    """Whether a split or a model is still to be chosen by the data; an engine may be called auto."""
+    return name == "auto" and kind in ("split", "model")
 
 
 def peek(words: Sequence[str], flag: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -14,9 +15,11 @@ from coterie.core.errors import CoterieError, UnknownName
 
 HELP = """coterie {version}: personalised collaborative learning
 
-usage: coterie COMMAND [--help] ...
+usage: coterie COMMAND [--help] [-v] ...
 
 {commands}
+-v tells more, such as which engine was chosen and why.
+
 examples:
   coterie demo
   coterie run --data digits
@@ -30,6 +33,9 @@ Python: import coterie; coterie.train(model, clients, method="fedavg")
 
 def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
+    if "-v" in words:
+        words.remove("-v")
+        logging.basicConfig(level=logging.INFO, format="· %(message)s", force=True)
     signal.signal(signal.SIGTERM, _stop)
     try:
         code = _dispatch(words)

@@ -6,6 +6,7 @@ and scoring use two copies, so no mode is ever switched back and forth.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import NamedTuple
 
@@ -40,14 +41,15 @@ class Learner:
 
     def __init__(self, model: nn.Module, task: Task) -> None:
         self.task = task
-        self._training = copy.deepcopy(model).train()
-        self._scoring = copy.deepcopy(model).eval()
+        self.training = copy.deepcopy(model).train()
+        self.scoring = copy.deepcopy(model).eval()
         self.trainable = tuple(n for n, p in model.named_parameters() if p.requires_grad)
         self.buffers = tuple(n for n, _ in model.named_buffers())
+        self.drops = any("drop" in type(m).__name__.lower() for m in model.modules())
 
     def outputs(self, belief: Belief, x: Tensor) -> Tensor:
         """Predictions without training: batch norm by its running statistics, no dropout."""
-        out: Tensor = functional_call(self._scoring, dict(belief), (x,))
+        out: Tensor = functional_call(self.scoring, dict(belief), (x,))
         return out
 
     def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
@@ -64,18 +66,28 @@ class Learner:
         def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             # batch norm writes its statistics in place: give it copies
             buffers = {n: still[n].clone() for n in self.buffers}
-            with SeededDropout(seed):
+            with dropout_of(self, seed):
                 try:
-                    out = functional_call(self._training, {**still, **params, **buffers}, (batch.x,))
+                    out = functional_call(self.training, {**still, **params, **buffers}, (batch.x,))
                 except ValueError as error:
-                    if "more than 1 value per channel" not in str(error):
-                        raise
-                    raise BadInput(
-                        "batch norm cannot train on a batch of 1, and with this batch size some client has "
-                        "one (perhaps the last of its epoch): choose another batch size"
-                    ) from None
+                    raise BadInput(self.explained(error)) from None
             total = (self.losses(out, batch.y) * batch.weight).sum()
             return total / batch.weight.sum().clamp(min=1), buffers
 
         grads, (value, buffers) = grad_and_value(loss, has_aux=True)(moving)
         return Gradient(value, grads, buffers)
+
+    @staticmethod
+    def explained(error: ValueError) -> str:
+        """What a layer's refusal means; any other error is the model's own."""
+        if "more than 1 value per channel" not in str(error):
+            raise error
+        return (
+            "batch norm cannot train on a batch of 1, and with this batch size some client has "
+            "one (perhaps the last of its epoch): choose another batch size"
+        )
+
+
+def dropout_of(learner: Learner, seed: Tensor) -> contextlib.AbstractContextManager[object]:
+    """Seeded masks inside, for a model that has any dropout."""
+    return SeededDropout(seed) if learner.drops else contextlib.nullcontext()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -13,21 +13,32 @@ from coterie.core import belief as tree
 from coterie.core.belief import Beliefs, Weights
 from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput, Diverged
-from coterie.core.kernel import Reply, Scorer, Trainer
+from coterie.core.kernel import Part, Reply, Scorer, Trainer
 from coterie.core.learner import Learner
 from coterie.core.net import Net, Replies
 from coterie.core.registry import Registry
 from coterie.core.seeds import Key
+from coterie.engines.bank import Bank, adjoined
+from coterie.engines.traits import Traits, traits_of
 
 CHUNK = 4096  # samples of one forward pass while scoring
+PARTS: tuple[Part, ...] = ("train", "validation", "test")
+
+
+class Answers(NamedTuple):
+    """Replies of all edges, stacked [edge, ...], in the order of the edges."""
+
+    beliefs: Beliefs
+    memory: Beliefs
+    numbers: Mapping[str, Tensor]
 
 
 class Engine(Protocol):
-    """How trainers run: one reply for each edge, in the order of the edges."""
+    """How trainers run."""
 
     def train(
         self, net: InProcess, kernel: Trainer, beliefs: Beliefs, edges: Tensor, key: Key, memory: Beliefs
-    ) -> Iterable[Reply]: ...
+    ) -> Answers: ...
 
 
 ENGINES: Registry[Engine] = Registry("engine")
@@ -35,11 +46,29 @@ ENGINES: Registry[Engine] = Registry("engine")
 
 @dataclass(frozen=True, eq=False)
 class InProcess:
-    """A net whose clients are in this process. The engine decides only how trainers run."""
+    """A net whose clients are in this process. The engine decides only how trainers run.
+
+    The clients' samples are moved into one bank for each part, so that they are held once.
+    """
 
     engine: Engine
     learner: Learner
     clients: tuple[Client, ...]
+    banks: Mapping[Part, Bank] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        banks = {part: Bank.of([getattr(c, part) for c in self.clients]) for part in PARTS}
+        clients = tuple(
+            replace(
+                c,
+                train=banks["train"].part(i),
+                validation=banks["validation"].part(i),
+                test=banks["test"].part(i),
+            )
+            for i, c in enumerate(self.clients)
+        )
+        object.__setattr__(self, "banks", banks)
+        object.__setattr__(self, "clients", clients)
 
     @property
     def names(self) -> Sequence[str]:
@@ -47,7 +76,11 @@ class InProcess:
 
     @property
     def sizes(self) -> Tensor:
-        return torch.tensor([len(c.train) for c in self.clients])
+        return self.banks["train"].sizes
+
+    def traits(self, beliefs: Beliefs) -> Traits:
+        """What engines have to know of the model."""
+        return traits_of(self.learner, tree.row(beliefs, 0), self.clients[0].train)
 
     def visit(
         self,
@@ -67,28 +100,58 @@ class InProcess:
         if memory is None:
             one = tree.stack([kernel.fresh(self.learner, tree.row(beliefs, 0))])
             memory = tree.repeat(one, len(self.clients))
-        answers = list(self.engine.train(self, kernel, beliefs, edges, key, memory))
-        for host, answer in zip(hosts.tolist(), answers, strict=True):
-            refuse_not_finite(answer, self.clients[host].name, key.round)
-        numbers = {n: torch.stack([a.numbers[n] for a in answers]).cpu() for n in answers[0].numbers}
-        kept = tree.put(memory, hosts, tree.stack([a.memory for a in answers])) if kernel.keeps else None
-        return Replies(edges, numbers, kept, tree.stack([a.belief for a in answers]))
+        answers = self.engine.train(self, kernel, beliefs, edges, key, memory)
+        self._refuse_not_finite(answers, hosts, key)
+        numbers = {n: v.cpu() for n, v in answers.numbers.items()}
+        kept = tree.put(memory, hosts, answers.memory) if kernel.keeps else None
+        return Replies(edges, numbers, kept, answers.beliefs)
+
+    def _refuse_not_finite(self, answers: Answers, hosts: Tensor, key: Key) -> None:
+        fine = torch.isfinite(answers.numbers["loss"]).cpu()
+        for t in answers.beliefs.values():
+            if t.is_floating_point():
+                fine &= torch.isfinite(t).flatten(1).all(dim=1).cpu()
+        if bool(fine.all()):
+            return
+        edge = int((~fine).nonzero()[0])
+        name, loss = (
+            tree.first_not_finite(tree.row(answers.beliefs, edge)),
+            float(answers.numbers["loss"][edge]),
+        )
+        what = f"the loss is {loss}" if name is None else f"{name} is no longer finite (loss {loss:.4g})"
+        raise Diverged(
+            f"round {key.round}, client {self.clients[int(hosts[edge])].name!r}: {what}: "
+            "lower the learning rate or scale the inputs"
+        )
 
     def _score(self, kernel: Scorer, beliefs: Beliefs, edges: Tensor, key: Key) -> Replies:
-        figures = []
-        for guest, host in edges.tolist():
-            data: Samples = getattr(self.clients[host], kernel.part)
-            if len(data) == 0:
+        """Each pair once, in one pass over the rows of all hosts that a guest visits."""
+        bank, pairs = self.banks[kernel.part], edges.tolist()
+        for host in {h for _, h in pairs}:
+            if not bank.sizes[host]:
                 raise BadInput(f"client {self.clients[host].name!r} has no {kernel.part} samples to score on")
-            # what a module draws by itself comes from this edge's seed, as in training
+        visits: dict[int, list[int]] = {}
+        for guest, host in pairs:
+            visits.setdefault(guest, []).append(host)
+        figures: dict[tuple[int, int], dict[str, float]] = {}
+        for guest, visited in visits.items():
+            hosts = sorted(set(visited))
+            samples = [bank.part(h) for h in hosts]
+            x = adjoined([s.x for s in samples])
+            # what a module draws by itself comes from this guest's seed, as in training
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                torch.manual_seed(key.at("score", kernel.part, guest, host).integer())
+                torch.manual_seed(key.at("score", kernel.part, guest).integer())
                 belief = tree.row(beliefs, guest)
-                outputs = torch.cat([self.learner.outputs(belief, x) for x in torch.split(data.x, CHUNK)])
-                losses = self.learner.losses(outputs, data.y)
-            figures.append(kernel.measure(self.learner.task, outputs, losses, data.y))
-        names = figures[0] if figures else {}
-        numbers = {n: torch.tensor([f[n] for f in figures], dtype=torch.float64) for n in names}
+                outputs = torch.cat([self.learner.outputs(belief, piece) for piece in torch.split(x, CHUNK)])
+            for host, mine, out in zip(
+                hosts, samples, torch.split(outputs, [len(s) for s in samples]), strict=True
+            ):
+                losses = self.learner.losses(out, mine.y)
+                figures[guest, host] = kernel.measure(self.learner.task, out, losses, mine.y)
+        found = [figures[guest, host] for guest, host in pairs]
+        numbers = {
+            n: torch.tensor([f[n] for f in found], dtype=torch.float64) for n in (found[0] if found else ())
+        }
         return Replies(edges, numbers)
 
     def mix(self, weights: Weights, replies: Replies) -> Beliefs:
@@ -118,7 +181,7 @@ def pooled(clients: Sequence[Client]) -> Client:
 
     def joined(part: str) -> Samples:
         parts: list[Samples] = [getattr(c, part) for c in clients]
-        return Samples(torch.cat([p.x for p in parts]), torch.cat([p.y for p in parts]))
+        return Samples(adjoined([p.x for p in parts]), adjoined([p.y for p in parts]))
 
     return replace(
         clients[0],
@@ -129,11 +192,7 @@ def pooled(clients: Sequence[Client]) -> Client:
     )
 
 
-def refuse_not_finite(reply: Reply, client: str, round: int) -> None:
-    loss = float(reply.numbers["loss"])
-    name = tree.first_not_finite(reply.belief)
-    if name is not None or loss != loss or abs(loss) == float("inf"):
-        what = f"the loss is {loss}" if name is None else f"{name} is no longer finite (loss {loss:.4g})"
-        raise Diverged(
-            f"round {round}, client {client!r}: {what}: lower the learning rate or scale the inputs"
-        )
+def stacked_replies(replies: Sequence[Reply]) -> Answers:
+    """Replies of one edge each, as one."""
+    numbers = {n: torch.stack([r.numbers[n] for r in replies]) for n in replies[0].numbers}
+    return Answers(tree.stack([r.belief for r in replies]), tree.stack([r.memory for r in replies]), numbers)

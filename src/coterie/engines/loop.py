@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
-from coterie.core.belief import Beliefs
+from coterie.core.belief import Belief, Beliefs
+from coterie.core.client import Samples
 from coterie.core.kernel import Reply, Tick, Trainer, batch_of
+from coterie.core.learner import Learner
 from coterie.core.seeds import Key
-from coterie.engines.base import ENGINES, InProcess
+from coterie.engines.base import ENGINES, Answers, InProcess, stacked_replies
 
 
 @ENGINES.register("loop")
@@ -22,16 +23,25 @@ class Loop:
 
     def train(
         self, net: InProcess, kernel: Trainer, beliefs: Beliefs, edges: Tensor, key: Key, memory: Beliefs
-    ) -> Iterator[Reply]:
+    ) -> Answers:
+        replies = []
         for guest, host in edges.tolist():
-            data = net.clients[host].train
             mine = key.at("guest", guest, "host", host)
-            plan = kernel.plan(len(data), mine)
-            carry = kernel.start(tree.row(beliefs, guest), tree.row(memory, host))
             # whatever a module draws by itself, beside dropout, comes from this edge's seed too
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(mine.at("module").integer())
-                for s in range(len(plan)):
-                    batch = batch_of(data.x, data.y, plan.rows[s])
-                    carry = kernel.step(net.learner, carry, batch, Tick(plan.rates[s], plan.seeds[s]))
-            yield kernel.finish(carry)
+                belief, kept = tree.row(beliefs, guest), tree.row(memory, host)
+                replies.append(visit(kernel, net.learner, belief, kept, net.clients[host].train, mine))
+        return stacked_replies(replies)
+
+
+def visit(
+    kernel: Trainer, learner: Learner, belief: Belief, memory: Belief, data: Samples, key: Key
+) -> Reply:
+    """One belief at one client: plan, start, a step for each batch, finish."""
+    plan = kernel.plan(len(data), key)
+    carry = kernel.start(belief, memory)
+    for s in range(len(plan)):
+        batch = batch_of(data.x, data.y, plan.rows[s])
+        carry = kernel.step(learner, carry, batch, Tick(plan.rates[s], plan.seeds[s]))
+    return kernel.finish(carry)

@@ -63,8 +63,9 @@ class LocalWork:
         rows = deal_batches(
             samples, self.batch, self.epochs, self.steps, self.shuffle, key.at("rows").torch()
         )
-        done = (key.round - 1 + torch.arange(len(rows), dtype=torch.float64) / len(rows)) / key.rounds
-        seeds = torch.randint(2**62, (len(rows),), generator=key.at("dropout").torch())
+        steps = torch.arange(len(rows))
+        done = (key.round - 1 + steps.double() / len(rows)) / key.rounds
+        seeds = key.at("dropout").integer() // 2 + steps
         return Plan(rows, scheduled(self.schedule, self.final, done.clamp(0, 1)), seeds)
 
     def memories(self) -> tuple[str, ...]:

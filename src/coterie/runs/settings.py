@@ -65,7 +65,7 @@ class Settings:
     """Rounds of training."""
     seed: int = 0
     """Where all random numbers come from."""
-    engine: str = "loop"
+    engine: str = "auto"
     """How visits are computed; all engines give the same numbers."""
     test: float = 0.3
     """Share of a client's rows held out for testing, where the data has no published test set."""

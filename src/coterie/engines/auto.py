@@ -1,0 +1,66 @@
+"""The engine that fits: lockstep for many small dense models, threads for the rest.
+
+The rule, from measurements on a CPU (`coterie bench`):
+
+1. a model that cannot go in lockstep (batch norm, random layers)  -> pool
+2. convolutions                                                     -> pool
+3. a single edge                                                    -> pool, which runs it with all threads
+4. else, up to `LARGEST` parameters                                 -> stacked, beyond that pool
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from coterie.core import belief as tree
+from coterie.core.belief import Beliefs
+from coterie.core.kernel import Trainer
+from coterie.core.seeds import Key
+from coterie.engines.base import ENGINES, Answers, InProcess
+from coterie.engines.pool import Pool
+from coterie.engines.stacked import Stacked
+
+LARGEST = 200_000
+log = logging.getLogger("coterie")
+
+
+@ENGINES.register("auto")
+@dataclass(frozen=True)
+class Auto:
+    """Picks stacked or pool by model and edges; -v tells which."""
+
+    memory: str = "half"
+    """What may be used at once: half of what is free, or an amount such as 4G."""
+    workers: int = 0
+    """How many threads; 0 takes one for each core."""
+
+    def __post_init__(self) -> None:
+        Stacked(self.memory)
+        Pool(self.workers)
+
+    def train(
+        self, net: InProcess, kernel: Trainer, beliefs: Beliefs, edges: Tensor, key: Key, memory: Beliefs
+    ) -> Answers:
+        name, why = choose(net, beliefs, len(edges))
+        if key.round <= 1:
+            log.info("engine %s for %d edge(s): %s", name, len(edges), why)
+        engine = Stacked(self.memory) if name == "stacked" else Pool(self.workers)
+        return engine.train(net, kernel, beliefs, edges, key, memory)
+
+
+def choose(net: InProcess, beliefs: Beliefs, edges: int) -> tuple[str, str]:
+    """The engine's name, and why."""
+    traits = net.traits(beliefs)
+    if traits.lockless:
+        return "pool", f"the model has {traits.lockless}"
+    if traits.convolves:
+        return "pool", "convolutions gain little from lockstep"
+    if edges == 1:
+        return "pool", "a single edge has nobody to go in step with"
+    size = sum(t.numel() for t in tree.row(beliefs, 0).values())
+    if size > LARGEST:
+        return "pool", f"{size} parameters are more than {LARGEST}: one model fills a core"
+    return "stacked", f"{size} parameters, {edges} edges"

@@ -1,0 +1,52 @@
+"""Many clients' samples in one piece of memory, held once.
+
+An engine that trains many clients in lockstep gathers their batches from one tensor; scoring passes over
+several clients' rows at once. So the samples of all clients lie one after the other, and each client's own
+are a view of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coterie.core.client import Samples
+
+
+@dataclass(frozen=True, eq=False)
+class Bank:
+    """Samples of all clients: those of client i are rows starts[i] to starts[i] + sizes[i]."""
+
+    x: Tensor
+    y: Tensor
+    starts: Tensor
+    sizes: Tensor
+
+    @staticmethod
+    def of(parts: Sequence[Samples]) -> Bank:
+        sizes = torch.tensor([len(p) for p in parts])
+        starts = sizes.cumsum(0) - sizes
+        return Bank(adjoined([p.x for p in parts]), adjoined([p.y for p in parts]), starts, sizes)
+
+    def part(self, i: int) -> Samples:
+        """A client's own samples, as a view."""
+        rows = slice(int(self.starts[i]), int(self.starts[i] + self.sizes[i]))
+        return Samples(self.x[rows], self.y[rows])
+
+
+def adjoined(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors as one, along the first axis: a view if they already lie one after the other, else a copy."""
+    full = [t for t in tensors if len(t)]
+    if len(full) < 2:
+        return full[0] if full else tensors[0]
+    first, place = full[0], full[0].data_ptr()
+    for t in full:
+        same = t.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        if not (same and t.is_contiguous() and t.data_ptr() == place):
+            return torch.cat(full)
+        place += t.numel() * t.element_size()
+    total = sum(len(t) for t in full)
+    return first.as_strided((total, *first.shape[1:]), first.stride(), first.storage_offset())

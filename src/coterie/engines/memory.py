@@ -1,0 +1,35 @@
+"""How much memory an engine may use at once."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from coterie.core.errors import BadInput
+
+UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "": 1}
+
+
+def budget_in_bytes(text: str) -> int:
+    """Half of what is free now, or an amount such as 500M or 4G."""
+    if text == "half":
+        return free_bytes() // 2
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", text.strip().lower())
+    if not found or float(found[1]) == 0:
+        raise BadInput(f"memory={text!r} must be half or an amount: try 4G")
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+def free_bytes() -> int:
+    """Memory that can be had without swapping."""
+    try:
+        with open("/proc/meminfo") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return 4 * 10**9

@@ -1,0 +1,78 @@
+"""What an engine has to know of a model: read off its layers, or found out by trying it on a few rows."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.func import functional_call, vmap
+
+from coterie.core import belief as tree
+from coterie.core.belief import Belief
+from coterie.core.client import Samples
+from coterie.core.learner import Batch, Learner, dropout_of
+
+ROWS = 4  # enough for batch norm, few enough to cost nothing
+
+
+@dataclass(frozen=True)
+class Traits:
+    """draws   whether it draws random numbers that seeded dropout does not reach
+    lockless   why it cannot be trained many at once; empty if it can
+    convolves  whether it has convolutions
+    """
+
+    draws: bool
+    lockless: str
+    convolves: bool
+
+
+_known: weakref.WeakKeyDictionary[Learner, Traits] = weakref.WeakKeyDictionary()
+
+
+def traits_of(learner: Learner, belief: Belief, data: Samples) -> Traits:
+    """Found out once for each learner."""
+    if learner not in _known:
+        layers = list(learner.training.modules())
+        draws = draws_by_itself(learner, belief, data)
+        _known[learner] = Traits(
+            draws=draws,
+            lockless=why_not_in_lockstep(learner, belief, data, draws),
+            convolves=any(isinstance(layer, nn.modules.conv._ConvNd) for layer in layers),
+        )
+    return _known[learner]
+
+
+def draws_by_itself(learner: Learner, belief: Belief, data: Samples) -> bool:
+    """Whether a forward pass moves torch's own generator, dropout being taken care of."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), dropout_of(learner, torch.tensor(1)):
+        before = torch.get_rng_state()
+        tensors = {name: t.clone() for name, t in belief.items()}
+        functional_call(learner.training, tensors, (_rows(data).x,))
+        return not torch.equal(before, torch.get_rng_state())
+
+
+def why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws: bool) -> str:
+    """The reason why a model cannot be trained many at once, or nothing."""
+    for layer in learner.training.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            return f"batch norm ({type(layer).__name__}), whose statistics would see the padding"
+    if draws:
+        return "random numbers of its own, which cannot be kept apart"
+    few = _rows(data)
+    two = tree.rows(tree.stack([belief]), torch.tensor([0, 0]))
+    weight = torch.ones(len(few), dtype=few.x.dtype, device=few.x.device)
+    batches = Batch(*(torch.stack([t, t]) for t in (few.x, few.y, weight)))
+    try:
+        with torch.random.fork_rng(devices=[]):
+            vmap(learner.gradient)(dict(two), batches, torch.tensor([1, 2]))
+    except Exception as error:  # whatever a module may do that has no batched form
+        return f"operations that have no batched form ({str(error).splitlines()[0][:80]})"
+    return ""
+
+
+def _rows(data: Samples) -> Samples:
+    index = torch.arange(ROWS, device=data.x.device) % len(data)
+    return Samples(data.x[index], data.y[index])

@@ -1,0 +1,228 @@
+"""What is particular to the fast engines; that all numbers agree is the business of tests/contract."""
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from coterie.core import belief as tree
+from coterie.core.client import Client, Samples
+from coterie.core.errors import BadInput
+from coterie.core.learner import Learner
+from coterie.core.net import edges_of, to_own
+from coterie.core.seeds import Key
+from coterie.engines import Auto, InProcess, Loop, Pool, Stacked
+from coterie.engines import stacked as stacked_module
+from coterie.engines.auto import LARGEST, choose
+from coterie.engines.bank import Bank, adjoined
+from coterie.engines.memory import budget_in_bytes, free_bytes
+from coterie.kernels import SGD, Score
+
+
+def clients_of(sizes, shape=(3,)):
+    draws = torch.Generator().manual_seed(0)
+    made = []
+    for i, n in enumerate(sizes):
+        part = Samples(torch.randn(n, *shape, generator=draws), torch.randint(2, (n,), generator=draws))
+        made.append(Client(name=f"c{i}", train=part, test=part, validation=Samples(part.x[:0], part.y[:0])))
+    return tuple(made)
+
+
+def net_of(engine, model, sizes=(5, 3, 8), shape=(3,)):
+    net = InProcess(engine, Learner(model, "classification"), clients_of(sizes, shape))
+    return net, tree.repeat(tree.stack([tree.belief_of(model)]), len(sizes))
+
+
+class TestBank:
+    def test_samples_are_held_once_and_clients_are_views(self):
+        net, _ = net_of(Loop(), nn.Linear(3, 2))
+        bank = net.banks["train"]
+        assert bank.starts.tolist() == [0, 5, 8]
+        assert bank.sizes.tolist() == [5, 3, 8]
+        for i, client in enumerate(net.clients):
+            assert client.train.x.untyped_storage().data_ptr() == bank.x.untyped_storage().data_ptr()
+            assert torch.equal(client.train.x, clients_of((5, 3, 8))[i].train.x)
+
+    def test_neighbours_are_joined_without_a_copy(self):
+        x = torch.arange(12.0).reshape(6, 2)
+        joined = adjoined([x[:2], x[2:2], x[2:6]])
+        assert torch.equal(joined, x)
+        assert joined.data_ptr() == x.data_ptr()
+
+    def test_strangers_and_gaps_are_copied(self):
+        x = torch.arange(12.0).reshape(6, 2)
+        assert torch.equal(adjoined([x[:2], x[3:]]), torch.cat([x[:2], x[3:]]))
+        assert torch.equal(adjoined([x[3:], x[:2]]), torch.cat([x[3:], x[:2]]))
+        assert torch.equal(adjoined([x, x.clone()]), torch.cat([x, x]))
+
+    def test_nobody_has_anything(self):
+        nothing = Samples(torch.zeros(0, 2), torch.zeros(0))
+        assert Bank.of([nothing, nothing]).part(1).x.shape == (0, 2)
+
+    def test_pooling_all_copies_nothing(self):
+        net, _ = net_of(Loop(), nn.Linear(3, 2))
+        everything = net.pool([range(3)])
+        assert everything.banks["train"].x.data_ptr() == net.banks["train"].x.data_ptr()
+        assert everything.sizes.tolist() == [16]
+
+
+class Counting(nn.Linear):
+    passes = 0
+
+    def forward(self, x):
+        Counting.passes += 1
+        return super().forward(x)
+
+
+class TestScoring:
+    def test_a_pair_is_scored_once_and_a_guest_in_one_pass(self):
+        net, beliefs = net_of(Loop(), Counting(3, 2))
+        Counting.passes = 0
+        edges = edges_of([(0, 2), (0, 0), (1, 1), (0, 2), (0, 1)])
+        replies = net.visit(Score(), beliefs, edges, Key(0))
+        assert Counting.passes == 2
+        assert torch.equal(replies.edges, edges)
+        alone = [net.visit(Score(), beliefs, edges_of([pair]), Key(0)) for pair in edges.tolist()]
+        for figure, values in replies.numbers.items():
+            expected = torch.cat([a.numbers[figure] for a in alone])
+            torch.testing.assert_close(values, expected, rtol=1e-6, atol=1e-6)
+
+
+class TestStacked:
+    def test_chunks_change_nothing(self, monkeypatch):
+        model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2))
+        sizes = (5, 3, 8, 1, 6)
+        replies = []
+        for at_once in (1, 2, 256):
+            monkeypatch.setattr(stacked_module, "LOCKSTEP", at_once)
+            net, beliefs = net_of(Stacked(), model, sizes)
+            replies.append(net.visit(SGD(batch=2), beliefs, to_own(5), Key(0).at_round(1, 1)))
+        for other in replies[1:]:
+            for name, tensor in replies[0].sealed.items():
+                torch.testing.assert_close(other.sealed[name], tensor, rtol=1e-6, atol=1e-7)
+
+    def test_the_budget_bounds_the_edges_at_once(self):
+        net, beliefs = net_of(Stacked("1k"), nn.Linear(3, 2))
+        plans = [SGD(batch=2).plan(5, Key(0).at_round(1, 1))]
+        # a belief of 8 floats and a batch of 2 rows of 3: 8 * 32 + 8 * 24 bytes
+        assert Stacked("1k").edges_at_once(net, beliefs, plans) == 1000 // 448
+        assert Stacked("1").edges_at_once(net, beliefs, plans) == 1
+
+    @pytest.mark.parametrize(
+        ("layer", "said"),
+        [
+            (nn.BatchNorm1d(3), "batch norm (BatchNorm1d)"),
+            (nn.RReLU(), "random numbers of its own"),
+            (nn.AlphaDropout(0.5), "random numbers of its own"),
+        ],
+    )
+    def test_refusals(self, layer, said):
+        net, beliefs = net_of(Stacked(), nn.Sequential(layer, nn.Linear(3, 2)))
+        with pytest.raises(BadInput) as refusal:
+            net.visit(SGD(), beliefs, to_own(3), Key(0).at_round(1, 1))
+        assert said in str(refusal.value)
+        assert "use pool or auto" in str(refusal.value)
+
+    def test_a_model_that_looks_at_its_values(self):
+        class Peeking(nn.Linear):
+            def forward(self, x):
+                return super().forward(x) if x.sum() > 0 and self.weight.sum() > -1e9 else super().forward(-x)
+
+        net, beliefs = net_of(Stacked(), Peeking(3, 2))
+        with pytest.raises(BadInput, match="operations that have no batched form"):
+            net.visit(SGD(), beliefs, to_own(3), Key(0).at_round(1, 1))
+        net, beliefs = net_of(Auto(), Peeking(3, 2))
+        assert len(net.visit(SGD(), beliefs, to_own(3), Key(0).at_round(1, 1))) == 3
+
+
+class TestPool:
+    def test_threads_are_given_back(self):
+        torch.set_num_threads(2)
+        try:
+            net, beliefs = net_of(Pool(2), nn.Linear(3, 2))
+            net.visit(SGD(), beliefs, to_own(3), Key(0).at_round(1, 1))
+            assert torch.get_num_threads() == 2
+        finally:
+            torch.set_num_threads(1)
+
+    def test_more_workers_change_nothing(self):
+        model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 2))
+        sizes = (6, 4, 8, 7)
+        found = []
+        for workers in (1, 2, 4):
+            net, beliefs = net_of(Pool(workers), model, sizes)
+            found.append(net.visit(SGD(batch=4), beliefs, to_own(4), Key(0).at_round(1, 1)).sealed)
+        for other in found[1:]:
+            assert all(torch.equal(other[name], tensor) for name, tensor in found[0].items())
+
+    def test_a_module_that_draws_is_repeatable(self):
+        model = nn.Sequential(nn.Linear(3, 4), nn.RReLU(), nn.Linear(4, 2))
+        runs = []
+        for _ in range(2):
+            net, beliefs = net_of(Pool(4), model)
+            before = torch.get_rng_state()
+            runs.append(net.visit(SGD(), beliefs, to_own(3), Key(0).at_round(1, 1)).sealed)
+            assert torch.equal(before, torch.get_rng_state())
+        assert all(torch.equal(runs[0][n], runs[1][n]) for n in runs[0])
+
+    def test_an_error_in_a_worker_reaches_the_caller(self):
+        net, beliefs = net_of(Pool(2), nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)))
+        with pytest.raises(BadInput, match="batch norm cannot train on a batch of 1"):
+            net.visit(SGD(batch=1), beliefs, to_own(3), Key(0).at_round(1, 1))
+
+    def test_negative_workers(self):
+        with pytest.raises(BadInput, match="workers=-1 must be at least 0"):
+            Pool(-1)
+
+
+class TestAuto:
+    @pytest.mark.parametrize(
+        ("model", "shape", "edges", "name", "why"),
+        [
+            (nn.Linear(3, 2), (3,), 3, "stacked", "8 parameters, 3 edges"),
+            (nn.Linear(3, 2), (3,), 1, "pool", "a single edge"),
+            (nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)), (3,), 3, "pool", "batch norm"),
+            (
+                nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(8, 2)),
+                (1, 3, 3),
+                3,
+                "pool",
+                "convolutions",
+            ),
+            (
+                nn.Sequential(nn.Linear(3, LARGEST // 4), nn.Linear(LARGEST // 4, 2)),
+                (3,),
+                3,
+                "pool",
+                "parameters",
+            ),
+        ],
+    )
+    def test_the_rule(self, model, shape, edges, name, why):
+        net, beliefs = net_of(Auto(), model, shape=shape)
+        chosen, reason = choose(net, beliefs, edges)
+        assert chosen == name
+        assert why in reason
+
+    def test_it_says_what_it_chose(self, caplog):
+        net, beliefs = net_of(Auto(), nn.Linear(3, 2))
+        with caplog.at_level(logging.INFO, "coterie"):
+            net.visit(SGD(), beliefs, to_own(3), Key(0).at_round(1, 5))
+        assert "engine stacked for 3 edge(s)" in caplog.text
+
+
+class TestMemory:
+    @pytest.mark.parametrize(
+        ("text", "amount"), [("4G", 4 * 10**9), ("500M", 5 * 10**8), ("1.5 GB", 15 * 10**8), ("12", 12)]
+    )
+    def test_amounts(self, text, amount):
+        assert budget_in_bytes(text) == amount
+
+    def test_half_of_what_is_free(self):
+        assert 0 < budget_in_bytes("half") < free_bytes()
+
+    @pytest.mark.parametrize("text", ["much", "0", "-1G", "", "4X"])
+    def test_refused(self, text):
+        with pytest.raises(BadInput, match="must be half or an amount: try 4G"):
+            Stacked(text)
