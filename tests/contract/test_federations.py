@@ -1,5 +1,7 @@
 """Random small federations: whatever their shape, every engine gives the numbers of the reference."""
 
+from unittest import mock
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,7 +13,7 @@ from coterie.core.client import Client, Samples
 from coterie.core.learner import Learner
 from coterie.core.net import edges_of
 from coterie.core.seeds import Key
-from coterie.engines import ENGINES, Absent, InProcess
+from coterie.engines import ENGINES, Absent, InProcess, replay
 from coterie.kernels import SGD, Adam
 
 OTHERS = [name for name in ENGINES if name != "loop"]
@@ -55,9 +57,10 @@ def model_of(kind: str) -> nn.Module:
     kind=st.sampled_from(["linear", "frozen", "dropout", "layernorm", "conv"]),
     work=works,
     absent=st.sampled_from([0.0, 0.4]),
+    patience=st.sampled_from([0, 2, 40]),
     data=st.data(),
 )
-def test_random_federations(engine, sizes, kind, work, absent, data):
+def test_random_federations(engine, sizes, kind, work, absent, patience, data):
     model, n = model_of(kind), len(sizes)
     draws = torch.Generator().manual_seed(sum(sizes))
     clients = []
@@ -74,7 +77,8 @@ def test_random_federations(engine, sizes, kind, work, absent, data):
     replies = []
     for name in ("loop", engine):
         net = Absent(InProcess(ENGINES.make(name), Learner(model, "classification"), tuple(clients)), absent)
-        replies.append((net, net.visit(work, beliefs, edges_of(pairs), Key(1).at_round(2, 5))))
+        with mock.patch.object(replay, "PATIENCE", patience):
+            replies.append((net, net.visit(work, beliefs, edges_of(pairs), Key(1).at_round(2, 5))))
     (loop, expected), (other, found) = replies
     assert torch.equal(expected.edges, found.edges)
     if len(expected) == 0:

@@ -15,6 +15,7 @@ COMMANDS = {
     "report": "write the page, CSV or figures of a run or a comparison again",
     "data": "list, fetch or show data: who has how many of which label",
     "methods": "list methods, splits, models and kernels, or explain one",
+    "bench": "measure the engines beside plain PyTorch loops",
     "completion": "print a completion script for bash, zsh or fish",
 }
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from coterie.cli.bench import Bench
 from coterie.cli.demo import Demo
 from coterie.cli.flags import all_tables, parse
 from coterie.cli.methods import Methods
@@ -62,6 +63,7 @@ def everything() -> Any:
         "report": Report,
         "data": Data,
         "methods": Methods,
+        "bench": Bench,
         "completion": Completion,
     }
     return functools.reduce(

@@ -58,7 +58,7 @@ def row(beliefs: Beliefs, i: int) -> Belief:
 
 def rows(beliefs: Beliefs, index: Tensor) -> Beliefs:
     """Some of many, in the given order, repeats allowed."""
-    return {name: t[index] for name, t in beliefs.items()}
+    return {name: t.index_select(0, index.to(t.device)) for name, t in beliefs.items()}
 
 
 def put(beliefs: Beliefs, index: Tensor, new: Beliefs) -> Beliefs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -198,10 +199,9 @@ def check_clients(clients: Sequence[Client], *, allow_one_class: bool = False) -
     if not clients:
         raise BadInput("no clients: give at least one")
     first, said = clients[0], []
-    names = [c.name for c in clients]
-    for name in names:
-        if names.count(name) > 1:
-            raise BadInput(f"client name {name!r} is used {names.count(name)} times: give each its own")
+    for name, times in Counter(c.name for c in clients).items():
+        if times > 1:
+            raise BadInput(f"client name {name!r} is used {times} times: give each its own")
     for c in clients:
         if len(c.train) == 0 or len(c.test) == 0:
             raise BadData(

@@ -25,7 +25,7 @@ class Key:
 
     def at(self, *path: int | str) -> Key:
         """The key one or more steps further down."""
-        return replace(self, path=self.path + path)
+        return Key(self.seed, self.path + path, self.round, self.rounds)
 
     def at_round(self, round: int, rounds: int) -> Key:
         """The key of one round; schedules read how far the run has come."""

@@ -19,6 +19,7 @@ from coterie.core.net import Net, Replies
 from coterie.core.registry import Registry
 from coterie.core.seeds import Key
 from coterie.engines.bank import Bank, adjoined
+from coterie.engines.threads import threads_for
 from coterie.engines.traits import Traits, traits_of
 
 CHUNK = 4096  # samples of one forward pass while scoring
@@ -139,7 +140,7 @@ class InProcess:
             samples = [bank.part(h) for h in hosts]
             x = adjoined([s.x for s in samples])
             # what a module draws by itself comes from this guest's seed, as in training
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            with torch.no_grad(), torch.random.fork_rng(devices=[]), threads_for(x.numel()):
                 torch.manual_seed(key.at("score", kernel.part, guest).integer())
                 belief = tree.row(beliefs, guest)
                 outputs = torch.cat([self.learner.outputs(belief, piece) for piece in torch.split(x, CHUNK)])

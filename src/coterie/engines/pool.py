@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 import queue
 import weakref
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +24,7 @@ from coterie.core.seeds import Key
 from coterie.engines.base import ENGINES, Answers, InProcess, stacked_replies
 from coterie.engines.eager import EagerLearner
 from coterie.engines.loop import visit
+from coterie.engines.threads import one_thread_each
 
 # each thread needs a module of its own; they last as long as the learner they were made for
 _copies: weakref.WeakKeyDictionary[Learner, list[EagerLearner]] = weakref.WeakKeyDictionary()
@@ -71,17 +70,6 @@ class Pool:
             return stacked_replies([run(pair) for pair in pairs])
         with one_thread_each(), ThreadPoolExecutor(workers) as threads:
             return stacked_replies(list(threads.map(run, pairs)))
-
-
-@contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Inside, operations do not split: the threads around them do."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def learners_for(learner: Learner, workers: int) -> list[EagerLearner]:

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
-from torch.func import vmap
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
@@ -27,6 +26,8 @@ from coterie.core.learner import Batch
 from coterie.core.seeds import Key
 from coterie.engines.base import ENGINES, Answers, InProcess
 from coterie.engines.memory import budget_in_bytes
+from coterie.engines.replay import Batched
+from coterie.engines.threads import threads_for
 
 LOCKSTEP = 256  # edges at once: more gain nothing and fall out of the caches
 
@@ -48,15 +49,19 @@ class Stacked:
         if why := net.traits(beliefs).lockless:
             raise BadInput(f"engine stacked cannot train a model with {why}: use pool or auto")
         bank, pairs = net.banks["train"], edges.tolist()
-        plans = [kernel.plan(int(bank.sizes[h]), key.at("guest", g, "host", h)) for g, h in pairs]
+        sizes = bank.sizes.tolist()
+        plans = [kernel.plan(sizes[h], key.at("guest", g, "host", h)) for g, h in pairs]
         order = sorted(range(len(pairs)), key=lambda e: -len(plans[e]))
         a_chunk = self.edges_at_once(net, beliefs, plans)
         done = []
         for first in range(0, len(order), a_chunk):
             index = torch.tensor(order[first : first + a_chunk])
             chosen = [plans[e] for e in index.tolist()]
-            done.append(lockstep(net, kernel, beliefs, edges[index], chosen, memory))
+            with threads_for(len(index) * chosen[0].rows.shape[1] * bank.x[0].numel()):
+                done.append(lockstep(net, kernel, beliefs, edges[index], chosen, memory))
         back = torch.argsort(torch.tensor(order))
+        if len(done) == 1 and order == list(range(len(order))):
+            return done[0]
         answers: Answers = pytree.tree_map(lambda *parts: torch.cat(parts)[back], *done)
         return answers
 
@@ -80,8 +85,10 @@ def lockstep(
     rates = padded([p.rates for p in plans], 0)
     seeds = padded([p.seeds for p in plans], 0)
     starts = bank.starts[hosts].unsqueeze(1)
-    step = vmap(lambda carry, batch, tick: kernel.step(learner, carry, batch, tick))
-    carry = vmap(kernel.start)(dict(tree.rows(beliefs, guests)), dict(tree.rows(memory, hosts)))
+    start = Batched(kernel.start, learner, (kernel, "start"))
+    step = Batched(lambda c, b, t: kernel.step(learner, c, b, t), learner, (kernel, "step"))
+    finish = Batched(kernel.finish, learner, (kernel, "finish"))
+    carry = start(dict(tree.rows(beliefs, guests)), dict(tree.rows(memory, hosts)))
     over: list[Any] = []
     active = len(plans)
     for s in range(lengths[0]):
@@ -93,14 +100,22 @@ def lockstep(
         wanted = rows[:active, s]
         real = wanted >= 0
         index = (wanted.clamp(min=0) + starts[:active]).to(bank.x.device)
-        batch = Batch(bank.x[index], bank.y[index], real.to(device=bank.x.device, dtype=bank.x.dtype))
+        weight = real.to(device=bank.x.device, dtype=bank.x.dtype)
+        batch = Batch(gathered(bank.x, index), gathered(bank.y, index), weight)
         carry = step(carry, batch, Tick(rates[:active, s], seeds[:active, s]))
-    whole = pytree.tree_map(lambda *parts: torch.cat(parts), carry, *reversed(over))
-    return Answers(*vmap(kernel.finish)(whole))
+    whole = pytree.tree_map(lambda *parts: torch.cat(parts), carry, *reversed(over)) if over else carry
+    return Answers(*finish(whole))
+
+
+def gathered(rows: Tensor, index: Tensor) -> Tensor:
+    """rows[index] for an index of any shape, copied row by row."""
+    return rows.index_select(0, index.flatten()).view(*index.shape, *rows.shape[1:])
 
 
 def padded(tensors: Sequence[Tensor], filler: float) -> Tensor:
     """Tensors of different extents as one, [tensor, ...], with `filler` where there is nothing."""
+    if all(t.shape == tensors[0].shape for t in tensors):
+        return torch.stack(list(tensors))
     extents = [max(t.shape[d] for t in tensors) for d in range(tensors[0].ndim)]
     out = tensors[0].new_full((len(tensors), *extents), filler)
     for i, t in enumerate(tensors):

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from coterie.core.belief import Belief
 from coterie.core.errors import BadInput, UnknownName
@@ -64,8 +65,10 @@ class LocalWork:
             samples, self.batch, self.epochs, self.steps, self.shuffle, key.at("rows").torch()
         )
         steps = torch.arange(len(rows))
-        done = (key.round - 1 + steps.double() / len(rows)) / key.rounds
         seeds = key.at("dropout").integer() // 2 + steps
+        if self.schedule == "constant":
+            return Plan(rows, torch.ones(len(rows), dtype=torch.float64), seeds)
+        done = (key.round - 1 + steps.double() / len(rows)) / key.rounds
         return Plan(rows, scheduled(self.schedule, self.final, done.clamp(0, 1)), seeds)
 
     def memories(self) -> tuple[str, ...]:
@@ -117,23 +120,23 @@ def deal_batches(
 ) -> Tensor:
     """Rows for each step [step, batch]; every epoch deals each row once, the last batch padded with -1."""
     batch = min(batch, samples)
-    a_round = math.ceil(samples / batch)
-    wanted = steps or epochs * a_round
+    a_pass = math.ceil(samples / batch)
+    wanted = steps or epochs * a_pass
     dealt = []
-    for _ in range(math.ceil(wanted / a_round)):
+    for _ in range(math.ceil(wanted / a_pass)):
         order = torch.randperm(samples, generator=generator) if shuffle else torch.arange(samples)
-        padded = torch.full((a_round * batch,), -1)
-        padded[:samples] = order
-        dealt.append(padded.reshape(a_round, batch))
-    return torch.cat(dealt)[:wanted]
+        if short := a_pass * batch - samples:
+            order = F.pad(order, (0, short), value=-1)
+        dealt.append(order.view(a_pass, batch))
+    return (torch.cat(dealt) if len(dealt) > 1 else dealt[0])[:wanted]
 
 
 def scheduled(schedule: Schedule, final: float, done: Tensor) -> Tensor:
     """Factors of the learning rate where `done` in [0, 1] of the run is over: 1 at first, `final` at last."""
+    if schedule == "constant":
+        return torch.ones_like(done)
     if schedule == "linear":
         return 1 + (final - 1) * done
     if schedule == "cosine":
         return final + (1 - final) * (1 + torch.cos(torch.pi * done)) / 2
-    if schedule == "exponential":
-        return torch.as_tensor(final, dtype=done.dtype) ** done
-    return torch.ones_like(done)
+    return torch.as_tensor(final, dtype=done.dtype) ** done

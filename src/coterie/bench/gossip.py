@@ -1,0 +1,65 @@
+"""Gossip: everyone trains alone, then averages with a few random peers. Only here to be timed.
+
+    w_k ← LocalWork(w_k);   w_k ← (w_k + Σ_{j∈P_k} w_j) / (1 + |P_k|)
+
+P_k are `peers` others, drawn anew each round by `mixing`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coterie.core import belief as tree
+from coterie.core.belief import Beliefs
+from coterie.core.errors import BadInput
+from coterie.core.kernel import Trainer
+from coterie.core.method import Info, Models, scatter
+from coterie.core.net import Net, to_own
+from coterie.core.seeds import Key
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Each client's own belief [client, ...], and what it keeps between rounds."""
+
+    beliefs: Beliefs
+    memory: Beliefs | None = None
+
+
+@dataclass(frozen=True)
+class Gossip:
+    """Not registered: a workload, not a method of anyone's paper. All clients must answer."""
+
+    local: Trainer
+    peers: int = 5
+
+    def check(self, clients: int, rounds: int) -> None:
+        if not 0 <= self.peers < clients:
+            raise BadInput(
+                f"peers={self.peers} must be at least 0 and below {clients} clients: try {clients - 1}"
+            )
+
+    def init(self, beliefs: Beliefs, clients: int) -> State:
+        return State(tree.repeat(beliefs, clients))
+
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        n = len(net.names)
+        replies = net.visit(self.local, state.beliefs, to_own(n), key, state.memory)
+        weights = mixing(n, self.peers, key)
+        exchanged = torch.full((n,), self.peers)
+        info = Info(weights, exchanged, exchanged, scatter(replies.numbers["loss"], replies.hosts, n))
+        return State(net.mix(weights, replies), replies.memory), info
+
+    def models(self, state: State, clients: int) -> Models:
+        return Models(state.beliefs, of=torch.arange(clients))
+
+
+def mixing(n: int, peers: int, key: Key) -> Tensor:
+    """[receiver, sender]: 1 / (1 + peers) for oneself and for each of so many others, drawn at random."""
+    scores = torch.rand(n, n, generator=key.at("peers").torch(), dtype=torch.float64)
+    scores.fill_diagonal_(2)  # oneself is always among the chosen
+    chosen = scores.topk(peers + 1, dim=1).indices
+    return torch.zeros(n, n, dtype=torch.float64).scatter_(1, chosen, 1 / (peers + 1))

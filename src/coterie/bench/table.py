@@ -1,0 +1,112 @@
+"""Measured rows as a table on screen, as CSV, and as Markdown to paste into a README."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from rich.markup import escape
+from rich.table import Table
+
+from coterie.bench.measure import Row
+from coterie.bench.workloads import WORKLOADS
+from coterie.runs.about import commit
+from coterie.runs.files import write_whole
+
+HEADINGS = ("contender", "samples/s", "(median)", "x plain", "(median)", "of limit", "peak MB")
+COLUMNS = tuple(f.name for f in dataclasses.fields(Row))
+
+
+def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows by workload, in the order in which they were measured."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.workload, []).append(row)
+    return found
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row as people read it."""
+    return (
+        row.contender,
+        f"{row.best:,.0f}",
+        f"{row.median:,.0f}",
+        times(row.ratio_best),
+        times(row.ratio_median),
+        f"{100 * row.share:.2g} %",
+        f"{row.peak_mb:,.0f}",
+    )
+
+
+def times(ratio: float | None) -> str:
+    if ratio is None:
+        return ""
+    return f"{ratio:.1f}" if ratio >= 10 else f"{ratio:.2f}"
+
+
+def title(rows: Sequence[Row]) -> str:
+    return f"{rows[0].workload}: {rows[0].repeats} repeats of {rows[0].samples:,} samples"
+
+
+def on_screen(rows: Sequence[Row]) -> Table:
+    """The table of one workload."""
+    table = Table(title=escape(title(rows)), title_justify="left", title_style="bold", box=None)
+    for i, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="right" if i else "left")
+    for row in rows:
+        table.add_row(*map(escape, cells(row)))
+    table.caption = f"best, then median; limit {rows[0].limit:,.0f} samples/s at {rows[0].gflops:.0f} GFLOP/s"
+    table.caption_justify = "left"
+    return table
+
+
+def markdown(rows: Sequence[Row], command: str) -> str:
+    """One table for all workloads, with the command, the commit and the machine."""
+    lines = ["| workload | " + " | ".join(HEADINGS) + " |", "| --- | --- |" + " ---: |" * (len(HEADINGS) - 1)]
+    for name, group in groups(rows).items():
+        for i, row in enumerate(group):
+            lines.append(f"| {'' if i else f'`{name}`'} | " + " | ".join(cells(row)) + " |")
+    where = f"`{command}`, commit {commit() or 'unknown'}, {machine()}."
+    lines += ["", f"{where} Best, then median of {rows[0].repeats} repeats.", ""]
+    for name, group in groups(rows).items():
+        about = WORKLOADS[name].about if name in WORKLOADS else name
+        lines.append(f"- `{name}`: {about}; limit {group[0].limit:,.0f} samples/s")
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """The processor, its cores and torch, in a few words."""
+    return (
+        f"{processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, "
+        f"torch {torch.__version__}, Python {platform.python_version()}"
+    )
+
+
+def processor() -> str:
+    """The processor's name where the system tells it (Linux), otherwise its kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        values = (getattr(row, name) for name in COLUMNS)
+        writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in values])
+    return text.getvalue()
+
+
+def write_csv(path: str | Path, rows: Sequence[Row]) -> Path:
+    return write_whole(Path(path), as_csv(rows))

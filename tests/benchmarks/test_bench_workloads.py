@@ -1,0 +1,148 @@
+"""The same work whoever does it: rows, steps and arithmetic of the benchmark's contenders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from coterie.bench.contenders import LOOPS, engines_to_run, prepare
+from coterie.bench.gossip import Gossip, mixing
+from coterie.bench.lean import Lean
+from coterie.bench.measure import training_loss
+from coterie.bench.plain import Plain
+from coterie.bench.workloads import WORKLOADS, clients_of, hosts_of, quick, rows_in_all, rows_per_visit
+from coterie.core import belief as tree
+from coterie.core.errors import BadInput, UnknownName
+from coterie.core.seeds import Key
+from coterie.engines import ENGINES
+from coterie.kernels import SGD
+
+KEY = Key(3, ("test",))
+
+
+def in_order(workload):
+    """Rows in order instead of shuffled: then all contenders see the same batches."""
+    return replace(workload, local=replace(workload.local, shuffle=False))
+
+
+@pytest.fixture(params=WORKLOADS)
+def small(request):
+    return quick(WORKLOADS[request.param])
+
+
+def distance(a, b):
+    """The Euclidean distance of all beliefs in a to those in b, which may be one for all."""
+    return float(sum((a[name] - b[name]).double().square().sum() for name in a)) ** 0.5
+
+
+def test_same_beliefs_when_rows_come_in_order(small):
+    small = in_order(small)
+    clients = clients_of(small)
+    first, plain = tree.stack([tree.belief_of(small.module())]), prepare("plain", small, clients)(KEY)
+    moved = distance(plain, first)
+    for name in ("lean", *ENGINES):
+        found = prepare(name, small, clients)(KEY)
+        assert {n: t.shape for n, t in found.items()} == {n: t.shape for n, t in plain.items()}, name
+        # Adam divides gradients that are nearly 0 by their own size: rounding shows, in a few weights
+        assert distance(found, plain) < 1e-3 * moved, name
+
+
+def test_nearly_the_same_loss_when_rows_are_shuffled(small):
+    clients = clients_of(small)
+    first = training_loss(small, clients, tree.stack([tree.belief_of(small.module())]))
+    losses = {n: training_loss(small, clients, prepare(n, small, clients)(KEY)) for n in (*LOOPS, "loop")}
+    for name, loss in losses.items():
+        assert loss < first, name
+        assert loss == pytest.approx(losses["plain"], rel=0.05), name
+
+
+def test_loops_count_the_rows_of_the_formula(small):
+    clients, due = clients_of(small), rows_in_all(small, KEY)
+    for kind in (Plain, Lean):
+        loop = kind(small, clients)
+        loop(KEY)
+        assert loop.rows == due
+
+
+def test_another_key_gives_other_numbers_and_the_same_key_the_same(small):
+    clients = clients_of(small)
+    for name in LOOPS:
+        run = prepare(name, small, clients)
+        once, again, other = run(KEY), run(KEY), run(KEY.at("other"))
+        assert all(torch.equal(once[n], again[n]) for n in once), name
+        assert any(not torch.equal(once[n], other[n]) for n in once), name
+
+
+def test_workloads_are_those_of_the_table():
+    found = {n: (w.model, w.inputs, len(w.sizes), w.local.batch, w.sample) for n, w in WORKLOADS.items()}
+    assert found == {
+        "linear-100": ("logistic", (1, 28, 28), 100, 32, 1.0),
+        "linear-1000": ("logistic", (1, 28, 28), 1000, 32, 0.1),
+        "erosion-cnn-10": ("erosion-cnn", (1, 28, 28), 10, 32, 1.0),
+        "pens-cnn-20": ("pens-cnn", (3, 32, 32), 20, 8, 1.0),
+        "titanic-4": ("logistic", (9,), 4, 161, 1.0),
+    }
+    rows = {n: rows_in_all(replace(w, rounds=1), KEY) for n, w in WORKLOADS.items()}
+    assert rows == {
+        "linear-100": 100 * 600,
+        "linear-1000": 100 * 50,
+        "erosion-cnn-10": 10 * 600,
+        "pens-cnn-20": 20 * 125 * 3,
+        "titanic-4": 4 * 161,
+    }
+    assert WORKLOADS["linear-1000"].rounds == 20
+    assert WORKLOADS["pens-cnn-20"].peers == 5
+
+
+@pytest.mark.parametrize(("steps", "due"), [(1, 4), (3, 10), (4, 14), (7, 24)])
+def test_rows_of_steps_go_round_the_data(steps, due):
+    workload = replace(WORKLOADS["titanic-4"], sizes=(10,), local=SGD(batch=4, steps=steps))
+    assert rows_per_visit(workload, 0) == due
+
+
+def test_clients_are_seeded_views_of_one_tensor():
+    small = quick(WORKLOADS["linear-1000"])
+    clients, again = clients_of(small), clients_of(small)
+    assert torch.equal(clients[3].train.x, again[3].train.x)
+    assert not torch.equal(clients[3].train.x, clients[4].train.x)
+    shared = {c.train.x.untyped_storage().data_ptr() for c in clients}
+    assert len(shared) == 1
+    assert len(hosts_of(small, KEY)) == 2
+
+
+def test_mixing_is_oneself_and_so_many_others():
+    weights = mixing(7, 3, KEY)
+    torch.testing.assert_close(weights.sum(dim=1), torch.ones(7, dtype=torch.float64))
+    assert (weights > 0).sum(dim=1).tolist() == [4] * 7
+    assert (weights.diagonal() == 0.25).all()
+    assert torch.equal(weights, mixing(7, 3, KEY))
+    assert not torch.equal(weights, mixing(7, 3, KEY.at("other")))
+
+
+def test_gossip_refuses_more_peers_than_there_are(refused):
+    message = "peers=4 must be at least 0 and below 4 clients: try 3"
+    with refused(BadInput, message):
+        Gossip(SGD(), peers=4).check(clients=4, rounds=1)
+
+
+def test_lean_refuses_what_it_cannot_do():
+    small = quick(WORKLOADS["titanic-4"])
+    for wrong in (
+        replace(small, local=SGD(momentum=0.9)),
+        replace(small, local=SGD(weight_decay=0.1)),
+        replace(quick(WORKLOADS["pens-cnn-20"]), model="resnet18"),
+    ):
+        with pytest.raises(BadInput, match="the lean loop"):
+            Lean(wrong, clients_of(wrong))
+
+
+def test_contenders_by_name():
+    small = quick(WORKLOADS["titanic-4"])
+    with pytest.raises(UnknownName, match="did you mean plain"):
+        prepare("plian", small, clients_of(small))
+    assert engines_to_run(["loop"]) == ("loop",)
+    assert engines_to_run([]) == (tuple(n for n in ENGINES if n != "loop") or ("loop",))
+    with pytest.raises(UnknownName, match="did you mean loop"):
+        engines_to_run(["lopp"])
