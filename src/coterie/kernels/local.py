@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -20,7 +21,7 @@ Schedule = Literal["constant", "linear", "cosine", "exponential"]
 
 
 @dataclass(frozen=True)
-class LocalWork:
+class LocalWork(ABC):
     """Options of every gradient-based kernel; a kernel adds `memories` and `update`."""
 
     lr: float = 0.1
@@ -71,15 +72,15 @@ class LocalWork:
         done = (key.round - 1 + steps.double() / len(rows)) / key.rounds
         return Plan(rows, scheduled(self.schedule, self.final, done.clamp(0, 1)), seeds)
 
+    @abstractmethod
     def memories(self) -> tuple[str, ...]:
         """Names of the tensors, alike in shape to a parameter, that the update rule remembers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def update(
         self, param: Tensor, grad: Tensor, memory: dict[str, Tensor], t: Tensor, rate: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """One parameter tensor after its t-th step (from 1), and what is remembered of it."""
-        raise NotImplementedError
 
     def fresh(self, learner: Learner, belief: Belief) -> Belief:
         zeros = {f"{m}/{n}": torch.zeros_like(belief[n]) for m in self.memories() for n in learner.trainable}
