@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -107,6 +107,26 @@ class Folder:
         checkpoint.write_tensors(self.path / "models.safetensors", dict(models.beliefs), header)
 
 
+class StoredMatrices(Mapping[int, np.ndarray]):
+    """Who listened to whom, read from the folder when asked for: for many clients all would not fit."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path / "collaboration"
+
+    def __getitem__(self, round: int) -> np.ndarray:
+        try:
+            with np.load(self._path / f"{round:05d}.npz") as file:
+                return np.asarray(file["weights"])
+        except FileNotFoundError:
+            raise KeyError(round) from None
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(int(m.stem) for m in self._path.glob("[0-9]*.npz")))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 def is_run(path: Path) -> bool:
     return (path / "config.toml").exists() and (path / "run.json").exists()
 
@@ -123,14 +143,13 @@ def read_record(path: Path, label: str | None = None) -> Record:
         about = json.loads((path / "run.json").read_text())
     except json.JSONDecodeError as error:
         raise BadRun(f"{path / 'run.json'} is damaged ({error}): start this run anew") from None
-    matrices = sorted((path / "collaboration").glob("[0-9]*.npz"))
     return Record(
         label=label or config["method"],
         config=config,
         about=about,
         metrics=read_lines(path / "metrics.jsonl"),
         timings=read_lines(path / "timings.jsonl"),
-        weights={int(m.stem): np.load(m)["weights"] for m in matrices},
+        weights=StoredMatrices(path),
     )
 
 

@@ -27,7 +27,7 @@ class Record:
     about: Mapping[str, Any]
     metrics: list[dict[str, Any]] = field(default_factory=list)
     timings: list[dict[str, Any]] = field(default_factory=list)
-    weights: dict[int, np.ndarray] = field(default_factory=dict)
+    weights: Mapping[int, np.ndarray] = field(default_factory=dict)
 
     @property
     def clients(self) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,27 +37,23 @@ def run(
     With a folder, a run that was cut off goes on after its last saved round.
     """
     method, clients, rounds = experiment.method, len(experiment.clients), experiment.rounds
-    record = Record(label, experiment.config, experiment.about)
     state = method.init(experiment.beliefs, clients)
     saved = folder.restore(type(state), experiment.config) if folder else None
+    record = Record(label, experiment.config, experiment.about)
+    if folder:  # what is left of earlier rounds; matrices stay in the folder
+        past = read_record(folder.path)
+        record.metrics, record.timings, record.weights = past.metrics, past.timings, past.weights
     if saved is None:
         begin = time.perf_counter()
+        scores = evaluate(experiment, method.models(state, clients))
+        timing = {"round": 0, "seconds": 0.0, "evaluate_seconds": time.perf_counter() - begin}
         nothing = [0] * clients
-        first = line(
-            0, evaluate(experiment, method.models(state, clients)), [None] * clients, nothing, nothing, {}
-        )
-        _write(
-            record,
-            folder,
-            first,
-            {"round": 0, "seconds": 0.0, "evaluate_seconds": time.perf_counter() - begin},
-        )
+        _write(record, folder, line(0, scores, [None] * clients, nothing, nothing, {}), timing, None)
         done = 0
         if folder:
             folder.save(state, 0, experiment.config)
     else:
         state, done = saved
-        _read_back(record, folder)
     watch(record)
     last_saved = done
     try:
@@ -71,15 +68,14 @@ def run(
                 raise Diverged(f"{error}{kept}") from None
             trained = time.perf_counter()
             due = experiment.due("evaluate", r)
-            scores = evaluate(experiment, method.models(after, clients)) if due else None
+            figured = evaluate(experiment, method.models(after, clients)) if due else None
             scored = time.perf_counter()
             state, done = after, r
             entry = line(
-                r, scores, figures(info.loss), info.sent.tolist(), info.received.tolist(), info.extras
+                r, figured, figures(info.loss), info.sent.tolist(), info.received.tolist(), info.extras
             )
-            record.weights[r] = info.weights.float().numpy()
             timing = {"round": r, "seconds": trained - begin, "evaluate_seconds": scored - trained}
-            _write(record, folder, entry, timing)
+            _write(record, folder, entry, timing, info.weights.float().numpy())
             if folder and experiment.due("checkpoint", r):
                 folder.save(state, r, experiment.config)
                 last_saved = r
@@ -122,17 +118,19 @@ def figures(values: Tensor) -> list[float | None]:
     return [v if math.isfinite(v) else None for v in values.tolist()]
 
 
-def _write(record: Record, folder: Folder | None, entry: dict[str, Any], timing: Mapping[str, float]) -> None:
+def _write(
+    record: Record,
+    folder: Folder | None,
+    entry: dict[str, Any],
+    timing: Mapping[str, float],
+    weights: np.ndarray | None,
+) -> None:
     if folder:
-        folder.write_round(entry, timing, record.weights.get(entry["round"]))
+        folder.write_round(entry, timing, weights)
+    elif weights is not None:
+        record.weights = {**record.weights, entry["round"]: weights}
     record.metrics.append(entry)
     record.timings.append(dict(timing))
-
-
-def _read_back(record: Record, folder: Folder | None) -> None:
-    if folder:
-        past = read_record(folder.path, record.label)
-        record.metrics, record.timings, record.weights = past.metrics, past.timings, past.weights
 
 
 def same_threads(record: Record) -> None:
