@@ -12,12 +12,12 @@ from coterie.core.errors import BadInput
 from coterie.core.learner import Learner
 from coterie.core.net import edges_of, to_own
 from coterie.core.seeds import Key
-from coterie.engines import Auto, InProcess, Loop, Pool, Stacked
+from coterie.engines import Auto, InProcess, Loop, Pool, Stacked, replay
 from coterie.engines import stacked as stacked_module
 from coterie.engines.auto import LARGEST, choose
 from coterie.engines.bank import Bank, adjoined
 from coterie.engines.memory import budget_in_bytes, free_bytes
-from coterie.kernels import SGD, Score
+from coterie.kernels import SGD, Adam, Score
 
 
 def clients_of(sizes, shape=(3,)):
@@ -226,3 +226,35 @@ class TestMemory:
     def test_refused(self, text):
         with pytest.raises(BadInput, match="must be half or an amount: try 4G"):
             Stacked(text)
+
+
+class TestReplay:
+    """A resumed run begins without traces: replaying must give the very bits that tracing was made from."""
+
+    @pytest.mark.parametrize(
+        "work", [SGD(batch=4, momentum=0.9, epochs=3), Adam(batch=4, epochs=3)], ids=["sgd", "adam"]
+    )
+    @pytest.mark.parametrize(
+        "layers",
+        [
+            [nn.Linear(3, 2)],
+            [nn.Linear(3, 8), nn.Tanh(), nn.Dropout(0.4), nn.Linear(8, 2)],
+            [nn.Linear(3, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2)],
+            [nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 4, 2), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(8, 2)],
+        ],
+        ids=["linear", "dropout", "layernorm", "convolution"],
+    )
+    def test_bit_for_bit(self, layers, work, monkeypatch):
+        model, found = nn.Sequential(*layers), []
+        for patience in (10**9, 0, 3):
+            monkeypatch.setattr(replay, "PATIENCE", patience)
+            net, beliefs = net_of(Stacked(), model, (17, 9, 22, 5))
+            found.append(net.visit(work, beliefs, to_own(4), Key(0).at_round(1, 3)).sealed)
+        assert not torch.equal(found[0][work_on(model)], beliefs[work_on(model)])
+        for other in found[1:]:
+            assert all(torch.equal(other[name], tensor) for name, tensor in found[0].items())
+
+
+def work_on(model: nn.Module) -> str:
+    """The name of a tensor that training changes."""
+    return next(name for name, _ in model.named_parameters())
