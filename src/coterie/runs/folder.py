@@ -42,6 +42,9 @@ from coterie.runs.record import Record
 from coterie.runs.settings import digest, read_toml
 
 
+LOCK = ".lock"
+
+
 class Folder:
     """An open run folder, locked against a second process; the lock dies with the process."""
 
@@ -97,9 +100,10 @@ class Folder:
             for matrix in (self.path / "collaboration").glob("[0-9]*.npz"):
                 if int(matrix.stem) > done:
                     matrix.unlink()
-            # what a kill left half-written under a temporary name
-            for draft in (*self.path.glob(".?*.*"), *self.path.glob("collaboration/.*")):
-                draft.unlink()
+            # what a kill left half-written under a temporary name, ours or a library's
+            for draft in (*self.path.glob(".*"), *self.path.glob("collaboration/.*")):
+                if draft.name != LOCK:
+                    draft.unlink()
         return None if state is None else (state, done)
 
     def save_models(self, models: Models, clients: list[str]) -> None:
@@ -173,7 +177,7 @@ def _savez(weights: np.ndarray) -> Callable[[Path], None]:
 
 def _locked(path: Path) -> IO[str]:
     with readable_errors(path):
-        lock = (path / ".lock").open("w")
+        lock = (path / LOCK).open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
