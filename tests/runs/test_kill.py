@@ -20,8 +20,14 @@ SAME = ("metrics.jsonl", "models.safetensors", "checkpoint.safetensors", "config
 
 
 def start(*words: str) -> subprocess.Popen:
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([*COTERIE, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
+    return subprocess.Popen(
+        [*COTERIE, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # tests that run in the background inherit a Ctrl-C that is ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def finish(process: subprocess.Popen) -> None:

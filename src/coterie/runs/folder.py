@@ -41,7 +41,6 @@ from coterie.runs.files import (
 from coterie.runs.record import Record
 from coterie.runs.settings import digest, read_toml
 
-
 LOCK = ".lock"
 
 
