@@ -206,13 +206,6 @@ class TestManyBeliefs:
         with refused(BadInput, "2 initial beliefs for 5 clients: give one, or one for each"):
             tree.repeat(two(), 5)
 
-    def test_add_moves_what_is_averaged_and_keeps_the_rest(self):
-        moved = tree.add(two(), two(), scale=-0.5)
-        assert moved["w"].tolist() == [[0.5, 1.0], [1.5, 3.0]]
-        assert moved["scale"].tolist() == [5.0, 10.0]
-        assert moved["seen"].tolist() == [7, 9]
-        assert moved["mask"].tolist() == two()["mask"].tolist()
-
     def test_size_in_bytes_by_hand(self):
         # float32: 2 · 4, 4; int64: 8; bool: 2
         assert tree.size_in_bytes(tree.row(two(), 0)) == 22

@@ -14,7 +14,7 @@ from coterie.data.sources import SOURCES
 from coterie.kernels import SGD
 from coterie.methods import METHODS
 from coterie.models import MODELS
-from coterie.runs.settings import NATURAL, PARTS, Settings, digest, from_table, from_toml, setting_names
+from coterie.runs.settings import NATURAL, PARTS, Settings, digest, from_table, read_toml
 
 
 def test_resolved_spells_everything_out():
@@ -164,15 +164,15 @@ def test_a_table_nobody_knows(refused):
 
 def test_a_file_that_is_no_settings(refused, tmp_path):
     with refused(BadInput, f"cannot read {tmp_path}: Is a directory: check the path"):
-        from_toml(tmp_path)
+        read_toml(tmp_path)
     (tmp_path / "latin.toml").write_bytes(b'data = "caf\xe9"')
     with pytest.raises(BadInput, match=r"latin\.toml is not valid TOML"):
-        from_toml(tmp_path / "latin.toml")
+        read_toml(tmp_path / "latin.toml")
 
 
 def test_settings_from_a_file(tmp_path):
     (tmp_path / "my.toml").write_text('data = "titanic"\nabsent = 0\n[sgd]\nlr = 1\nweight-decay = 0.5\n')
-    settings = from_toml(tmp_path / "my.toml").resolved()
+    settings = from_table(read_toml(tmp_path / "my.toml"), "my.toml").resolved()
     assert (settings.data, settings.split, settings.absent) == ("titanic", "age-strict", 0.0)
     assert (settings.options["sgd"]["lr"], settings.options["sgd"]["weight_decay"]) == (1.0, 0.5)
 
@@ -193,4 +193,4 @@ def test_every_source_has_something_natural():
 
 
 def test_setting_names_are_what_a_table_may_hold():
-    assert set(Settings(clients=1).table()) == set(setting_names())
+    assert set(Settings(clients=1).table()) == {o.name for o in options_of(Settings)}

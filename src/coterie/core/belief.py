@@ -110,11 +110,6 @@ def mix(weights: Weights, beliefs: Beliefs) -> Beliefs:
     return mixed
 
 
-def add(a: Beliefs, b: Beliefs, scale: float = 1.0) -> Beliefs:
-    """a + scale · b for what is averaged; the rest as in a."""
-    return {n: t + scale * b[n] if t.is_floating_point() else t for n, t in a.items()}
-
-
 def distances(
     a: Beliefs, b: Beliefs, names: Iterable[str], importance: Mapping[str, float] | None = None
 ) -> Tensor:

@@ -1,6 +1,7 @@
 """The engine that fits: lockstep for many small dense models, threads for the rest.
 
-The rule, from measurements on a CPU (`coterie bench`):
+The rule; 2 and 4 come from measurements on a CPU (`coterie bench`), but that `LARGEST` lies where it does is
+an estimate:
 
 1. a model that cannot go in lockstep (batch norm, random layers)  -> pool
 2. convolutions                                                     -> pool

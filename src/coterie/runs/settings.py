@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.options import coerced, options_of, plain, table_of
+from coterie.core.options import coerced, plain, table_of
 from coterie.core.registry import Registry
 from coterie.data.partition import SPLITS
 from coterie.data.sources import SOURCES
@@ -147,10 +147,6 @@ def from_table(table: Mapping[str, Any], where: str) -> Settings:
     return Settings(**values, options=options)
 
 
-def from_toml(path: Path) -> Settings:
-    return from_table(read_toml(path), str(path))
-
-
 def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
@@ -164,7 +160,3 @@ def digest(table: Mapping[str, Any]) -> str:
     """A short fingerprint of a config: two runs with the same one compute the same numbers."""
     text = json.dumps(table, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def setting_names() -> list[str]:
-    return [o.name for o in options_of(Settings)]
