@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -447,9 +448,9 @@ class Neighbour:
     local: coterie.SGD = coterie.SGD(lr=0.2)  # noqa: RUF009
     trust: float = 0.25
 
-    def check(self, clients: int, rounds: int) -> None:
-        if clients < 2:
-            raise BadInput(f"neighbour needs 2 clients; got {clients}: add one")
+    def check(self, names: Sequence[str], rounds: int) -> None:
+        if len(names) < 2:
+            raise BadInput(f"neighbour needs 2 clients; got {len(names)}: add one")
 
     def init(self, beliefs, clients):
         return Seen(tree.repeat(beliefs, clients))

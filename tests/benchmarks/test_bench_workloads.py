@@ -124,7 +124,7 @@ def test_mixing_is_oneself_and_so_many_others():
 def test_gossip_refuses_more_peers_than_there_are(refused):
     message = "peers=4 must be at least 0 and below 4 clients: try 3"
     with refused(BadInput, message):
-        Gossip(SGD(), peers=4).check(clients=4, rounds=1)
+        Gossip(SGD(), peers=4).check(["a", "b", "c", "d"], rounds=1)
 
 
 def test_lean_refuses_what_it_cannot_do():

@@ -82,7 +82,7 @@ class Played(NamedTuple):
 
 def play(method, net, start: Beliefs, seed: int = SEED) -> Played:
     n = len(net.names)
-    method.check(n, ROUNDS)
+    method.check([f"c{i}" for i in range(n)], ROUNDS)
     states, infos = [method.init(start, n)], []
     for r in range(1, ROUNDS + 1):
         state, info = method.round(states[-1], net, Key(seed).at_round(r, ROUNDS))
@@ -267,7 +267,7 @@ def test_one_client_is_enough_or_is_refused_before_anything_runs(name):
     method, module = method_of(name), model_of("logistic", torch.float32)
     refusal = None
     try:
-        method.check(1, ROUNDS)
+        method.check(["a"], ROUNDS)
     except BadInput as error:
         refusal = str(error)
     if refusal:

@@ -67,7 +67,7 @@ def play():
 
     def run(method, net, beliefs, rounds, seed=0, total=None):
         clients = len(net.names)
-        method.check(clients, total or rounds)
+        method.check(net.names, total or rounds)
         states, infos = [method.init(beliefs, clients)], []
         for r in range(1, rounds + 1):
             state, info = method.round(states[-1], net, Key(seed).at_round(r, total or rounds))

@@ -99,5 +99,5 @@ class TestCentral:
 @pytest.mark.parametrize("name", ["local", "central"])
 def test_any_number_of_clients_and_rounds_will_do(name):
     method = METHODS.make(name)
-    for clients, rounds in ((1, 1), (500, 1)):
-        assert method.check(clients, rounds) is None
+    for clients in (1, 500):
+        assert method.check([f"c{i}" for i in range(clients)], 1) is None

@@ -80,10 +80,10 @@ class TestRefusals:
     @pytest.mark.parametrize("rounds", [3, 5])
     def test_no_round_left_for_averaging(self, rounds, refused):
         with refused(BadInput, f"tune=5 leaves none of {rounds} rounds for averaging: lower it"):
-            FineTune(tune=5).check(10, rounds)
+            FineTune(tune=5).check(["a", "b"], rounds)
 
     def test_enough_rounds(self):
-        assert FineTune(tune=5).check(10, 6) is None
+        assert FineTune(tune=5).check(["a", "b"], 6) is None
 
     def test_the_share_of_clients(self, refused):
         with refused(BadInput, "sample=2.0 must lie above 0 and up to 1: try 0.1"):

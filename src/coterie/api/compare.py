@@ -74,7 +74,7 @@ def compare(
     }
     for spec, (name, _) in specs.items():
         mine = {k: v for k, v in chosen[spec].items() if k in of[name]}
-        METHODS.make(name, **mine).check(len(clients), options.get("rounds", 30))
+        METHODS.make(name, **mine).check([c.name for c in clients], options.get("rounds", 30))
     results: dict[str, list[Result]] = {}
     for spec, (name, _) in specs.items():
         results[spec] = [

@@ -27,7 +27,7 @@ class OnEngine:
     def __init__(self, name: str, workload: Workload, clients: Sequence[Client]) -> None:
         module = workload.module()
         self.workload, self.method = workload, workload.method
-        self.method.check(len(clients), workload.rounds)
+        self.method.check([c.name for c in clients], workload.rounds)
         self.first = tree.stack([tree.belief_of(module)])
         self.net = InProcess(ENGINES.make(name), Learner(module, "classification"), tuple(clients))
 

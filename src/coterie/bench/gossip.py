@@ -7,6 +7,7 @@ P_k are `peers` others, drawn anew each round by `mixing`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,7 +37,8 @@ class Gossip:
     local: Trainer
     peers: int = 5
 
-    def check(self, clients: int, rounds: int) -> None:
+    def check(self, names: Sequence[str], rounds: int) -> None:
+        clients = len(names)
         if not 0 <= self.peers < clients:
             raise BadInput(
                 f"peers={self.peers} must be at least 0 and below {clients} clients: try {clients - 1}"

@@ -6,7 +6,7 @@ plain values, so that a checkpoint can hold it without knowing the method.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -48,9 +48,9 @@ class Models:
 
 
 class Method(Protocol):
-    """`check` refuses options that cannot work for so many clients and rounds, before anything runs."""
+    """`check` refuses options that cannot work for these clients and rounds, before anything runs."""
 
-    def check(self, clients: int, rounds: int) -> None: ...
+    def check(self, names: Sequence[str], rounds: int) -> None: ...
 
     def init(self, beliefs: Beliefs, clients: int) -> Any:
         """The first state, from one initial belief or one for each client: [1 or client, ...]."""

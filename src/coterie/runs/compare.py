@@ -65,9 +65,9 @@ class Comparison:
         """Refuses a method that cannot work before the first one runs."""
         ways = [self.with_method(spec) for spec in self.methods]
         methods = [way.made("method") for way in ways]
-        clients = len(prepare(ways[0], None).clients)
+        names = [c.name for c in prepare(ways[0], None).clients]
         for way, method in zip(ways, methods, strict=True):
-            method.check(clients, way.rounds)
+            method.check(names, way.rounds)
 
     def table(self) -> dict[str, Any]:
         shared = {k: v for k, v in self.settings.table().items() if k != "method"}

@@ -90,7 +90,7 @@ def assemble(
     command: str | None,
 ) -> Experiment:
     """Checks that the parts fit each other."""
-    method.check(len(clients), int(config["rounds"]))
+    method.check([c.name for c in clients], int(config["rounds"]))
     task = clients[0].task
     precision = next((t.dtype for t in beliefs.values() if t.is_floating_point()), torch.float32)
     clients = [c.cast(precision) for c in clients]

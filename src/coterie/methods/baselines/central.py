@@ -7,6 +7,7 @@ the clients' epochs together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,7 +37,7 @@ class Central:
     local: Trainer = SGD()
     """The work on the pool in a round."""
 
-    def check(self, clients: int, rounds: int) -> None:
+    def check(self, names: Sequence[str], rounds: int) -> None:
         """Works for any number of clients and rounds."""
 
     def init(self, beliefs: Beliefs, clients: int) -> State:

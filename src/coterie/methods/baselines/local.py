@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,7 +32,7 @@ class Local:
     local: Trainer = SGD()
     """The work of a client in a round."""
 
-    def check(self, clients: int, rounds: int) -> None:
+    def check(self, names: Sequence[str], rounds: int) -> None:
         """Works for any number of clients and rounds."""
 
     def init(self, beliefs: Beliefs, clients: int) -> State:

@@ -10,6 +10,7 @@ if nobody answers, w stays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -49,7 +50,7 @@ class FedAvg:
         if not 0 < self.sample <= 1:
             raise BadInput(f"sample={self.sample} must lie above 0 and up to 1: try 0.1")
 
-    def check(self, clients: int, rounds: int) -> None:
+    def check(self, names: Sequence[str], rounds: int) -> None:
         """Works for any number of clients and rounds."""
 
     def init(self, beliefs: Beliefs, clients: int) -> State:

@@ -9,6 +9,7 @@ Personalization". Once tuning starts, optimiser states begin afresh and nothing 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -53,7 +54,7 @@ class FineTune:
             raise BadInput(f"tune={self.tune} must be at least 1: use fedavg to leave tuning out")
         fedavg.FedAvg(sample=self.sample)
 
-    def check(self, clients: int, rounds: int) -> None:
+    def check(self, names: Sequence[str], rounds: int) -> None:
         if self.tune >= rounds:
             raise BadInput(f"tune={self.tune} leaves none of {rounds} rounds for averaging: lower it")
 
