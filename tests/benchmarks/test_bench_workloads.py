@@ -23,8 +23,12 @@ KEY = Key(3, ("test",))
 
 
 def in_order(workload):
-    """Rows in order instead of shuffled: then all contenders see the same batches."""
-    return replace(workload, local=replace(workload.local, shuffle=False))
+    """Rows in order instead of shuffled: then all contenders see the same batches.
+
+    In one round: steps in order go on from round to round, which the plain loops do not.
+    """
+    rounds = 1 if workload.local.steps else workload.rounds
+    return replace(workload, local=replace(workload.local, shuffle=False), rounds=rounds)
 
 
 @pytest.fixture(params=WORKLOADS)

@@ -29,8 +29,8 @@ def clients_of(sizes, shape=(3,)):
     return tuple(made)
 
 
-def net_of(engine, model, sizes=(5, 3, 8), shape=(3,)):
-    net = InProcess(engine, Learner(model, "classification"), clients_of(sizes, shape))
+def net_of(engine, model, sizes=(5, 3, 8), shape=(3,), memory="half"):
+    net = InProcess(engine, Learner(model, "classification"), clients_of(sizes, shape), memory=memory)
     return net, tree.repeat(tree.stack([tree.belief_of(model)]), len(sizes))
 
 
@@ -103,11 +103,11 @@ class TestStacked:
                 torch.testing.assert_close(other.sealed[name], tensor, rtol=1e-6, atol=1e-7)
 
     def test_the_budget_bounds_the_edges_at_once(self):
-        net, beliefs = net_of(Stacked("1k"), nn.Linear(3, 2))
         plans = [SGD(batch=2).plan(5, Key(0).at_round(1, 1))]
         # a belief of 8 floats and a batch of 2 rows of 3: 8 * 32 + 8 * 24 bytes
-        assert Stacked("1k").edges_at_once(net, beliefs, plans) == 1000 // 448
-        assert Stacked("1").edges_at_once(net, beliefs, plans) == 1
+        for memory, edges in (("1k", 1000 // 448), ("1", 1)):
+            net, beliefs = net_of(Stacked(), nn.Linear(3, 2), memory=memory)
+            assert Stacked().edges_at_once(net, beliefs, plans) == edges
 
     @pytest.mark.parametrize(
         ("layer", "said"),
@@ -225,7 +225,7 @@ class TestMemory:
     @pytest.mark.parametrize("text", ["much", "0", "-1G", "", "4X"])
     def test_refused(self, text):
         with pytest.raises(BadInput, match="must be half or an amount: try 4G"):
-            Stacked(text)
+            budget_in_bytes(text)
 
 
 class TestReplay:

@@ -13,8 +13,8 @@ from coterie.kernels import SGD
 from coterie.kernels.local import deal_batches, scheduled
 
 
-def deal(samples, batch, epochs=1, steps=0, shuffle=True, seed=0):
-    return deal_batches(samples, batch, epochs, steps, shuffle, torch.Generator().manual_seed(seed))
+def deal(samples, batch, epochs=1, steps=0, shuffle=True, seed=0, past=0):
+    return deal_batches(samples, batch, epochs, steps, shuffle, seed, past)
 
 
 class TestBatches:
@@ -30,6 +30,16 @@ class TestBatches:
     def test_steps_instead_of_epochs(self):
         assert deal(5, 2, epochs=9, steps=4, shuffle=False).tolist() == [[0, 1], [2, 3], [4, -1], [0, 1]]
         assert deal(5, 2, epochs=9, steps=1, shuffle=False).tolist() == [[0, 1]]
+
+    def test_steps_in_order_go_on_from_round_to_round(self):
+        in_order = SGD(batch=2, steps=2, shuffle=False)
+        rounds = [in_order.plan(5, Key(0).at_round(r, 4)).rows.tolist() for r in (1, 2, 3, 4)]
+        assert rounds == [[[0, 1], [2, 3]], [[4, -1], [0, 1]], [[2, 3], [4, -1]], [[0, 1], [2, 3]]]
+
+    def test_epochs_in_order_begin_anew_in_each_round(self):
+        in_order = SGD(batch=2, shuffle=False)
+        for r in (1, 2):
+            assert in_order.plan(3, Key(0).at_round(r, 2)).rows.tolist() == [[0, 1], [2, -1]]
 
     @given(st.integers(1, 40), st.integers(1, 50), st.integers(1, 4), st.integers(0, 100))
     def test_every_epoch_deals_each_row_once(self, samples, batch, epochs, seed):
@@ -103,13 +113,13 @@ class TestSchedules:
 class TestPlan:
     def test_has_a_row_a_rate_and_a_seed_for_each_step(self):
         plan = SGD(batch=4, epochs=3).plan(10, Key(0))
-        assert (len(plan), plan.rows.shape, plan.rates.shape, plan.seeds.shape) == (9, (9, 4), (9,), (9,))
-        assert len(set(plan.seeds.tolist())) == 9
+        assert (len(plan), plan.rows.shape, plan.rates.shape) == (9, (9, 4), (9,))
+        assert plan.seed != SGD(batch=4).plan(10, Key(1)).seed
 
     def test_is_the_keys_own(self):
         def plan(key):
             drawn = SGD(batch=4).plan(20, key)
-            return drawn.rows.tolist(), drawn.seeds.tolist()
+            return drawn.rows.tolist(), drawn.seed
 
         key = Key(0).at_round(1, 5).at("guest", 0, "host", 1)
         assert plan(key) == plan(key)

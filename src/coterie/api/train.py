@@ -39,6 +39,8 @@ def train(
     seed: int = 0,
     kernel: str | Trainer | None = None,
     engine: str = "auto",
+    device: str = "cpu",
+    memory: str = "half",
     init: Literal["given", "common", "independent"] = "given",
     absent: float = 0.0,
     evaluate: int = 1,
@@ -58,11 +60,14 @@ def train(
                batch, ...), are keywords: train(model, clients, "finetune", tune=3, lr=0.05)
     init       start from the module's weights as given, or draw them anew from the seed, the same for all
                clients (common) or for each its own (independent)
+    device     where models and data are while they train: cpu, cuda, mps; results come back to the CPU
+    memory     what engines may use at once: half of what is free, or an amount such as 4G
     out        a folder to write the run into; with resume=True a run cut off there goes on
     watch      called after each round with the run's record
     """
-    given = {"rounds": rounds, "seed": seed, "absent": absent, "evaluate": evaluate, "checkpoint": checkpoint}
-    settings = Settings(**coerced(Settings, {**given, "one_class": one_class}, "train"))
+    given = dict(rounds=rounds, seed=seed, absent=absent, evaluate=evaluate, checkpoint=checkpoint)  # noqa: C408
+    given |= dict(device=device, memory=memory, one_class=one_class)  # type: ignore[dict-item]  # noqa: C408
+    settings = Settings(**coerced(Settings, given, "train"))
     notes = check_clients(clients, allow_one_class=one_class == "allow")
     work, way = _parts(kernel, method, options)
     module, beliefs = _start(model, clients, init, settings.seed)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from coterie.core.devices import widest
 from coterie.core.errors import BadInput
 
 Belief = Mapping[str, Tensor]
@@ -106,7 +107,7 @@ def mix(weights: Weights, beliefs: Beliefs) -> Beliefs:
             flat = w.to(device=t.device, dtype=t.dtype) @ t.reshape(len(t), -1)
             mixed[name] = flat.reshape(len(w), *t.shape[1:])
         else:
-            mixed[name] = t[w.argmax(dim=1).to(t.device)]
+            mixed[name] = t.index_select(0, w.argmax(dim=1).to(t.device))
     return mixed
 
 
@@ -120,8 +121,7 @@ def distances(
     importance = importance or {}
     squares = torch.zeros(count(a), count(b), dtype=torch.float64)
     for name in names:
-        left = a[name].reshape(count(a), -1).double()
-        right = b[name].reshape(count(b), -1).double()
+        left, right = (t[name].reshape(count(t), -1).to(widest(t[name].device)) for t in (a, b))
         weight = importance.get(name, 1.0)
         for j in range(len(right)):
             squares[:, j] += weight * (left - right[j]).square().sum(dim=1).cpu()

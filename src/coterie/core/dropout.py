@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from coterie.core.devices import widest
+
 _WORD = 0xFFFFFFFF
 
 
@@ -30,7 +32,7 @@ def uniform(seed: Tensor, call: int, count: int) -> Tensor:
     position = torch.arange(count, dtype=torch.int64, device=seed.device)
     word = _scramble(seed & _WORD) ^ _scramble(((seed >> 32) + 0x51ED27 * (call + 1)) & _WORD)
     # the word once more: else seed and position could change places
-    return _scramble(_scramble(position & _WORD) ^ _scramble(word)).double() / 2.0**32
+    return _scramble(_scramble(position & _WORD) ^ _scramble(word)).to(widest(seed.device)) / 2.0**32
 
 
 class SeededDropout(TorchFunctionMode):

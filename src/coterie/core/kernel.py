@@ -13,7 +13,7 @@ A `Scorer` leaves the belief alone and measures its outputs on a part of the cli
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -34,12 +34,12 @@ class Plan:
 
     rows    [step, batch] rows of the training data for each step, -1 where a last batch is short
     rates   [step] factors of the learning rate
-    seeds   [step] seeds of the dropout masks
+    seed    of what the first step draws (dropout masks, noise); each further step's is one more
     """
 
     rows: Tensor
     rates: Tensor
-    seeds: Tensor
+    seed: int
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -60,7 +60,6 @@ class Reply(NamedTuple):
     numbers: dict[str, Tensor]
 
 
-@runtime_checkable
 class Trainer(Protocol):
     """Local work. `keeps` says whether memory (an optimiser's state) lasts from visit to visit."""
 
@@ -78,7 +77,6 @@ class Trainer(Protocol):
     def finish(self, carry: Carry) -> Reply: ...
 
 
-@runtime_checkable
 class Scorer(Protocol):
     """Measures outputs against targets on one part of a client's data."""
 
@@ -86,6 +84,11 @@ class Scorer(Protocol):
     def part(self) -> Part: ...
 
     def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]: ...
+
+
+def scores(kernel: Trainer | Scorer) -> bool:
+    """Whether a kernel measures instead of training."""
+    return hasattr(kernel, "measure")
 
 
 KERNELS: Registry[Trainer] = Registry("kernel")

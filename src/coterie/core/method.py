@@ -29,6 +29,7 @@ class Info:
     received    [client] models it received
     loss        [client] mean training loss of its visit, NaN for a client that did not train
     extras      further figures by name, anything JSON can hold
+    matrices    further matrices [receiver, sender] by name ("alpha"), NaN where there is nothing to say
     """
 
     weights: Tensor
@@ -36,6 +37,7 @@ class Info:
     received: Tensor
     loss: Tensor
     extras: Mapping[str, Any] = field(default_factory=dict)
+    matrices: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,5 +69,4 @@ METHODS: Registry[Method] = Registry("method")
 def scatter(values: Tensor, hosts: Tensor, n: int, empty: float = float("nan")) -> Tensor:
     """Figures of the replies laid out by client: [client], `empty` where nobody answered."""
     out = torch.full((n,), empty, dtype=torch.float64)
-    out[hosts] = values.double()
-    return out
+    return out.index_copy_(0, hosts, values.double())

@@ -33,13 +33,10 @@ log = logging.getLogger("coterie")
 class Auto:
     """Picks stacked or pool by model and edges; -v tells which."""
 
-    memory: str = "half"
-    """What may be used at once: half of what is free, or an amount such as 4G."""
     workers: int = 0
     """How many threads; 0 takes one for each core."""
 
     def __post_init__(self) -> None:
-        Stacked(self.memory)
         Pool(self.workers)
 
     def train(
@@ -48,7 +45,7 @@ class Auto:
         name, why = choose(net, beliefs, len(edges))
         if key.round <= 1:
             log.info("engine %s for %d edge(s): %s", name, len(edges), why)
-        engine = Stacked(self.memory) if name == "stacked" else Pool(self.workers)
+        engine = Stacked() if name == "stacked" else Pool(self.workers)
         return engine.train(net, kernel, beliefs, edges, key, memory)
 
 

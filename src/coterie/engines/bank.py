@@ -18,7 +18,10 @@ from coterie.core.client import Samples
 
 @dataclass(frozen=True, eq=False)
 class Bank:
-    """Samples of all clients: those of client i are rows starts[i] to starts[i] + sizes[i]."""
+    """Samples of all clients: those of client i are rows starts[i] to starts[i] + sizes[i].
+
+    x and y are on the device where beliefs visit them; starts and sizes are for planning, on the CPU.
+    """
 
     x: Tensor
     y: Tensor
@@ -26,10 +29,11 @@ class Bank:
     sizes: Tensor
 
     @staticmethod
-    def of(parts: Sequence[Samples]) -> Bank:
+    def of(parts: Sequence[Samples], device: torch.device | str = "cpu") -> Bank:
         sizes = torch.tensor([len(p) for p in parts])
         starts = sizes.cumsum(0) - sizes
-        return Bank(adjoined([p.x for p in parts]), adjoined([p.y for p in parts]), starts, sizes)
+        x, y = adjoined([p.x for p in parts]), adjoined([p.y for p in parts])
+        return Bank(x.to(device), y.to(device), starts, sizes)
 
     def part(self, i: int) -> Samples:
         """A client's own samples, as a view."""

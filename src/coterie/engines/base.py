@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -12,8 +13,9 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs, Weights
 from coterie.core.client import Client, Samples
+from coterie.core.devices import seeded
 from coterie.core.errors import BadInput, Diverged
-from coterie.core.kernel import Part, Reply, Scorer, Trainer
+from coterie.core.kernel import Part, Reply, Scorer, Trainer, scores
 from coterie.core.learner import Learner
 from coterie.core.net import Net, Replies
 from coterie.core.registry import Registry
@@ -23,6 +25,7 @@ from coterie.engines.threads import threads_for
 from coterie.engines.traits import Traits, traits_of
 
 CHUNK = 4096  # samples of one forward pass while scoring
+CPU = torch.device("cpu")
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 
 
@@ -49,16 +52,20 @@ ENGINES: Registry[Engine] = Registry("engine")
 class InProcess:
     """A net whose clients are in this process. The engine decides only how trainers run.
 
-    The clients' samples are moved into one bank for each part, so that they are held once.
+    The clients' samples are moved into one bank for each part, so that they are held once, on the device
+    where the beliefs are to visit them. `memory` is what an engine may use at once: see `memory.py`.
     """
 
     engine: Engine
     learner: Learner
     clients: tuple[Client, ...]
+    device: torch.device = CPU
+    memory: str = "half"
+    names: Sequence[str] = field(init=False, repr=False)
     banks: Mapping[Part, Bank] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        banks = {part: Bank.of([getattr(c, part) for c in self.clients]) for part in PARTS}
+        banks = {part: Bank.of([getattr(c, part) for c in self.clients], self.device) for part in PARTS}
         clients = tuple(
             replace(
                 c,
@@ -70,10 +77,7 @@ class InProcess:
         )
         object.__setattr__(self, "banks", banks)
         object.__setattr__(self, "clients", clients)
-
-    @property
-    def names(self) -> Sequence[str]:
-        return [c.name for c in self.clients]
+        object.__setattr__(self, "names", [c.name for c in clients])
 
     @property
     def sizes(self) -> Tensor:
@@ -81,7 +85,7 @@ class InProcess:
 
     def traits(self, beliefs: Beliefs) -> Traits:
         """What engines have to know of the model."""
-        return traits_of(self.learner, tree.row(beliefs, 0), self.clients[0].train)
+        return traits_of(self.learner, beliefs, self.clients[0].train)
 
     def visit(
         self,
@@ -91,16 +95,22 @@ class InProcess:
         key: Key,
         memory: Beliefs | None = None,
     ) -> Replies:
-        if isinstance(kernel, Scorer):
-            return self._score(kernel, beliefs, edges, key)
+        if scores(kernel):
+            return self._score(cast(Scorer, kernel), beliefs, edges, key)
+        return self._train(cast(Trainer, kernel), beliefs, edges, key, memory)
+
+    def _train(
+        self, kernel: Trainer, beliefs: Beliefs, edges: Tensor, key: Key, memory: Beliefs | None
+    ) -> Replies:
         hosts = edges[:, 1]
         if kernel.keeps and len(torch.unique(hosts)) < len(hosts):
             raise BadInput("keep=true needs at most one visit to each client in a round: set keep=false")
         if len(edges) == 0:
             return Replies(edges, {}, memory, None)
         if memory is None:
-            one = tree.stack([kernel.fresh(self.learner, tree.row(beliefs, 0))])
-            memory = tree.repeat(one, len(self.clients))
+            memory = tree.stack([kernel.fresh(self.learner, tree.row(beliefs, 0))])
+            if kernel.keeps:
+                memory = tree.repeat(memory, len(self.clients))
         answers = self.engine.train(self, kernel, beliefs, edges, key, memory)
         self._refuse_not_finite(answers, hosts, key)
         numbers = {n: v.cpu() for n, v in answers.numbers.items()}
@@ -108,6 +118,9 @@ class InProcess:
         return Replies(edges, numbers, kept, answers.beliefs)
 
     def _refuse_not_finite(self, answers: Answers, hosts: Tensor, key: Key) -> None:
+        # a sum is finite only if all its terms are; that it may overflow costs no more than a closer look
+        if all(math.isfinite(float(t.sum())) for t in (answers.numbers["loss"], *answers.beliefs.values())):
+            return
         fine = torch.isfinite(answers.numbers["loss"]).cpu()
         for t in answers.beliefs.values():
             if t.is_floating_point():
@@ -140,8 +153,8 @@ class InProcess:
             samples = [bank.part(h) for h in hosts]
             x = adjoined([s.x for s in samples])
             # what a module draws by itself comes from this guest's seed, as in training
-            with torch.no_grad(), torch.random.fork_rng(devices=[]), threads_for(x.numel()):
-                torch.manual_seed(key.at("score", kernel.part, guest).integer())
+            seed = key.at("score", kernel.part, guest).integer()
+            with torch.no_grad(), seeded(seed, self.device), threads_for(x.numel()):
                 belief = tree.row(beliefs, guest)
                 outputs = torch.cat([self.learner.outputs(belief, piece) for piece in torch.split(x, CHUNK)])
             for host, mine, out in zip(
@@ -193,7 +206,13 @@ def pooled(clients: Sequence[Client]) -> Client:
     )
 
 
-def stacked_replies(replies: Sequence[Reply]) -> Answers:
-    """Replies of one edge each, as one."""
+def memory_of(kernel: Trainer, memory: Beliefs, hosts: Tensor) -> Beliefs:
+    """What these hosts remember, [host, ...]; where nothing is kept, one fresh memory serves all."""
+    return tree.rows(memory, hosts if kernel.keeps else torch.zeros_like(hosts))
+
+
+def stacked_replies(kernel: Trainer, replies: Sequence[Reply]) -> Answers:
+    """Replies of one edge each, as one; memory that is not kept is not carried either."""
     numbers = {n: torch.stack([r.numbers[n] for r in replies]) for n in replies[0].numbers}
-    return Answers(tree.stack([r.belief for r in replies]), tree.stack([r.memory for r in replies]), numbers)
+    memory = tree.stack([r.memory for r in replies]) if kernel.keeps else {}
+    return Answers(tree.stack([r.belief for r in replies]), memory, numbers)

@@ -1,7 +1,8 @@
 """A learner that runs its module as any PyTorch program does: for one thread, and for large layers.
 
 Beliefs are swapped into a module of its own, and gradients come from autograd without functional
-transforms. The same numbers as `Learner` up to the order of sums, with less work around each operation.
+transforms; all trained parameters are one vector. The same numbers as `Learner` up to the order of sums, with
+less work around each operation.
 """
 
 from __future__ import annotations
@@ -11,27 +12,34 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from coterie.core.belief import Belief
+from coterie.core.belief import Belief, belief_of
 from coterie.core.errors import BadInput
 from coterie.core.learner import Batch, Gradient, Learner, dropout_of
+from coterie.engines.flat import ALL, Layout
 
 
 class EagerLearner(Learner):
-    """A `Learner` for one thread at a time."""
+    """A `Learner` for one thread at a time, of beliefs that its `layout` has packed."""
 
     def __init__(self, learner: Learner) -> None:
-        self.task, self.training, self.scoring = (
+        self.task, self.scoring, self.training = (
             learner.task,
-            copy.deepcopy(learner.training),
             learner.scoring,
+            copy.deepcopy(learner.training),
         )
-        self.trainable, self.buffers, self.drops = learner.trainable, learner.buffers, learner.drops
-        self._params = dict(self.training.named_parameters())
+        self.buffers, self.drops = learner.buffers, learner.drops
+        self.layout = Layout(learner.trainable, belief_of(learner.training))
+        self.trainable = (ALL,)
+        params = dict(self.training.named_parameters())
+        self._moving = [params[n] for n in learner.trainable]
+        self._still = {n: p for n, p in params.items() if n not in learner.trainable}
         self._homes = [(*_home(self.training, name), name) for name in self.buffers]
         self._pictures = any(isinstance(m, nn.Conv2d) for m in self.training.modules())
 
     def gradient(self, belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
-        for name, param in self._params.items():
+        for param, values in zip(self._moving, self.layout.pieces(belief[ALL]), strict=True):
+            param.data = values
+        for name, param in self._still.items():
             param.data = belief[name]
         # batch norm writes its statistics in place: give it copies
         buffers = {name: belief[name].clone() for name in self.buffers}
@@ -43,9 +51,8 @@ class EagerLearner(Learner):
         with torch.enable_grad(), dropout_of(self, seed):
             losses = self.losses(self._forward(x), batch.y)
             loss = (losses * batch.weight).sum() / batch.weight.sum().clamp(min=1)
-            moving = [self._params[n] for n in self.trainable]
-            grads = torch.autograd.grad(loss, moving, allow_unused=True, materialize_grads=True)
-        return Gradient(loss.detach(), dict(zip(self.trainable, grads, strict=True)), buffers)
+            grads = torch.autograd.grad(loss, self._moving, allow_unused=True, materialize_grads=True)
+        return Gradient(loss.detach(), {ALL: torch.cat([g.reshape(-1) for g in grads])}, buffers)
 
     def _forward(self, x: Tensor) -> Tensor:
         try:

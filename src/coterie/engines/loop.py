@@ -10,6 +10,7 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
 from coterie.core.client import Samples
+from coterie.core.devices import seeded, widest
 from coterie.core.kernel import Reply, Tick, Trainer, batch_of
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
@@ -28,11 +29,10 @@ class Loop:
         for guest, host in edges.tolist():
             mine = key.at("guest", guest, "host", host)
             # whatever a module draws by itself, beside dropout, comes from this edge's seed too
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(mine.at("module").integer())
-                belief, kept = tree.row(beliefs, guest), tree.row(memory, host)
+            with seeded(mine.at("module").integer(), net.device):
+                belief, kept = tree.row(beliefs, guest), tree.row(memory, host if kernel.keeps else 0)
                 replies.append(visit(kernel, net.learner, belief, kept, net.clients[host].train, mine))
-        return stacked_replies(replies)
+        return stacked_replies(kernel, replies)
 
 
 def visit(
@@ -40,8 +40,9 @@ def visit(
 ) -> Reply:
     """One belief at one client: plan, start, a step for each batch, finish."""
     plan = kernel.plan(len(data), key)
-    carry = kernel.start(belief, memory)
+    carry, device = kernel.start(belief, memory), data.x.device
     for s in range(len(plan)):
         batch = batch_of(data.x, data.y, plan.rows[s])
-        carry = kernel.step(learner, carry, batch, Tick(plan.rates[s], plan.seeds[s]))
+        seed = torch.tensor(plan.seed + s, device=device)
+        carry = kernel.step(learner, carry, batch, Tick(plan.rates[s].to(device, widest(device)), seed))
     return kernel.finish(carry)

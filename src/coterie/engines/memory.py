@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 
 from coterie.core.errors import BadInput
 
 UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "": 1}
 
 
+@lru_cache
 def budget_in_bytes(text: str) -> int:
-    """Half of what is free now, or an amount such as 500M or 4G."""
+    """Half of what is free when first asked, so that a process does not change its mind; or such as 4G."""
     if text == "half":
         return free_bytes() // 2
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", text.strip().lower())

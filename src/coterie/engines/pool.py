@@ -10,13 +10,14 @@ import os
 import queue
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
+from coterie.core.devices import seeded
 from coterie.core.errors import BadInput
 from coterie.core.kernel import Reply, Trainer
 from coterie.core.learner import Learner
@@ -57,19 +58,21 @@ class Pool:
             guest, host = pair
             mine, learner = key.at("guest", guest, "host", host), learners.get()
             try:
-                belief, kept, data = tree.row(beliefs, guest), tree.row(memory, host), net.clients[host].train
-                if not alone:
-                    return visit(kernel, learner, belief, kept, data, mine)
-                with torch.random.fork_rng(devices=[]):
-                    torch.manual_seed(mine.at("module").integer())
-                    return visit(kernel, learner, belief, kept, data, mine)
+                belief = learner.layout.pack(tree.row(beliefs, guest))
+                kept = learner.layout.pack(tree.row(memory, host if kernel.keeps else 0))
+                data = net.clients[host].train
+                apart = seeded(mine.at("module").integer(), net.device) if alone else nullcontext()
+                with apart:
+                    reply = visit(kernel, learner, belief, kept, data, mine)
+                unpack = learner.layout.unpack
+                return Reply(unpack(reply.belief), unpack(reply.memory), reply.numbers)
             finally:
                 learners.put(learner)
 
         if workers == 1:
-            return stacked_replies([run(pair) for pair in pairs])
+            return stacked_replies(kernel, [run(pair) for pair in pairs])
         with one_thread_each(), ThreadPoolExecutor(workers) as threads:
-            return stacked_replies(list(threads.map(run, pairs)))
+            return stacked_replies(kernel, list(threads.map(run, pairs)))
 
 
 def learners_for(learner: Learner, workers: int) -> list[EagerLearner]:

@@ -10,8 +10,10 @@ cannot be seeded edge by edge: such models are refused, `pool` takes them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -20,13 +22,14 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
+from coterie.core.devices import widest
 from coterie.core.errors import BadInput
 from coterie.core.kernel import Plan, Tick, Trainer
 from coterie.core.learner import Batch
 from coterie.core.seeds import Key
-from coterie.engines.base import ENGINES, Answers, InProcess
+from coterie.engines.base import ENGINES, Answers, InProcess, memory_of
 from coterie.engines.memory import budget_in_bytes
-from coterie.engines.replay import Batched
+from coterie.engines.replay import BatchedKernel
 from coterie.engines.threads import threads_for
 
 LOCKSTEP = 256  # edges at once: more gain nothing and fall out of the caches
@@ -37,12 +40,6 @@ LOCKSTEP = 256  # edges at once: more gain nothing and fall out of the caches
 class Stacked:
     """All edges in lockstep, ragged ones padded: for many small models."""
 
-    memory: str = "half"
-    """What may be used at once: half of what is free, or an amount such as 4G."""
-
-    def __post_init__(self) -> None:
-        budget_in_bytes(self.memory)
-
     def train(
         self, net: InProcess, kernel: Trainer, beliefs: Beliefs, edges: Tensor, key: Key, memory: Beliefs
     ) -> Answers:
@@ -51,19 +48,10 @@ class Stacked:
         bank, pairs = net.banks["train"], edges.tolist()
         sizes = bank.sizes.tolist()
         plans = [kernel.plan(sizes[h], key.at("guest", g, "host", h)) for g, h in pairs]
-        order = sorted(range(len(pairs)), key=lambda e: -len(plans[e]))
-        a_chunk = self.edges_at_once(net, beliefs, plans)
-        done = []
-        for first in range(0, len(order), a_chunk):
-            index = torch.tensor(order[first : first + a_chunk])
-            chosen = [plans[e] for e in index.tolist()]
-            with threads_for(len(index) * chosen[0].rows.shape[1] * bank.x[0].numel()):
-                done.append(lockstep(net, kernel, beliefs, edges[index], chosen, memory))
-        back = torch.argsort(torch.tensor(order))
-        if len(done) == 1 and order == list(range(len(order))):
-            return done[0]
-        answers: Answers = pytree.tree_map(lambda *parts: torch.cat(parts)[back], *done)
-        return answers
+        a_chunk = min(len(plans), self.edges_at_once(net, beliefs, plans))
+        numbers = a_chunk * plans[0].rows.shape[1] * math.prod(bank.x.shape[1:])
+        with torch.no_grad(), threads_for(numbers):
+            return in_chunks(a_chunk, net, kernel, beliefs, edges, plans, memory)
 
     def edges_at_once(self, net: InProcess, beliefs: Beliefs, plans: Sequence[Plan]) -> int:
         """As many edges as the budget holds: eight copies of a belief, a batch and its activations."""
@@ -71,7 +59,32 @@ class Stacked:
         sample = net.banks["train"].x[:1]
         per_edge = 8 * tree.size_in_bytes(tree.row(beliefs, 0))
         per_edge += 8 * batch * sample.numel() * sample.element_size()
-        return max(1, min(LOCKSTEP, budget_in_bytes(self.memory) // per_edge))
+        return max(1, min(LOCKSTEP, budget_in_bytes(net.memory) // per_edge))
+
+
+def in_chunks(
+    a_chunk: int,
+    net: InProcess,
+    kernel: Trainer,
+    beliefs: Beliefs,
+    edges: Tensor,
+    plans: Sequence[Plan],
+    memory: Beliefs,
+) -> Answers:
+    """The replies of all edges, so many at once, those with most steps first."""
+    if len(plans) == a_chunk and all(len(a) >= len(b) for a, b in pairwise(plans)):
+        return lockstep(net, kernel, beliefs, edges, plans, memory)
+    order = sorted(range(len(plans)), key=lambda e: -len(plans[e]))
+    whole: Any = None
+    for first in range(0, len(order), a_chunk):
+        some = order[first : first + a_chunk]
+        index = torch.tensor(some)
+        done = lockstep(net, kernel, beliefs, edges[index], [plans[e] for e in some], memory)
+        if whole is None:
+            whole = pytree.tree_map(lambda t: t.new_empty((len(order), *t.shape[1:])), done)
+        pytree.tree_map(lambda out, t, at=index: out.index_copy_(0, at.to(t.device), t), whole, done)
+    answers: Answers = whole
+    return answers
 
 
 def lockstep(
@@ -81,30 +94,29 @@ def lockstep(
     learner, bank = net.learner, net.banks["train"]
     guests, hosts = edges[:, 0], edges[:, 1]
     lengths = [len(p) for p in plans]
+    device, dtype = bank.x.device, bank.x.dtype
     rows = padded([p.rows for p in plans], -1)
-    rates = padded([p.rates for p in plans], 0)
-    seeds = padded([p.seeds for p in plans], 0)
-    starts = bank.starts[hosts].unsqueeze(1)
-    start = Batched(kernel.start, learner, (kernel, "start"))
-    step = Batched(lambda c, b, t: kernel.step(learner, c, b, t), learner, (kernel, "step"))
-    finish = Batched(kernel.finish, learner, (kernel, "finish"))
-    carry = start(dict(tree.rows(beliefs, guests)), dict(tree.rows(memory, hosts)))
-    over: list[Any] = []
+    weights = (rows >= 0).to(device, dtype)
+    index = (rows.clamp_(min=0) + bank.starts[hosts].view(-1, 1, 1)).to(device)
+    rates = padded([p.rates for p in plans], 0).to(device, widest(device))
+    first = torch.tensor([p.seed for p in plans], device=device)
+    batched = BatchedKernel(kernel, learner)
+    carry = batched.start(tree.rows(beliefs, guests), memory_of(kernel, memory, hosts))
+    over: list[list[Tensor]] = []
     active = len(plans)
     for s in range(lengths[0]):
         still = sum(n > s for n in lengths[:active])
         if still < active:
-            over.append(pytree.tree_map(lambda t, a=still: t[a:], carry))
-            carry = pytree.tree_map(lambda t, a=still: t[:a], carry)
+            over.append([t[still:] for t in carry])
+            carry = [t[:still] for t in carry]
             active = still
-        wanted = rows[:active, s]
-        real = wanted >= 0
-        index = (wanted.clamp(min=0) + starts[:active]).to(bank.x.device)
-        weight = real.to(device=bank.x.device, dtype=bank.x.dtype)
-        batch = Batch(gathered(bank.x, index), gathered(bank.y, index), weight)
-        carry = step(carry, batch, Tick(rates[:active, s], seeds[:active, s]))
-    whole = pytree.tree_map(lambda *parts: torch.cat(parts), carry, *reversed(over)) if over else carry
-    return Answers(*finish(whole))
+        wanted = index[:active, s]
+        batch = Batch(gathered(bank.x, wanted), gathered(bank.y, wanted), weights[:active, s])
+        carry = batched.step(carry, batch, Tick(rates[:active, s], first[:active] + s))
+    if over:
+        carry = [torch.cat(parts) for parts in zip(carry, *reversed(over), strict=True)]
+    reply = batched.finish(carry)
+    return Answers(reply.belief, reply.memory if kernel.keeps else {}, reply.numbers)
 
 
 def gathered(rows: Tensor, index: Tensor) -> Tensor:
@@ -114,6 +126,8 @@ def gathered(rows: Tensor, index: Tensor) -> Tensor:
 
 def padded(tensors: Sequence[Tensor], filler: float) -> Tensor:
     """Tensors of different extents as one, [tensor, ...], with `filler` where there is nothing."""
+    if all(t is tensors[0] for t in tensors):
+        return tensors[0].expand(len(tensors), *tensors[0].shape)
     if all(t.shape == tensors[0].shape for t in tensors):
         return torch.stack(list(tensors))
     extents = [max(t.shape[d] for t in tensors) for d in range(tensors[0].ndim)]

@@ -10,8 +10,9 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from coterie.core import belief as tree
-from coterie.core.belief import Belief
+from coterie.core.belief import Belief, Beliefs
 from coterie.core.client import Samples
+from coterie.core.devices import generator_state, seeded
 from coterie.core.learner import Batch, Learner, dropout_of
 
 ROWS = 4  # enough for batch norm, few enough to cost nothing
@@ -32,9 +33,10 @@ class Traits:
 _known: weakref.WeakKeyDictionary[Learner, Traits] = weakref.WeakKeyDictionary()
 
 
-def traits_of(learner: Learner, belief: Belief, data: Samples) -> Traits:
+def traits_of(learner: Learner, beliefs: Beliefs, data: Samples) -> Traits:
     """Found out once for each learner."""
     if learner not in _known:
+        belief = tree.row(beliefs, 0)
         layers = list(learner.training.modules())
         draws = draws_by_itself(learner, belief, data)
         _known[learner] = Traits(
@@ -47,11 +49,12 @@ def traits_of(learner: Learner, belief: Belief, data: Samples) -> Traits:
 
 def draws_by_itself(learner: Learner, belief: Belief, data: Samples) -> bool:
     """Whether a forward pass moves torch's own generator, dropout being taken care of."""
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), dropout_of(learner, torch.tensor(1)):
-        before = torch.get_rng_state()
+    device = data.x.device
+    with seeded(1, device), torch.no_grad(), dropout_of(learner, torch.tensor(1, device=device)):
+        before = generator_state(device)
         tensors = {name: t.clone() for name, t in belief.items()}
         functional_call(learner.training, tensors, (_rows(data).x,))
-        return not torch.equal(before, torch.get_rng_state())
+        return not torch.equal(before, generator_state(device))
 
 
 def why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws: bool) -> str:
@@ -66,8 +69,8 @@ def why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws: 
     weight = torch.ones(len(few), dtype=few.x.dtype, device=few.x.device)
     batches = Batch(*(torch.stack([t, t]) for t in (few.x, few.y, weight)))
     try:
-        with torch.random.fork_rng(devices=[]):
-            vmap(learner.gradient)(dict(two), batches, torch.tensor([1, 2]))
+        with seeded(1, few.x.device):
+            vmap(learner.gradient)(dict(two), batches, torch.tensor([1, 2], device=few.x.device))
     except Exception as error:  # whatever a module may do that has no batched form
         return f"operations that have no batched form ({str(error).splitlines()[0][:80]})"
     return ""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from coterie.core.devices import widest
 from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS
 from coterie.kernels.local import LocalWork
@@ -53,8 +54,8 @@ class Adam(LocalWork):
     def update(
         self, param: Tensor, grad: Tensor, memory: dict[str, Tensor], t: Tensor, rate: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        # 1 - β^t in float64: in float32, 1 - 0.999 is off by 1e-5
-        count, rate = t.double(), rate.to(param.dtype)
+        # 1 - β^t as exactly as can be: in float32, 1 - 0.999 is off by 1e-5
+        count, rate = t.to(widest(t.device)), rate.to(param.dtype)
         if self.weight_decay and self.decoupled:
             param = param - rate * self.weight_decay * param
         elif self.weight_decay:

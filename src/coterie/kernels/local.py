@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from coterie.core.belief import Belief
+from coterie.core.devices import widest
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.kernel import Carry, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
@@ -39,7 +41,7 @@ class LocalWork(ABC):
     keep: bool = False
     """Keep the optimiser's state between rounds (true) or start it fresh (false)."""
     shuffle: bool = True
-    """Deal the rows anew in each epoch, or take them in order."""
+    """Deal the rows anew in each epoch, or take them in order; steps then go on from round to round."""
 
     def __post_init__(self) -> None:
         for option in ("lr", "final"):
@@ -62,15 +64,11 @@ class LocalWork(ABC):
         return self.keep
 
     def plan(self, samples: int, key: Key) -> Plan:
-        rows = deal_batches(
-            samples, self.batch, self.epochs, self.steps, self.shuffle, key.at("rows").torch()
-        )
-        steps = torch.arange(len(rows))
-        seeds = key.at("dropout").integer() // 2 + steps
-        if self.schedule == "constant":
-            return Plan(rows, torch.ones(len(rows), dtype=torch.float64), seeds)
-        done = (key.round - 1 + steps.double() / len(rows)) / key.rounds
-        return Plan(rows, scheduled(self.schedule, self.final, done.clamp(0, 1)), seeds)
+        mine = key.integer()
+        past = max(0, key.round - 1) * self.steps
+        rows = deal_batches(samples, self.batch, self.epochs, self.steps, self.shuffle, mine, past)
+        rates = rates_of(self.schedule, self.final, len(rows), key.round, key.rounds)
+        return Plan(rows, rates, mine // 2)
 
     @abstractmethod
     def memories(self) -> tuple[str, ...]:
@@ -88,25 +86,25 @@ class LocalWork(ABC):
         return {**zeros, "t": torch.zeros((), dtype=torch.int64, device=device)}
 
     def start(self, belief: Belief, memory: Belief) -> Carry:
-        zero = torch.zeros((), dtype=torch.float64, device=memory["t"].device)
+        device = memory["t"].device
+        zero = torch.zeros((), dtype=widest(device), device=device)
         return {"belief": dict(belief), "memory": dict(memory), "loss": zero, "samples": zero}
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         belief, memory = dict(carry["belief"]), dict(carry["memory"])
         gradient = learner.gradient(belief, batch, tick.seed)
         belief.update(gradient.buffers)
-        memory["t"] = memory["t"] + 1
+        memory["t"] = t = memory["t"] + 1
+        rate = tick.rate * self.lr
         for n in learner.trainable:
             mine = {m: memory[f"{m}/{n}"] for m in self.memories()}
-            belief[n], mine = self.update(
-                belief[n], gradient.grads[n], mine, memory["t"], tick.rate * self.lr
-            )
+            belief[n], mine = self.update(belief[n], gradient.grads[n], mine, t, rate)
             memory.update({f"{m}/{n}": value for m, value in mine.items()})
-        seen = batch.weight.sum().double()
+        seen = batch.weight.sum().to(carry["samples"].dtype)
         return {
             "belief": belief,
             "memory": memory,
-            "loss": carry["loss"] + gradient.loss.detach().double() * seen,
+            "loss": carry["loss"] + gradient.loss.detach().to(seen.dtype) * seen,
             "samples": carry["samples"] + seen,
         }
 
@@ -117,19 +115,34 @@ class LocalWork(ABC):
 
 
 def deal_batches(
-    samples: int, batch: int, epochs: int, steps: int, shuffle: bool, generator: torch.Generator
+    samples: int, batch: int, epochs: int, steps: int, shuffle: bool, seed: int, past: int = 0
 ) -> Tensor:
-    """Rows for each step [step, batch]; every epoch deals each row once, the last batch padded with -1."""
+    """Rows for each step [step, batch]; every epoch deals each row once, the last batch padded with -1.
+
+    Rows in order go on after the `past` steps of former rounds; shuffled ones begin a new epoch.
+    """
     batch = min(batch, samples)
-    a_pass = math.ceil(samples / batch)
+    a_pass = -(-samples // batch)
     wanted = steps or epochs * a_pass
-    dealt = []
-    for _ in range(math.ceil(wanted / a_pass)):
-        order = torch.randperm(samples, generator=generator) if shuffle else torch.arange(samples)
-        if short := a_pass * batch - samples:
-            order = F.pad(order, (0, short), value=-1)
-        dealt.append(order.view(a_pass, batch))
-    return (torch.cat(dealt) if len(dealt) > 1 else dealt[0])[:wanted]
+    short = a_pass * batch - samples
+
+    def table(order: Tensor) -> Tensor:
+        return (F.pad(order, (0, short), value=-1) if short else order).view(a_pass, batch)
+
+    if not shuffle:
+        return table(torch.arange(samples))[(torch.arange(wanted) + past) % a_pass]
+    generator = torch.Generator().manual_seed(seed)
+    if wanted * batch <= samples:  # no last batch, nothing to pad
+        return torch.randperm(samples, generator=generator)[: wanted * batch].view(wanted, batch)
+    dealt = [table(torch.randperm(samples, generator=generator)) for _ in range(-(-wanted // a_pass))]
+    return torch.cat(dealt)[:wanted] if len(dealt) > 1 else dealt[0][:wanted]
+
+
+@lru_cache(maxsize=256)  # the same for all clients of a round
+def rates_of(schedule: Schedule, final: float, steps: int, round: int, rounds: int) -> Tensor:
+    """[step] factors of the learning rate in one round."""
+    done = (round - 1 + torch.arange(steps, dtype=torch.float64) / steps) / rounds
+    return scheduled(schedule, final, done.clamp(0, 1))
 
 
 def scheduled(schedule: Schedule, final: float, done: Tensor) -> Tensor:

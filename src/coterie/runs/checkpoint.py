@@ -77,7 +77,7 @@ def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         if path in tensors:
             raise TypeError(f"two tensors of a state are both at {path}: rename one")
         tensors[path] = value
-        return {"tensor": path}
+        return {"tensor": path} | ({} if value.device.type == "cpu" else {"device": str(value.device)})
     if isinstance(value, dict):
         if not all(isinstance(k, str) for k in value):
             raise TypeError(f"a state's maps have text as keys; {path} has others")
@@ -93,9 +93,9 @@ def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def _unpack(skeleton: Any, tensors: dict[str, Tensor]) -> Any:
-    (kind, content), *_ = skeleton.items()
-    if kind == "tensor":
-        return tensors[content]
+    if "tensor" in skeleton:
+        return tensors[skeleton["tensor"]].to(skeleton.get("device", "cpu"))
+    ((kind, content),) = skeleton.items()
     if kind == "map":
         return {k: _unpack(v, tensors) for k, v in content.items()}
     if kind in ("list", "tuple"):

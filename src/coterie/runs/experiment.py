@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.client import Client, class_count
+from coterie.core.devices import device_of
 from coterie.core.errors import BadInput
 from coterie.core.learner import Learner
 from coterie.core.method import Method
@@ -95,7 +96,10 @@ def assemble(
     precision = next((t.dtype for t in beliefs.values() if t.is_floating_point()), torch.float32)
     clients = [c.cast(precision) for c in clients]
     check_outputs(model, clients)
-    judge = InProcess(engine, Learner(model, task), tuple(clients))
+    device = device_of(str(config.get("device", "cpu")))
+    beliefs = {name: t.to(device) for name, t in beliefs.items()}
+    learner = Learner(copy.deepcopy(model).to(device), task)
+    judge = InProcess(engine, learner, tuple(clients), device, str(config.get("memory", "half")))
     absent = float(config.get("absent", 0.0))
     return Experiment(
         config=config,

@@ -16,6 +16,7 @@ from coterie.core.registry import Registry
 from coterie.data.partition import SPLITS
 from coterie.data.sources import SOURCES
 from coterie.engines import ENGINES
+from coterie.engines.memory import budget_in_bytes
 from coterie.kernels import KERNELS
 from coterie.methods import METHODS
 from coterie.models import MODELS
@@ -67,6 +68,10 @@ class Settings:
     """Where all random numbers come from."""
     engine: str = "auto"
     """How visits are computed; all engines give the same numbers."""
+    device: str = "cpu"
+    """Where models and data are while they train: cpu, cuda, mps, ..."""
+    memory: str = "half"
+    """What engines may use at once: half of what is free, or an amount such as 4G."""
     test: float = 0.3
     """Share of a client's rows held out for testing, where the data has no published test set."""
     validation: float = 0.0
@@ -91,6 +96,7 @@ class Settings:
                 raise BadInput(
                     f"{name}={getattr(self, name)} must be at least 1: try {30 if name == 'rounds' else 1}"
                 )
+        budget_in_bytes(self.memory)
         if self.seed < 0:
             raise BadInput(f"seed={self.seed} must be at least 0: try 0")
         if not 0 <= self.absent <= 1:

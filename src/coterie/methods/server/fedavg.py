@@ -73,6 +73,8 @@ class FedAvg:
 def sample_clients(n: int, share: float, key: Key) -> Tensor:
     """The clients of a round, in order: round(share · n) of them, at least one."""
     wanted = max(1, round(share * n))
+    if wanted == n:
+        return torch.arange(n)
     return torch.randperm(n, generator=key.torch())[:wanted].sort().values
 
 
@@ -84,11 +86,8 @@ def averaging_weights(sizes: Tensor, weighted: bool) -> Tensor:
 
 def server_info(n: int, replies: Replies, shares: Tensor) -> Info:
     """Every client listens to those that answered; each of these got the model and sent it back."""
-    everyone = torch.zeros(n, dtype=torch.float64)
-    everyone[replies.hosts] = shares
+    everyone = scatter(shares, replies.hosts, n, empty=0)
     weights = everyone.expand(n, n)  # all rows are the same one: thousands of clients cost nothing
-    sent, received = torch.zeros(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64)
-    sent[replies.hosts] = 1
-    received[replies.hosts] = 1
+    exchanged = torch.zeros(n, dtype=torch.int64).index_fill_(0, replies.hosts, 1)
     loss = replies.numbers.get("loss", torch.zeros(0))
-    return Info(weights, sent, received, scatter(loss, replies.hosts, n))
+    return Info(weights, exchanged, exchanged, scatter(loss, replies.hosts, n))
