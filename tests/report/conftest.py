@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from coterie.runs.record import Record, line
 
@@ -130,6 +131,21 @@ def _circle(label: str, n: int, progress: float, rng: np.random.Generator) -> np
     return matrix / matrix.sum(axis=1, keepdims=True)
 
 
+def tell(record: Record) -> Record:
+    """Adds what a method that erodes weights would say, and linear models on the two features a and b."""
+    n, rounds = len(record.clients), sorted(record.weights)
+    distance = 1.0 - np.eye(n)
+    record.matrices = {
+        "alpha": {r: 1 - distance * r / (2 * len(rounds)) for r in rounds},
+        "relative distance": dict.fromkeys(rounds, distance),
+    }
+    classes = len(record.about["classes"]) or 1
+    weight = torch.arange(2.0 * classes).reshape(classes, 2)
+    record.about |= {"parameters": weight.numel()}
+    record.models = lambda: {c: {"w": (i + 1) * weight} for i, c in enumerate(record.clients)}
+    return record
+
+
 @pytest.fixture
 def two_seeds() -> list[Record]:
     """Two clients, two seeds. local: 0.6, 0.8 and 0.7, 0.9; fedavg: 0.8, 0.8 and 0.7, 1.0."""
@@ -139,6 +155,11 @@ def two_seeds() -> list[Record]:
         known({"accuracy": [0.8, 0.8], "loss": [0.6, 0.4]}, "fedavg", 0),
         known({"accuracy": [0.7, 1.0], "loss": [0.7, 0.2]}, "fedavg", 1),
     ]
+
+
+@pytest.fixture
+def telling() -> Any:
+    return tell
 
 
 @pytest.fixture

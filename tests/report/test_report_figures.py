@@ -44,6 +44,52 @@ def test_figures_hold_the_numbers(two_seeds):
     assert [round(bar.get_height(), 6) for bar in made["gains"].axes[0].patches] == [10, 5]
 
 
+def test_close_ups_hold_the_numbers(make_known, telling):
+    runs = [telling(make_known({"accuracy": [0.6, 0.8]}, label)) for label in ("local", "greedy")]
+    runs[0].matrices = {}
+    made = draw(runs)
+    assert [n for n in made if n.startswith(("traces", "features"))] == [
+        "traces-greedy-a",
+        "traces-greedy-b",
+        "features-a",
+        "features-b",
+    ]
+    score, alpha, distance = made["traces-greedy-b"].axes
+    greedy, always = score.lines[1:]
+    assert (greedy.get_label(), greedy.get_ydata().tolist()) == ("greedy", [40, 80, 80])
+    assert always.get_ydata() == [100, 100]
+    assert {line.get_label(): list(line.get_ydata()) for line in alpha.lines[:2]} == {
+        "a": [0.75, 0.5],
+        "b (itself)": [1, 1],
+    }
+    # its own distance is no line, and the last one is the axis
+    assert [list(line.get_ydata()) for line in distance.lines] == [[1, 1], [0, 0]]
+    # rows (0, 1) and (2, 3), twice that for b: the log-odds move by 4 with either feature
+    bars = made["features-b"].axes[0].patches
+    assert [bar.get_width() for bar in bars] == [4, 4, 4, 4]
+
+
+def test_close_ups_of_many_clients_and_classes_say_what_they_leave_out(make_likely, telling):
+    runs = [telling(make_likely("greedy", seed, clients=20, classes=13, rounds=2)) for seed in (0, 1)]
+    made = draw(runs)
+    names = [f"agent-{i}" for i in (0, 6, 13, 19)]
+    assert [n for n in made if n.startswith(("traces", "features"))] == [
+        *(f"traces-greedy-{n}" for n in names),
+        *(f"features-{n}" for n in names),
+    ]
+    traced, weighed = made["traces-greedy-agent-6"], made["features-agent-6"]
+    assert "4 of 20 clients drawn" in traced.axes[0].get_title("left")
+    legend = [text.get_text() for text in traced.axes[1].get_legend().get_texts()]
+    assert sorted(legend) == ["agent 6 (itself)", "group 0", "group 1"]
+    assert weighed.get_suptitle() == (
+        "agent 6 (4 of 20 clients, 12 of 13 classes drawn); thin lines: the range over 2 seeds"
+    )
+    for client in runs[0].about["clients"]:
+        client["cluster"] = None
+    plain = draw(runs)["traces-greedy-agent-6"].axes[1].get_legend().get_texts()
+    assert sorted(text.get_text() for text in plain) == ["agent 6 (itself)", "others"]
+
+
 def test_many_clients_odd_names_and_gaps(make_likely, make_known, tmp_path):
     write_figures(tmp_path / "many", [make_likely("fedavg", clients=40, rounds=2)], "png")
     odd = [

@@ -14,6 +14,18 @@ from coterie.report import Section, render_page, write_report
 
 PARTS = ["summary", "rounds", "clients", "matrix", "data", "cost", "notes", "repeat"]
 VOID = {"meta", "link", "input", "br"}
+CHOOSE = """
+for (const menu of document.querySelectorAll("figure select")) {
+  menu.value = menu.options[menu.options.length - 1].value;
+  menu.dispatchEvent(new Event("change"));
+}
+const drawn = {};
+for (const figure of document.querySelectorAll("figure"))
+  drawn[figure.dataset.plot] = figure.querySelector(".canvas").data.map((trace) => trace.name);
+const said = document.createElement("p");
+said.textContent = "DRAW" + "N" + JSON.stringify(drawn) + "DRAW" + "N";
+document.body.append(said);
+"""
 
 
 class Page(HTMLParser):
@@ -78,8 +90,30 @@ def test_every_part_is_there(make_likely):
         assert text in made.text, text
 
 
-def test_nothing_is_loaded_from_elsewhere(make_likely):
-    text = render_page([Section("digits", [make_likely("fedavg")])])
+def test_close_ups_are_there_where_there_is_something_to_see(make_likely, telling):
+    records = [telling(make_likely(label, classes=2)) for label in ("local", "greedy")]
+    records[0].matrices = {}
+    made = page(records)
+    parts = [i for i in made.ids if i.startswith("s0-") and not i.endswith("plot")]
+    assert parts == [f"s0-{p}" for p in [*PARTS[:4], "traces", "features", *PARTS[4:]]]
+    assert {"s0-traces-plot", "s0-features-plot"} < set(made.data)
+    options = [made.texts[i + 1] for i, text in enumerate(made.texts) if text.strip() == "Show"]
+    assert "alpha" in options
+    assert [run["name"] for run in made.data["s0-traces-plot"]["runs"]] == ["alpha", "relative distance"]
+    assert [m["label"] for m in made.data["s0-features-plot"]["methods"]] == ["local", "greedy"]
+    assert "log-odds of 1 against 0" in made.text
+
+
+def test_a_matrix_is_named_with_its_method_if_several_have_some(make_likely, telling):
+    records = [telling(make_likely(label, classes=3)) for label in ("greedy", "weight-erosion")]
+    text = page(records).text
+    assert "greedy: alpha" in text
+    assert "weight-erosion: relative distance" in text
+    assert "logit of the class, against the mean of all classes" in text
+
+
+def test_nothing_is_loaded_from_elsewhere(make_likely, telling):
+    text = render_page([Section("digits", [telling(make_likely("fedavg"))])])
     made = Page(text)
     for tag, attributes in made.tags:
         for name in ("src", "href", "action", "poster", "data"):
@@ -100,20 +134,37 @@ def test_one_seed_says_what_its_band_is_and_has_no_error_bars(make_likely):
     assert all("error_y" not in t for t in made.data["s0-clients-plot"]["choices"][0]["data"])
 
 
-def test_names_are_shown_as_they_are(make_known):
+def test_names_are_shown_as_they_are(make_known, telling):
     names = ["<b>x</b>", "</script><script>alert(1)</script>", "a & \"b\" 'c'"]
     values = {"accuracy": [0.5, 0.6, 0.7]}
     runs = [make_known(values, label, names=names, command="run <it>") for label in ("local", "<i>me</i>")]
+    runs[1] = telling(runs[1])
+    runs[1].matrices = {"<q>": runs[1].matrices["alpha"]}
+    runs[0].models = runs[1].models
+    for run in runs:
+        run.about |= {"parameters": 4, "features": ["<tt>", "b"], "classes": ["<p>", "</script>"]}
     for run in runs:
         run.about["clients"][0]["notes"] = ["a <u>note</u>"]
         run.about["notes"].append("<s>all</s>")
     made = Page(render_page([Section("<em>title</em>", runs)], title="<h1>"))
-    assert {"b", "i", "u", "s", "em"} & {tag for tag, _ in made.tags} <= {"b", "i"}
+    assert {"b", "i", "u", "s", "em", "q", "tt"} & {tag for tag, _ in made.tags} <= {"b", "i"}
     assert sum(tag == "script" for tag, _ in made.tags) == 2 + len(made.data)
-    for name in [*names, "<i>me</i>", "a <u>note</u>", "<s>all</s>", "<em>title</em>", "run <it>"]:
+    for name in [
+        *names,
+        "<i>me</i>",
+        "<q>",
+        "log-odds of </script> against <p>",
+        "a <u>note</u>",
+        "<s>all</s>",
+        "<em>title</em>",
+        "run <it>",
+    ]:
         assert name in made.text, name
     # plotly reads tags in names, so these are escaped once more
     assert made.data["s0-clients-plot"]["choices"][0]["data"][0]["x"][0] == "&lt;b&gt;x&lt;/b&gt;"
+    assert made.data["s0-features-plot"]["features"] == ["&lt;tt&gt;", "b"]
+    # and these by the page, which also puts them into menus
+    assert made.data["s0-traces-plot"]["names"] == names
 
 
 def test_sections(make_likely):
@@ -167,18 +218,21 @@ def test_a_run_before_its_first_round(make_known):
     assert "no test score yet" in made.text
 
 
-def test_many_clients_and_rounds_stay_small_and_quick(make_likely, tmp_path):
+def test_many_clients_and_rounds_stay_small_and_quick(make_likely, telling, tmp_path):
     records = [
         make_likely(label, clients=120, rounds=150) for label in ("local", "fedavg", "greedy", "central")
     ]
+    telling(records[2])
     start = time.perf_counter()
     path = write_report(tmp_path / "report.html", [Section("big", records)])
     assert time.perf_counter() - start < 20
-    assert path.stat().st_size < 8e6
+    assert path.stat().st_size < 9.5e6
     made = Page(path.read_text(encoding="utf-8"))
     runs = made.data["s0-matrix-plot"]["runs"]
     assert all(len(run["rounds"]) <= 40 and run["rounds"][-1] == 150 for run in runs)
     assert f"{len(runs[0]['rounds'])} of 150 rounds" in made.text
+    # 300 000 numbers for two matrices of 60 rounds and 120 senders
+    assert "20 of 120 clients, 60 of 150 rounds are here, evenly chosen" in made.text
     assert made.data["s0-clients-plot"]["choices"][0]["data"][0]["type"] == "scatter"
 
 
@@ -261,12 +315,21 @@ def test_settings_are_flat_and_readable(make_known):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
-def test_a_browser_draws_every_figure(make_likely, tmp_path):
-    records = [make_likely("local"), make_likely("greedy")]
+def test_a_browser_draws_every_figure(make_likely, telling, tmp_path):
+    records = [telling(make_likely("local", classes=3)), telling(make_likely("greedy", classes=3))]
+    del records[0].matrices["alpha"]
     path = write_report(tmp_path / "report.html", [Section("x", records)])
+    # then somebody chooses the last of each menu, and what is drawn then is written below the page
+    path.write_text(path.read_text(encoding="utf-8").replace("</body>", f"<script>{CHOOSE}</script></body>"))
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     options += ["--no-first-run", f"--user-data-dir={tmp_path / 'profile'}"]
     options += ["--virtual-time-budget=8000", "--enable-logging=stderr", "--dump-dom"]
     done = subprocess.run(["chromium", *options, path.as_uri()], capture_output=True, text=True, timeout=120)
-    assert done.stdout.count('class="plot-container') == 5
+    assert done.stdout.count('class="plot-container') == 7
     assert "CONSOLE" not in done.stderr
+    drawn = json.loads(done.stdout.split("DRAWN")[1])
+    lines, bars = drawn["s0-traces-plot"], drawn["s0-features-plot"]
+    # of the last client, agent 9, greedy's distance to nine others, and none to itself
+    assert lines[:3] == ["local", "greedy", "always its commonest class"]
+    assert lines[3:] == [f"agent {i}" for i in range(9)]
+    assert bars == ["local", "greedy"]

@@ -4,6 +4,7 @@ import io
 import math
 from html.parser import HTMLParser
 
+import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
@@ -113,6 +114,25 @@ def test_csv_round_trip(two_seeds, tmp_path):
         "clients.csv",
         "history.csv",
         "summary.csv",
+    ]
+
+
+def test_matrices_in_long_form(two_seeds, tmp_path):
+    matrix = np.array([[1.0, math.nan], [0.1, math.inf]])
+    two_seeds[2].matrices = {"alpha": {1: np.full((2, 2), math.nan), 2: matrix}, "distance": {2: -matrix}}
+    two_seeds[3].matrices = {"alpha": {1: matrix}}
+    path = write_csv(tmp_path, two_seeds)[-1]
+    assert path.read_text().splitlines() == [
+        "label,seed,round,receiver,sender,name,value",
+        "fedavg,0,2,a,a,alpha,1.0",
+        "fedavg,0,2,b,a,alpha,0.1",
+        "fedavg,0,2,b,b,alpha,inf",
+        "fedavg,0,2,a,a,distance,-1.0",
+        "fedavg,0,2,b,a,distance,-0.1",
+        "fedavg,0,2,b,b,distance,-inf",
+        "fedavg,1,1,a,a,alpha,1.0",
+        "fedavg,1,1,b,a,alpha,0.1",
+        "fedavg,1,1,b,b,alpha,inf",
     ]
 
 

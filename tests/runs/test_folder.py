@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 
 from coterie.core import belief as tree
 from coterie.core.errors import BadRun
+from coterie.core.method import Info
 from coterie.runs.folder import Folder, is_run, read_models, read_record
 from coterie.runs.runner import Outcome, run
 
@@ -23,6 +24,12 @@ def same(one: Outcome, two: Outcome) -> None:
     assert list(one.record.weights) == list(two.record.weights)
     for r, matrix in one.record.weights.items():
         assert np.array_equal(matrix, two.record.weights[r])
+    assert list(one.record.matrices) == list(two.record.matrices)
+    for name, by_round in one.record.matrices.items():
+        assert list(by_round) == list(two.record.matrices[name])
+        for r, matrix in by_round.items():
+            assert matrix.dtype == two.record.matrices[name][r].dtype == np.float64
+            assert np.array_equal(matrix, two.record.matrices[name][r], equal_nan=True)
     assert one.models.beliefs.keys() == two.models.beliefs.keys()
     for name, tensor in one.models.beliefs.items():
         assert torch.equal(tensor, two.models.beliefs[name])
@@ -74,6 +81,100 @@ def test_read_models_are_those_in_memory(restless, run_in, tmp_path):
         mine = tree.row(models.beliefs, int(models.of[i]))
         assert torch.equal(read[name]["weight"], mine["weight"])
     assert not torch.equal(read["a"]["weight"], read["b"]["weight"])
+    assert torch.equal(read_record(tmp_path / "run").models()["b"]["weight"], read["b"]["weight"])
+
+
+@dataclass(frozen=True, eq=False)
+class Telling:
+    """A method that also tells: in each round alpha, and under odd names in every second one."""
+
+    inner: object
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def round(self, state, net, key):
+        state, info = self.inner.round(state, net, key)
+        n = len(net.names)
+        alpha = torch.rand(n, n, generator=key.at("alpha").torch(), dtype=torch.float64)
+        alpha[0, 1] = torch.nan
+        odd = {"weights": alpha, "file": alpha / 3, "a/b \u03b1": -alpha} if key.round % 2 == 0 else {}
+        return state, Info(
+            info.weights, info.sent, info.received, info.loss, matrices={"alpha": alpha, **odd}
+        )
+
+
+def telling(experiment):
+    return replace(experiment, method=Telling(experiment.method))
+
+
+def test_matrices_by_name_are_read_back_as_they_were(restless, run_in, tmp_path):
+    in_memory = run(telling(restless(rounds=4)), None, "x")
+    same(in_memory, run_in(tmp_path / "run", telling(restless(rounds=4))))
+    read = read_record(tmp_path / "run")
+    assert list(read.matrices) == ["alpha", "weights", "file", "a/b \u03b1"]
+    assert list(read.matrices["alpha"]) == [1, 2, 3, 4]
+    assert list(read.matrices["file"]) == [2, 4]
+    assert len(read.matrices) == 4
+    assert len(read.matrices["file"]) == 2
+    for name, by_round in in_memory.record.matrices.items():
+        for r, matrix in by_round.items():
+            np.testing.assert_array_equal(read.matrices[name][r], matrix)
+    np.testing.assert_array_equal(read.weights[2], in_memory.record.weights[2])
+    with pytest.raises(KeyError):
+        read.matrices["beta"]
+    with pytest.raises(KeyError):
+        read.matrices["file"][3]
+
+
+def test_matrices_by_name_are_the_same_bytes_after_a_cut(restless, run_in, tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    run_in(whole, telling(restless(checkpoint=3)))
+    for after in (2, 5):
+        run_in(cut, telling(restless(checkpoint=3)), after)
+    same(run(telling(restless(checkpoint=3)), None, "x"), run_in(cut, telling(restless(checkpoint=3))))
+    files = sorted(p.name for p in (whole / "collaboration").iterdir())
+    assert files == sorted(p.name for p in (cut / "collaboration").iterdir())
+    for name in files:
+        assert (whole / "collaboration" / name).read_bytes() == (cut / "collaboration" / name).read_bytes()
+
+
+def test_a_record_sees_matrices_of_rounds_to_come(tiny, tmp_path):
+    seen = []
+    experiment = telling(tiny(rounds=3))
+    folder = Folder.create(tmp_path / "run", experiment.config, experiment.about)
+    run(experiment, folder, "x", lambda record: seen.append({k: len(v) for k, v in record.matrices.items()}))
+    folder.close()
+    odd = {"weights": 1, "file": 1, "a/b \u03b1": 1}
+    assert seen == [{}, {"alpha": 1}, {"alpha": 2, **odd}, {"alpha": 3, **odd}]
+
+
+def test_folders_from_before_there_were_matrices_by_name(tiny, run_in, tmp_path):
+    run_in(tmp_path / "run", tiny(rounds=2))
+    for file in (tmp_path / "run" / "collaboration").iterdir():
+        weights = np.load(file)["weights"]
+        np.savez_compressed(file, weights=weights)
+    read = read_record(tmp_path / "run")
+    assert list(read.weights) == [1, 2]
+    assert dict(read.matrices) == {}
+
+
+def test_damaged_matrices_and_models_are_told(tiny, run_in, tmp_path):
+    path = tmp_path / "run"
+    run_in(path, tiny(rounds=1))
+    matrices, models = path / "collaboration" / "00001.npz", path / "models.safetensors"
+    matrices.write_bytes(b"PK\x03\x04 no zip")
+    models.write_bytes(models.read_bytes()[:20])
+    record = read_record(path)
+    with pytest.raises(BadRun, match=r"00001\.npz is damaged \(.*\): delete it to do without"):
+        record.weights[1]
+    with pytest.raises(BadRun, match=r"00001\.npz is damaged"):
+        list(record.matrices)
+    with pytest.raises(BadRun, match=r"models\.safetensors is damaged \(.*\): delete it and make it again"):
+        record.models()
+    models.unlink()
+    same_again = run_in(path, tiny(rounds=1))
+    assert read_models(path).keys() == same_again.record.models().keys() == {"a", "b"}
 
 
 @pytest.mark.parametrize("every", [1, 3, 100])
@@ -176,6 +277,7 @@ def test_models_only_of_a_finished_run(restless, run_in, tmp_path, refused):
     run_in(path, restless(), cut=2)
     with refused(BadRun, f"{path} has no models yet: finish it with 'coterie resume {path}'"):
         read_models(path)
+    assert read_record(path).models() == {}
 
 
 def test_a_folder_that_is_no_run(tmp_path, refused):

@@ -32,6 +32,7 @@ def test_how_far_it_came(record):
     assert record.finished
     nothing = Record("empty", {"rounds": 1}, record.about)
     assert (nothing.done, nothing.finished, list(nothing.evaluated())) == (0, False, [])
+    assert (nothing.weights, nothing.matrices, nothing.models()) == ({}, {}, {})
 
 
 def test_only_scored_rounds_are_evaluated(record):

@@ -176,6 +176,49 @@ def test_extras_and_losses_that_are_no_numbers(tiny):
     json.dumps(record.metrics, allow_nan=False)
 
 
+@dataclass(frozen=True, eq=False)
+class Telling:
+    """FedAvg that fills a matrix in every round and another in the first alone, and then scribbles on it."""
+
+    inner: object
+    given: list = field(default_factory=list)
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def round(self, state, net, key):
+        for matrix in self.given:
+            matrix.fill_(99)
+        state, info = self.inner.round(state, net, key)
+        alpha = torch.tensor([[1, 1 / key.round], [torch.nan, 1]], dtype=torch.float64)
+        self.given.append(alpha)
+        first = {"distance": torch.tensor([[0, 0.1], [0.1, 0]])} if key.round == 1 else {}
+        return state, replace(info, matrices={"alpha": alpha, **first})
+
+
+def test_matrices_of_a_round_by_name(tiny):
+    experiment = tiny(rounds=3)
+    matrices = run(replace(experiment, method=Telling(experiment.method)), None, "x").record.matrices
+    assert list(matrices) == ["alpha", "distance"]
+    assert list(matrices["alpha"]) == [1, 2, 3]
+    assert list(matrices["distance"]) == [1]
+    for round, matrix in matrices["alpha"].items():
+        assert matrix.dtype == np.float64
+        np.testing.assert_array_equal(matrix, [[1, 1 / round], [np.nan, 1]])
+    assert run(experiment, None, "x").record.matrices == {}
+
+
+def test_models_are_kept_for_the_report_while_they_are_small(tiny, monkeypatch):
+    outcome = run(tiny("local", rounds=1), None, "x")
+    kept = outcome.record.models()
+    assert {name: belief["weight"].item() for name, belief in kept.items()} == pytest.approx(
+        {"a": 1.0, "b": 0.2}
+    )
+    assert run(tiny(rounds=0), None, "x").record.models().keys() == {"a", "b"}
+    monkeypatch.setattr("coterie.runs.runner.KEPT", 3)  # one weight has four bytes
+    assert run(tiny(rounds=1), None, "x").record.models() == {}
+
+
 def test_a_run_that_diverges_says_which_state_is_kept(tiny, run_in, tmp_path):
     wild = tiny(local=SGD(lr=1e6), rounds=50)
     with pytest.raises(Diverged) as caught:

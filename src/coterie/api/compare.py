@@ -69,7 +69,10 @@ def compare(
     of = {name: {o.name for o in options_of(METHODS[name])} for name, _ in specs.values()}
     alone = {option for names in of.values() for option in names}
     chosen = {
-        spec: {**{k: v for k, v in options.items() if k not in alone or k in of[name]}, **own}
+        spec: {
+            **{k: v for k, v in options.items() if k not in alone or k in of[name]},
+            **{k.rpartition(".")[2]: v for k, v in own.items()},
+        }
         for spec, (name, own) in specs.items()
     }
     for spec, (name, _) in specs.items():

@@ -37,6 +37,15 @@ class Result:
         """[round, receiver, sender] who listened to whom, how much; the first entry is round 1."""
         return np.stack([self.record.weights[r] for r in sorted(self.record.weights)])
 
+    @cached_property
+    def matrices(self) -> dict[str, np.ndarray]:
+        """By name: [round, receiver, sender] as in `weights`; NaN where the method said nothing."""
+        rounds, nothing = sorted(self.record.weights), np.full((len(self.models),) * 2, np.nan)
+        return {
+            name: np.stack([by_round.get(r, nothing) for r in rounds])
+            for name, by_round in self.record.matrices.items()
+        }
+
     @property
     def notes(self) -> list[str]:
         """What happened to the data, and anything else worth knowing before trusting a figure."""

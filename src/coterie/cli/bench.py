@@ -11,14 +11,6 @@ from typing import Annotated, Literal
 
 import tyro
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from coterie.bench import scaling, table
 from coterie.bench.contenders import engines_to_run
@@ -124,18 +116,10 @@ def say_busy() -> None:
 @contextlib.contextmanager
 def progress(name: str, total: int) -> Iterator[Watch]:
     """A bar with the time left; its thread sleeps nearly always, so it does not disturb what is timed."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=screen.err, refresh_per_second=1) as bar:
-        task = bar.add_task(escape(name), total=total)
+    with screen.progress(total, name, "runs", often=1) as bar:
+        bar.start()
 
         def watch(contender: str) -> None:
-            bar.update(task, advance=1, description=escape(f"{name} {contender}"))
+            bar.update(bar.task_ids[0], advance=1, description=escape(f"{name} {contender}"))
 
         yield watch

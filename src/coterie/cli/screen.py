@@ -57,21 +57,28 @@ def say_sections(sections: Sequence[Section], page: Path) -> None:
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Progress]:
-    """A bar with the time left, shown from the first round on; in a log it is one last line."""
+def progress(total: int, name: str = "", unit: str = "rounds", often: float = 10) -> Iterator[Progress]:
+    """A bar with the time left, shown from the first start on; in a log it is one last line.
+
+    Of a failure only its own line is seen. `often` is how many times a second the bar is drawn.
+    """
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("rounds"),
+        TextColumn(unit),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
         console=err,
+        refresh_per_second=often,
     )
-    bar.add_task("", total=total)
+    bar.add_task(escape(name), total=total)
     try:
         yield bar
+    except BaseException:
+        bar.live.transient = True
+        raise
     finally:
         if bar.live.is_started:
             bar.stop()

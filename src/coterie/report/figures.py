@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from coterie.core.errors import BadInput
+from coterie.report import canvas, closeups, views, words
 from coterie.report import inks as colours
-from coterie.report import views, words
 from coterie.report.inks import Ink, inks
 from coterie.runs.files import write_whole
 from coterie.runs.record import Record
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LOOK: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": False,
-    "legend.frameon": False,
-    "text.parse_math": False,
-    "svg.hashsalt": "coterie",
-    "savefig.dpi": 200,
-}
-DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 MARKS = {
     "circle": "o",
     "square": "s",
@@ -48,14 +34,17 @@ BARS = 30  # clients that are drawn as bars; more are dots
 def write_figures(
     folder: str | Path, records: Sequence[Record], format: Literal["svg", "png"] = "svg"
 ) -> list[Path]:
-    """Writes rounds, clients, gains, labels or sizes, and a matrix for each method; returns their paths."""
+    """Writes rounds, clients, gains, sizes, labels, a matrix for each method, and close-ups of some clients.
+
+    Returns their paths.
+    """
     if format not in ("svg", "png"):
         raise BadInput(f"format={format!r} is not known: choose svg or png")
     try:
         import matplotlib
     except ImportError:
         raise BadInput("figures need matplotlib: pip install 'coterie[figures]'") from None
-    with matplotlib.rc_context(LOOK):
+    with matplotlib.rc_context(canvas.LOOK):
         made = draw(records)
         stamp = {"Date": None} if format == "svg" else {"Software": None}
         written = []
@@ -85,7 +74,9 @@ def draw(records: Sequence[Record]) -> dict[str, Figure]:
     for label, runs in by_label.items():
         found = views.matrices(label, runs, views.client_order(first))
         if found is not None:
-            made[_unused(f"matrix-{_slug(label)}", made)] = matrix(found)
+            made[canvas.unused(f"matrix-{canvas.slug(label)}", made)] = matrix(found)
+    for name, figure in closeups.draw(by_label, ink).items():
+        made[canvas.unused(name, made)] = figure
     counted = views.labels(first)
     made["sizes"] = sizes(first)
     if counted is not None:
@@ -95,7 +86,7 @@ def draw(records: Sequence[Record]) -> dict[str, Figure]:
 
 def rounds(by_label: views.Groups, ink: Mapping[str, Ink], metric: str) -> Figure:
     """Metric by round: lines and bands as on the page."""
-    figure, axes = _canvas(4.5, 3)
+    figure, axes = canvas.sheet(4.5, 3)
     band, factor = views.band_kind(by_label), words.factor(metric)
     for label, runs in by_label.items():
         curve, look = views.curve(label, runs, band, metric), ink[label]
@@ -108,7 +99,7 @@ def rounds(by_label: views.Groups, ink: Mapping[str, Ink], metric: str) -> Figur
                 alpha=0.16,
                 linewidth=0,
             )
-        style = {"color": look.colour, "linestyle": DASHES[look.dash], "label": _plain(label)}
+        style = {"color": look.colour, "linestyle": canvas.DASHES[look.dash], "label": canvas.plain(label)}
         axes.plot(
             curve.rounds,
             factor * curve.mean,
@@ -128,7 +119,7 @@ def clients(
     names: Sequence[str], drawn: Sequence[views.Bars], ink: Mapping[str, Ink], metric: str, title: str
 ) -> Figure:
     """Bars, or dots for many clients; thin lines are intervals over seeds."""
-    figure, axes = _canvas(min(7.5, max(4.5, 0.12 * len(names) * len(drawn))), 3)
+    figure, axes = canvas.sheet(min(7.5, max(4.5, 0.12 * len(names) * len(drawn))), 3)
     factor, places = words.factor(metric), np.arange(len(names))
     width = 0.8 / len(drawn)
     for i, bars in enumerate(drawn):
@@ -146,16 +137,16 @@ def clients(
                 hatch=look.hatch * 3,
                 edgecolor="white",
                 linewidth=0,
-                label=_plain(bars.label),
+                label=canvas.plain(bars.label),
                 error_kw=lines,
             )
         else:
             axes.errorbar(
                 places, factor * bars.mean, error, fmt=MARKS[look.mark], markersize=3, elinewidth=0.4,
                 markerfacecolor="none" if look.mark.endswith("open") else look.colour,
-                color=look.colour, label=_plain(bars.label),
+                color=look.colour, label=canvas.plain(bars.label),
             )  # fmt: skip
-    _name(axes, names, "x")
+    canvas.ticks(axes, names, "x")
     axes.set(ylabel=title, xlim=(-0.6, len(names) - 0.4))
     if len(names) <= BARS or any((bars.mean < 0).any() for bars in drawn):
         axes.axhline(0, color="#333333", linewidth=0.6)
@@ -165,84 +156,44 @@ def clients(
 
 def matrix(found: views.Matrices) -> Figure:
     """Who listened to whom in the last round."""
-    figure, axes = _canvas(4, 3.6)
+    figure, axes = canvas.sheet(4, 3.6)
     values = found.values[-1]
     signed = np.nanmin(values) < 0
     bound = float(np.nanmax(np.abs(values))) or 1.0
     steps = colours.SCALE_SIGNED if signed else colours.SCALE
-    image = axes.imshow(values, cmap=_ramp(steps), vmin=-bound if signed else 0, vmax=bound)
-    _name(axes, found.names, "x")
-    _name(axes, found.names, "y")
+    image = axes.imshow(values, cmap=canvas.ramp(steps), vmin=-bound if signed else 0, vmax=bound)
+    canvas.ticks(axes, found.names, "x")
+    canvas.ticks(axes, found.names, "y")
     axes.set(xlabel="is listened to", ylabel="listens")
-    axes.set_title(f"{_plain(found.label)}, round {found.rounds[-1]}, seed {found.seed}", fontsize=8)
+    axes.set_title(f"{canvas.plain(found.label)}, round {found.rounds[-1]}, seed {found.seed}", fontsize=8)
     figure.colorbar(image, ax=axes, label="weight", shrink=0.85)
     return figure
 
 
 def labels(names: Sequence[str], classes: Sequence[str], by_split: Mapping[str, np.ndarray]) -> Figure:
     """Samples of each class at each client, a panel a split."""
-    figure, _ = _canvas(4.5, (0.8 + 0.2 * len(classes)) * len(by_split) + 0.6, axes=False)
+    figure, _ = canvas.sheet(4.5, (0.8 + 0.2 * len(classes)) * len(by_split) + 0.6, axes=False)
     panels = np.atleast_1d(figure.subplots(len(by_split), 1, sharex=True))
     for axes, (split, counts) in zip(panels, by_split.items(), strict=True):
         image = axes.imshow(
-            counts, cmap=_ramp(colours.SCALE), vmin=0, vmax=max(1, counts.max()), aspect="auto"
+            counts, cmap=canvas.ramp(colours.SCALE), vmin=0, vmax=max(1, counts.max()), aspect="auto"
         )
-        _name(axes, classes, "y")
+        canvas.ticks(axes, classes, "y")
         axes.set(ylabel="class", title=f"{split} samples")
         figure.colorbar(image, ax=axes)
-    _name(panels[-1], names, "x")
+    canvas.ticks(panels[-1], names, "x")
     return figure
 
 
 def sizes(record: Record) -> Figure:
     """Samples of each client by split."""
-    figure, axes = _canvas(4.5, 2.4)
+    figure, axes = canvas.sheet(4.5, 2.4)
     by_split = dict(zip(("train", "validation", "test"), colours.SPLITS, strict=True))
     below = np.zeros(len(record.clients))
     for split, counts in views.sizes(record).items():
         axes.bar(np.arange(len(counts)), counts, 0.8, bottom=below, color=by_split[split], label=split)
         below += counts
-    _name(axes, record.clients, "x")
+    canvas.ticks(axes, record.clients, "x")
     axes.set_ylabel("samples")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=3, fontsize=7)
     return figure
-
-
-def _canvas(width: float, height: float, axes: bool = True) -> tuple[Figure, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots() if axes else None
-
-
-def _ramp(steps: Sequence[str]) -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("coterie", list(steps))
-
-
-def _name(axes: Axes, names: Sequence[str], which: Literal["x", "y"]) -> None:
-    """Names along an axis: at most 24, evenly chosen."""
-    places = views.thin(range(len(names)), 24)
-    texts = [_plain(names[i]) for i in places]
-    small = 7 if len(texts) <= 15 else 6
-    if which == "x":
-        tall = max(map(len, texts)) * len(texts) > 60
-        axes.set_xticks(places, texts, rotation=90 if tall else 0, fontsize=small)
-    else:
-        axes.set_yticks(places, texts, fontsize=small)
-
-
-def _plain(name: str) -> str:
-    """A name that matplotlib has room for: one line, not too long."""
-    text = " ".join(str(name).split())
-    return text if len(text) <= 18 else f"{text[:12]}…{text[-5:]}"
-
-
-def _slug(label: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", label).strip("-").lower() or "method"
-
-
-def _unused(name: str, taken: Mapping[str, Any]) -> str:
-    tries = (name if i == 1 else f"{name}-{i}" for i in range(1, len(taken) + 2))
-    return next(t for t in tries if t not in taken)

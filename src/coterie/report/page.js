@@ -30,6 +30,7 @@
       ...own,
       xaxis: { ...axis, ...own.xaxis },
       yaxis: { ...axis, ...own.yaxis },
+      ...(own.yaxis2 && { yaxis2: { ...axis, ...own.yaxis2 } }),
     };
   }
 
@@ -44,18 +45,26 @@
     draw();
   }
 
-  // [round, receiver, sender] from 16-bit steps between low and high; 65535 is nothing
-  function unpack(run, n) {
+  // the i-th number from 16-bit steps between low and high; 65535 is nothing
+  function unpacked(run) {
     const bytes = Uint8Array.from(atob(run.packed), (c) => c.charCodeAt(0));
     const view = new DataView(bytes.buffer);
-    const value = (i) => {
+    return (i) => {
       const step = view.getUint16(2 * i, true);
       return step === 65535 ? null : run.low + (step / 65534) * (run.high - run.low);
     };
+  }
+
+  // [round, receiver, sender]
+  function unpack(run, n) {
+    const value = unpacked(run);
     return run.rounds.map((_, f) =>
       Array.from({ length: n }, (_, r) => Array.from({ length: n }, (_, s) => value((f * n + r) * n + s))),
     );
   }
+
+  // plotly reads tags in names
+  const plain = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   function drawMatrix(figure, plot) {
     const n = plot.names.length;
@@ -121,8 +130,161 @@
     choose();
   }
 
+  // above: how the chosen client fares with each method; below: a line for each sender
+  function drawTraces(figure, plot) {
+    const canvas = figure.querySelector(".canvas");
+    const menu = figure.querySelector("select.run");
+    const who = figure.querySelector("select.client");
+
+    const levels = [...new Set(plot.groups ?? [])].sort((a, b) => a - b);
+
+    function scoreLines(run, client) {
+      return plot.scores
+        .filter((line) => line.seed === run.seed)
+        .map((line) => ({
+          type: "scatter",
+          mode: line.rounds.length === 1 ? "markers" : "lines",
+          x: line.rounds,
+          y: line.values[client],
+          name: plain(line.label),
+          line: { color: line.colour, dash: line.dash, width: 2.2 },
+          marker: { color: line.colour },
+          hovertemplate: "round %{x}: %{y:.4~g}<extra>%{fullData.name}</extra>",
+        }));
+    }
+
+    // many senders of one colour are one trace, its lines apart by a gap: a thousand stay quick
+    function senderLines(run, receiver) {
+      const value = unpacked(receiver);
+      const many = run.senders.length > plot.few;
+      const looks = new Map();
+      run.senders.forEach((sender, s) => {
+        const values = run.rounds.map((_, f) => value(f * run.senders.length + s));
+        const own = sender === receiver.client;
+        if ((own && !receiver.own) || values.every((v) => v === null)) return;
+        const name = own ? `${plot.names[sender]} (itself)` : plot.names[sender];
+        const key = own || !many ? name : plot.groups ? `group ${plot.groups[sender]}` : "others";
+        if (!looks.has(key)) {
+          const place = !many ? s : plot.groups ? levels.indexOf(plot.groups[sender]) : 0;
+          const turn = Math.floor(place / plot.colours.length) % plot.dashes.length;
+          const colour = own ? plot.alone : plot.colours[place % plot.colours.length];
+          looks.set(key, {
+            type: "scatter",
+            mode: "lines+markers",
+            yaxis: "y2",
+            legend: "legend2",
+            name: plain(key),
+            legendrank: own ? 0 : place + 1,
+            x: [],
+            y: [],
+            text: [],
+            opacity: many && !own ? 0.55 : 1,
+            line: { color: colour, dash: own ? "dash" : plot.dashes[turn], width: many && !own ? 1 : 1.8 },
+            marker: { color: colour, size: many ? 2 : 4 },
+            hovertemplate: "round %{x}: %{y:.3~g}<extra>%{text}</extra>",
+          });
+        }
+        const trace = looks.get(key);
+        trace.x.push(...run.rounds, null);
+        trace.y.push(...values, null);
+        trace.text.push(...run.rounds.map(() => plain(name)), "");
+      });
+      return [...looks.values()];
+    }
+
+    function draw() {
+      const run = plot.runs[Number(menu.value)];
+      const receiver = run.receivers.find((r) => r.client === Number(who.value));
+      const last = Math.max(...plot.scores.flatMap((line) => line.rounds), ...run.rounds);
+      const own = {
+        xaxis: { title: { text: "round", standoff: 6 }, anchor: "y2", ...(last <= 10 && { dtick: 1 }) },
+        yaxis: { title: { text: plot.metric }, domain: [0.54, 1] },
+        yaxis2: { title: { text: plain(run.name) }, domain: [0, 0.46], rangemode: "tozero" },
+        hovermode: "closest",
+        legend2: { orientation: "h", x: 0, y: -0.16, yanchor: "top", traceorder: "normal" },
+      };
+      const data = [...scoreLines(run, receiver.client), ...senderLines(run, receiver)];
+      Plotly.react(canvas, data, layoutOf(own), config);
+    }
+
+    function choose() {
+      const run = plot.runs[Number(menu.value)];
+      const before = Number(who.value);
+      const chosen = (r) => who.options.length > 0 && r.client === before;
+      who.replaceChildren(
+        ...run.receivers.map((r) => new Option(plot.names[r.client], r.client, false, chosen(r))),
+      );
+      draw();
+    }
+
+    menu.addEventListener("change", choose);
+    who.addEventListener("change", draw);
+    choose();
+  }
+
+  // the parameters of one client's model by feature, a bar for each method
+  function drawFeatures(figure, plot) {
+    const canvas = figure.querySelector(".canvas");
+    const who = figure.querySelector("select.client");
+    const which = figure.querySelector("select.output");
+    const n = plot.features.length;
+
+    function draw() {
+      const output = which ? Number(which.value) : 0;
+      const client = plot.clients[Number(who.value)];
+      const rows = client.methods.map((packed, m) => {
+        const value = unpacked(packed);
+        const row = (stat) => Array.from({ length: n }, (_, f) => value((stat * plot.outputs.length + output) * n + f));
+        return plot.methods[m].spread ? [row(0), row(1), row(2)] : [row(0)];
+      });
+      const size = plot.features.map((_, f) => Math.max(...rows.map(([mean]) => Math.abs(mean[f]))));
+      const kept = plot.features
+        .map((_, f) => f)
+        .sort((a, b) => size[b] - size[a])
+        .slice(0, plot.drawn)
+        .sort((a, b) => a - b);
+      // by place, not by name: two features may share one
+      const places = kept.map((_, i) => i);
+      const names = kept.map((f) => plot.features[f]);
+      const data = rows.map(([mean, low, high], m) => ({
+        type: "bar",
+        orientation: "h",
+        name: plot.methods[m].label,
+        y: places,
+        x: kept.map((f) => mean[f]),
+        customdata: names,
+        marker: { color: plot.methods[m].colour, pattern: { shape: plot.methods[m].hatch } },
+        hovertemplate: "%{customdata}: %{x:.3~g}<extra>%{fullData.name}</extra>",
+        ...(low && {
+          error_x: {
+            type: "data",
+            symmetric: false,
+            array: kept.map((f) => high[f] - mean[f]),
+            arrayminus: kept.map((f) => mean[f] - low[f]),
+            thickness: 1,
+            width: 2,
+            color: "#333",
+          },
+        }),
+      }));
+      const own = {
+        barmode: "group",
+        bargap: 0.2,
+        xaxis: { title: { text: `${which ? "class " : ""}${plain(plot.outputs[output])}` }, zeroline: true },
+        yaxis: { autorange: "reversed", showgrid: false, zeroline: false, tickvals: places, ticktext: names },
+        hovermode: "closest",
+      };
+      Plotly.react(canvas, data, layoutOf(own), config);
+    }
+
+    who.addEventListener("change", draw);
+    if (which) which.addEventListener("change", draw);
+    draw();
+  }
+
+  const kinds = { matrix: drawMatrix, traces: drawTraces, features: drawFeatures };
   for (const figure of document.querySelectorAll("figure[data-plot]")) {
     const plot = JSON.parse(document.getElementById(figure.dataset.plot).textContent);
-    (plot.runs ? drawMatrix : drawChoices)(figure, plot);
+    (kinds[plot.kind] ?? drawChoices)(figure, plot);
   }
 })();

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import BadInput
-from coterie.report import parts, plots, tables, views, words
+from coterie.report import features, parts, plots, tables, traces, views, words
 from coterie.report.inks import Ink, inks
 from coterie.runs.files import write_whole
 from coterie.runs.record import Record
@@ -35,8 +35,6 @@ def write_report(path: str | Path, sections: Sequence[Section], title: str = "Co
 
 def render_page(sections: Sequence[Section], title: str = "Coterie report") -> str:
     """The page as text."""
-    from plotly.offline import get_plotlyjs  # only here: it takes a while to import
-
     if not sections:
         raise BadInput("nothing to report: give at least one section")
     by_section = [views.groups(s.records) for s in sections]
@@ -48,6 +46,13 @@ def render_page(sections: Sequence[Section], title: str = "Coterie report") -> s
         _section(s, by_label, colours, i, several)
         for i, (s, by_label) in enumerate(zip(sections, by_section, strict=True))
     )
+    return document(title, outcomes, body, str(sections[0].records[0].about.get("coterie", "")))
+
+
+def document(title: str, header: str, main: str, version: str) -> str:
+    """A page from the HTML of its head and its parts, with styles and scripts inside."""
+    from plotly.offline import get_plotlyjs  # only here: it takes a while to import
+
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -59,10 +64,10 @@ def render_page(sections: Sequence[Section], title: str = "Coterie report") -> s
 <style>{_resource("style.css")}</style>
 </head>
 <body>
-<header><h1>{escape(title)}</h1>{outcomes}</header>
+<header><h1>{escape(title)}</h1>{header}</header>
 <noscript><p class="warning">The figures need JavaScript; the tables do without.</p></noscript>
-<main>{body}</main>
-<footer>Made by Coterie {escape(str(sections[0].records[0].about.get("coterie", "")))}</footer>
+<main>{main}</main>
+<footer>Made by Coterie {escape(version)}</footer>
 <script>{get_plotlyjs()}</script>
 <script>{_resource("page.js")}</script>
 </body>
@@ -92,11 +97,14 @@ def _section(
         ("rounds", "Round by round", _rounds(by_label, colours, f"s{i}-rounds-plot")),
         ("clients", "Client by client", _clients(by_label, colours, f"s{i}-clients-plot")),
         ("matrix", "Who listens to whom", _matrix(by_label, f"s{i}-matrix-plot")),
+        ("traces", "One client, round by round", _traces(by_label, colours, f"s{i}-traces-plot")),
+        ("features", "What the models weigh", _features(by_label, colours, f"s{i}-features-plot")),
         ("data", "Who has which data", _data(first, records, f"s{i}")),
         ("cost", "Cost", _cost(by_label, colours)),
         ("notes", "What happened to the data", parts.notes(records)),
-        ("repeat", "How to repeat it", parts.repeat(records) + _more("Settings", parts.settings(by_label))),
+        ("repeat", "How to repeat it", parts.repeat(records) + more("Settings", parts.settings(by_label))),
     ]
+    shown = [part for part in shown if part[2]]
     links = " ".join(f'<a href="#s{i}-{key}">{escape(name)}</a>' for key, name, _ in shown)
     level = "h3" if several else "h2"
     inner = "".join(
@@ -121,16 +129,16 @@ def _rounds(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str
     if most > plots.POINTS:
         said += f" At most {plots.POINTS} evenly chosen rounds are drawn."
     said += " Round 0 is the model before training."
-    return _figure(key, plots.curves_plot(by_label, colours), said)
+    return figure(key, plots.curves_plot(by_label, colours), said)
 
 
 def _clients(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
     said = "Each client's own model on its own test data, after the last scored round."
     if any(len(runs) > 1 for runs in by_label.values()):
         said += " Mean over seeds; the thin lines are 95 % intervals over seeds."
-    plot = _figure(key, plots.clients_plot(by_label, colours), said)
+    plot = figure(key, plots.clients_plot(by_label, colours), said)
     unit = f"test {words.unit(views.headline_metric([next(iter(by_label.values()))[0]]))}"
-    return plot + _more(f"The same as a table ({unit})", parts.clients(by_label))
+    return plot + more(f"The same as a table ({unit})", parts.clients(by_label))
 
 
 def _matrix(by_label: views.Groups, key: str) -> str:
@@ -152,17 +160,37 @@ def _matrix(by_label: views.Groups, key: str) -> str:
         said += f" To keep the page small, {most} of {of} rounds are here, evenly chosen."
     if len({views.seed(r) for runs in by_label.values() for r in runs}) > 1:
         said += f" Of several seeds, seed {plot['runs'][0]['seed']} is shown."
-    options = "".join(
-        f'<option value="{i}"{" selected" * (i == plot["first"])}>{escape(run["label"])}</option>'
-        for i, run in enumerate(plot["runs"])
-    )
     controls = (
-        f'<label>Method <select class="run">{options}</select></label>'
-        '<label class="wide">Round <input class="round" type="range" min="0" step="1"><output></output>'
+        _menu("Method", "run", [run["label"] for run in plot["runs"]], plot["first"])
+        + '<label class="wide">Round <input class="round" type="range" min="0" step="1"><output></output>'
         "</label>"
         '<label><input class="self" type="checkbox"> leave out own weight</label>'
     )
-    return _figure(key, plot, said, controls, "matrix")
+    return figure(key, plot, said, controls, "matrix")
+
+
+def _traces(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
+    """Nothing where no method named a matrix."""
+    plot = traces.traces_plot(by_label, colours)
+    if plot is None:
+        return ""
+    several = len({run["label"] for run in plot["runs"]}) > 1
+    names = [f"{run['label']}: {run['name']}" if several else run["name"] for run in plot["runs"]]
+    controls = _menu("Show", "run", names) + _menu("Client", "client", [])  # filled by the page
+    return figure(key, plot, traces.caption(plot, by_label), controls, "traces")
+
+
+def _features(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
+    """Nothing where models are not linear or features have no names."""
+    found = features.weighed(by_label)
+    if found is None:
+        return ""
+    plot = features.features_plot(found, colours)
+    if plot is None:
+        return f"<p>{escape(features.too_many(found))}</p>"
+    controls = _menu("Client", "client", [client["name"] for client in plot["clients"]])
+    controls += _menu("Class", "output", plot["outputs"]) if len(plot["outputs"]) > 1 else ""
+    return figure(key, plot, features.caption(plot, found), controls)
 
 
 def _data(first: Record, records: Sequence[Record], key: str) -> str:
@@ -171,10 +199,10 @@ def _data(first: Record, records: Sequence[Record], key: str) -> str:
     others = [r for r in records if r.about["clients"] != first.about["clients"]]
     if others:
         said += f" Other seeds were split differently; this is seed {views.seed(first)}."
-    made = _figure(f"{key}-sizes-plot", plots.sizes_plot(first), said, kind="low")
+    made = figure(f"{key}-sizes-plot", plots.sizes_plot(first), said, kind="low")
     labels = plots.labels_plot(first)
     if labels is not None:
-        made += _figure(f"{key}-labels-plot", labels, "How many samples of each class a client holds.")
+        made += figure(f"{key}-labels-plot", labels, "How many samples of each class a client holds.")
     return made
 
 
@@ -197,18 +225,29 @@ def _cost(by_label: views.Groups, colours: Mapping[str, Ink]) -> str:
     )
 
 
-def _more(name: str, content: str) -> str:
+def more(name: str, content: str) -> str:
+    """What is shown on demand."""
     return f"<details><summary>{escape(name)}</summary>{content}</details>"
 
 
-def _figure(key: str, plot: Mapping[str, Any], said: str, controls: str = "", kind: str = "") -> str:
+def _menu(name: str, kind: str, choices: Sequence[str], first: int = 0) -> str:
+    options = "".join(
+        f'<option value="{i}"{" selected" * (0 < i == first)}>{escape(choice)}</option>'
+        for i, choice in enumerate(choices)
+    )
+    return f'<label>{escape(name)} <select class="{kind}">{options}</select></label>'
+
+
+def figure(key: str, plot: Mapping[str, Any], said: str, controls: str = "", kind: str = "") -> str:
+    """A plot with its menu and its caption; page.js draws it."""
     choices = plot.get("choices", ())
-    if not choices and "runs" not in plot:
+    if not choices and "kind" not in plot:
         return "<p>Nothing was scored yet.</p>"
     if len(choices) > 1:
-        options = "".join(f'<option value="{i}">{escape(c["name"])}</option>' for i, c in enumerate(choices))
-        controls = f'<label>Show <select class="choice">{options}</select></label>'
-    least = f' style="min-width:{plot["least"]}px"' if plot.get("least") else ""
+        controls = _menu("Show", "choice", [c["name"] for c in choices])
+    sizes = {"min-width": plot.get("least"), "height": plot.get("height")}
+    style = ";".join(f"{name}:{size}px" for name, size in sizes.items() if size)
+    least = f' style="{style}"' if style else ""
     data = json.dumps(plot, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace(
         "<", "\\u003c"
     )

@@ -1,7 +1,7 @@
 """The page's figures as data for plotly.js: plain dictionaries, numbers rounded, names made safe.
 
-A plot is {"choices": [{"name", "data", "layout"}]}: the page offers the choices in a menu. Matrices travel
-as packed numbers, see `matrix_plot`.
+A plot is {"choices": [{"name", "data", "layout"}]}: the page offers the choices in a menu. One that is
+large travels as packed numbers instead, see `pack`, with a "kind" that says which part of page.js draws it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,13 @@ def tidy(values: Iterable[float]) -> list[float | None]:
     return [float(f"{v:.4g}") if math.isfinite(v) else None for v in values]
 
 
+def one_line(name: str) -> str:
+    return " ".join(str(name).split())
+
+
 def plain(name: str) -> str:
     """A name that plotly shows as it is, tags and all."""
-    return html.escape(" ".join(str(name).split()), quote=False)
+    return html.escape(one_line(name), quote=False)
 
 
 def ticks(names: Sequence[str], limit: int = 18) -> list[str]:
@@ -191,6 +195,7 @@ def matrix_plot(by_label: views.Groups) -> Plot | None:
     # at first where it matters most who is listened to
     first = max(range(len(shown)), key=lambda i: (apart[i], shown[i].label != views.baseline(by_label)))
     return names | {
+        "kind": "matrix",
         "first": first,
         "runs": runs,
         "scale": ramp(colours.SCALE),

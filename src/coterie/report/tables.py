@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from rich.text import Text
 from coterie.metrics.summary import Interval, interval, worst_client
 from coterie.report import views, words
 from coterie.report.inks import Ink
-from coterie.runs.files import write_whole
+from coterie.runs.files import replace_atomically, write_whole
 from coterie.runs.record import Record
 
 
@@ -96,17 +96,51 @@ def history_frame(records: Sequence[Record]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def matrix_frames(records: Sequence[Record]) -> Iterator[pd.DataFrame]:
+    """Named matrices in long form, one frame a round: label, seed, round, receiver, sender, name, value."""
+    for label, runs in views.groups(records).items():
+        for record in runs:
+            clients = np.array(record.clients, dtype=object)
+            for name, by_round in record.matrices.items():
+                for round, matrix in by_round.items():
+                    receivers, senders = np.nonzero(~np.isnan(matrix))
+                    yield pd.DataFrame(
+                        {
+                            "label": label,
+                            "seed": views.seed(record),
+                            "round": round,
+                            "receiver": clients[receivers],
+                            "sender": clients[senders],
+                            "name": name,
+                            "value": matrix[receivers, senders],
+                        }
+                    )
+
+
 def write_csv(folder: str | Path, records: Sequence[Record]) -> list[Path]:
-    """Writes history.csv, summary.csv and clients.csv into a folder; returns their paths."""
+    """Writes history.csv, summary.csv and clients.csv into a folder; returns their paths.
+
+    Where a method named matrices, they are in matrices.csv, written round by round: they may be many.
+    """
     frames = {
         "history.csv": history_frame(records),
         "summary.csv": summary_frame(records),
         "clients.csv": clients_frame(records),
     }
-    return [
+    written = [
         write_whole(Path(folder) / name, frame.to_csv(index=False, lineterminator="\n"))
         for name, frame in frames.items()
     ]
+    if any(r.matrices for r in records):
+        written.append(Path(folder) / "matrices.csv")
+        replace_atomically(written[-1], lambda draft: _write_matrices(draft, records))
+    return written
+
+
+def _write_matrices(path: Path, records: Sequence[Record]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for i, frame in enumerate(matrix_frames(records)):
+            frame.to_csv(file, header=i == 0, index=False, lineterminator="\n")
 
 
 def render_table(records: Sequence[Record], width: int | None = None) -> Table:

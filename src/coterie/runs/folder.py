@@ -4,12 +4,12 @@
     run.json                versions, commit, machine, command, clients: where and on what
     metrics.jsonl           one line a round, the same each time the run is repeated
     timings.jsonl           one line a round, different each time
-    collaboration/00001.npz who listened to whom in round 1
+    collaboration/00001.npz who listened to whom in round 1, and further matrices of the method by name
     checkpoint.safetensors  the state after a finished round
     models.safetensors      every client's model, once the run is over
     report.html             the page
 
-A round is written in this order: timings, matrix, metrics, checkpoint. So the checkpoint is never ahead of
+A round is written in this order: timings, matrices, metrics, checkpoint. So the checkpoint is never ahead of
 the rest, and going on from it first drops what came after it.
 """
 
@@ -20,14 +20,18 @@ import json
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import tomli_w
-from torch import Tensor
+from safetensors import SafetensorError
 
+from coterie.core import belief as tree
+from coterie.core.belief import Belief
 from coterie.core.errors import BadRun
 from coterie.core.method import Models
 from coterie.runs import checkpoint
@@ -41,7 +45,11 @@ from coterie.runs.files import (
 from coterie.runs.record import Record
 from coterie.runs.settings import digest, read_toml
 
+T = TypeVar("T")
+
 LOCK = ".lock"
+WEIGHTS = "weights"
+NAMED = "matrices/"  # before the names that methods choose
 
 
 class Folder:
@@ -76,12 +84,17 @@ class Folder:
         return Folder(path)
 
     def write_round(
-        self, line: Mapping[str, Any], timing: Mapping[str, Any], weights: np.ndarray | None
+        self,
+        line: Mapping[str, Any],
+        timing: Mapping[str, Any],
+        weights: np.ndarray | None,
+        matrices: Mapping[str, np.ndarray],
     ) -> None:
         append_line(self.path / "timings.jsonl", dict(timing))
         if weights is not None:
-            matrix = self.path / "collaboration" / f"{line['round']:05d}.npz"
-            replace_atomically(matrix, _savez(weights))
+            named = {NAMED + name: matrix for name, matrix in matrices.items()}
+            file = self.path / "collaboration" / f"{line['round']:05d}.npz"
+            replace_atomically(file, _savez({WEIGHTS: weights.astype(np.float32), **named}))
         append_line(self.path / "metrics.jsonl", dict(line))
 
     def save(self, state: Any, round: int, config: Mapping[str, Any]) -> None:
@@ -111,23 +124,47 @@ class Folder:
 
 
 class StoredMatrices(Mapping[int, np.ndarray]):
-    """Who listened to whom, read from the folder when asked for: for many clients all would not fit."""
+    """One matrix by round, read from the folder when asked for: for many clients all would not fit."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path / "collaboration"
+    def __init__(self, path: Path, key: str = WEIGHTS, rounds: list[int] | None = None) -> None:
+        self._path, self._key, self._rounds = path, key, rounds
 
     def __getitem__(self, round: int) -> np.ndarray:
-        try:
-            with np.load(self._path / f"{round:05d}.npz") as file:
-                return np.asarray(file["weights"])
-        except FileNotFoundError:
-            raise KeyError(round) from None
+        return _load(self._path, round, lambda file: np.asarray(file[self._key]))
 
     def __iter__(self) -> Iterator[int]:
-        return iter(sorted(int(m.stem) for m in self._path.glob("[0-9]*.npz")))
+        return iter(_rounds(self._path) if self._rounds is None else self._rounds)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+class StoredByName(Mapping[str, Mapping[int, np.ndarray]]):
+    """Further matrices by name; a round may have others than the next."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._held: dict[int, list[str]] = {}  # what a file holds never changes: it is looked up once
+
+    def __getitem__(self, name: str) -> StoredMatrices:
+        return StoredMatrices(self._path, NAMED + name, self._found()[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found())
+
+    def __len__(self) -> int:
+        return len(self._found())
+
+    def _found(self) -> dict[str, list[int]]:
+        """The rounds that have each name."""
+        found: dict[str, list[int]] = {}
+        for round in _rounds(self._path):
+            if round not in self._held:
+                self._held[round] = _load(self._path, round, lambda file: list(file.files))
+            for key in self._held[round]:
+                if key.startswith(NAMED):
+                    found.setdefault(key.removeprefix(NAMED), []).append(round)
+        return found
 
 
 def is_run(path: Path) -> bool:
@@ -153,23 +190,50 @@ def read_record(path: Path, label: str | None = None) -> Record:
         metrics=read_lines(path / "metrics.jsonl"),
         timings=read_lines(path / "timings.jsonl"),
         weights=StoredMatrices(path),
+        matrices=StoredByName(path),
+        models=partial(_models, path),
     )
 
 
-def read_models(path: Path) -> dict[str, dict[str, Tensor]]:
+def read_models(path: Path) -> dict[str, Belief]:
     """Each client's belief, from a finished run."""
-    file_path = path / "models.safetensors"
-    if not file_path.exists():
+    file = path / "models.safetensors"
+    if not file.exists():
         raise BadRun(f"{path} has no models yet: finish it with 'coterie resume {path}'")
-    tensors, header = checkpoint.read_tensors(file_path)
-    owners = zip(header["clients"], header["of"], strict=True)
-    return {client: {n: t[row] for n, t in tensors.items()} for client, row in owners}
+    try:
+        tensors, header = checkpoint.read_tensors(file)
+        owners = list(zip(header["clients"], header["of"], strict=True))
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise BadRun(
+            f"{file} is damaged ({error}): delete it and make it again with 'coterie resume {path}'"
+        ) from None
+    return {client: tree.row(tensors, row) for client, row in owners}
 
 
-def _savez(weights: np.ndarray) -> Callable[[Path], None]:
+def _models(path: Path) -> Mapping[str, Belief]:
+    return read_models(path) if (path / "models.safetensors").exists() else {}
+
+
+def _rounds(path: Path) -> list[int]:
+    return sorted(int(m.stem) for m in (path / "collaboration").glob("[0-9]*.npz"))
+
+
+def _load(path: Path, round: int, look: Callable[[Any], T]) -> T:
+    """What `look` sees in a round's file; numpy reads only the matrices that it touches."""
+    name = path / "collaboration" / f"{round:05d}.npz"
+    try:
+        with np.load(name) as file:
+            return look(file)
+    except FileNotFoundError:
+        raise KeyError(round) from None
+    except (zipfile.BadZipFile, ValueError, EOFError) as error:
+        raise BadRun(f"{name} is damaged ({error}): delete it to do without this round's matrices") from None
+
+
+def _savez(matrices: Mapping[str, np.ndarray]) -> Callable[[Path], None]:
     def write(draft: Path) -> None:
         with draft.open("wb") as file:
-            np.savez_compressed(file, weights=weights.astype(np.float32))
+            np.savez_compressed(file, **matrices)  # type: ignore[arg-type]
 
     return write
 

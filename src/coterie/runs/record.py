@@ -1,13 +1,18 @@
-"""What a run says of itself: everything but its models. Reports, tables and figures read only this."""
+"""What a run says of itself. Reports, tables and figures read only this.
+
+What is large, matrices and models, stays in the run's folder until it is asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from coterie.core.belief import Belief
 
 
 @dataclass
@@ -20,6 +25,8 @@ class Record:
     metrics    one entry for each round, see `line`
     timings    one entry for each round: round, seconds (training), evaluate_seconds
     weights    round -> [receiver, sender], who listened to whom
+    matrices   name -> round -> [receiver, sender], further ones that the method fills; NaN is nothing
+    models     a function: client -> its tensors by name, nothing before the run is over
     """
 
     label: str
@@ -28,6 +35,8 @@ class Record:
     metrics: list[dict[str, Any]] = field(default_factory=list)
     timings: list[dict[str, Any]] = field(default_factory=list)
     weights: Mapping[int, np.ndarray] = field(default_factory=dict)
+    matrices: Mapping[str, Mapping[int, np.ndarray]] = field(default_factory=dict)
+    models: Callable[[], Mapping[str, Belief]] = dict
 
     @property
     def clients(self) -> list[str]:

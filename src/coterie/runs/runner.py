@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from coterie.core import belief as tree
+from coterie.core.belief import Belief
 from coterie.core.errors import Diverged
-from coterie.core.method import Models
+from coterie.core.method import Info, Models
 from coterie.core.net import edges_of
 from coterie.kernels.score import Score
 from coterie.runs.experiment import Experiment
@@ -21,6 +22,7 @@ from coterie.runs.folder import Folder, read_record
 from coterie.runs.record import Record, line
 
 Watch = Callable[[Record], None]
+KEPT = 2**24  # bytes of models that a run without a folder keeps for its report
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +42,10 @@ def run(
     state = method.init(experiment.beliefs, clients)
     saved = folder.restore(type(state), experiment.config) if folder else None
     record = Record(label, experiment.config, experiment.about)
-    if folder:  # what is left of earlier rounds; matrices stay in the folder
+    if folder:  # what is left of earlier rounds; matrices and models stay in the folder
         past = read_record(folder.path)
-        record.metrics, record.timings, record.weights = past.metrics, past.timings, past.weights
+        record.metrics, record.timings = past.metrics, past.timings
+        record.weights, record.matrices, record.models = past.weights, past.matrices, past.models
     if saved is None:
         begin = time.perf_counter()
         scores = evaluate(experiment, method.models(state, clients))
@@ -75,7 +78,7 @@ def run(
                 r, figured, figures(info.loss), info.sent.tolist(), info.received.tolist(), info.extras
             )
             timing = {"round": r, "seconds": trained - begin, "evaluate_seconds": scored - trained}
-            _write(record, folder, entry, timing, info.weights.float().numpy())
+            _write(record, folder, entry, timing, info)
             if folder and experiment.due("checkpoint", r):
                 folder.save(state, r, experiment.config)
                 last_saved = r
@@ -85,8 +88,11 @@ def run(
             folder.save(state, done, experiment.config)
         raise
     models = method.models(state, clients)
+    names = [c.name for c in experiment.clients]
     if folder:
-        folder.save_models(models, [c.name for c in experiment.clients])
+        folder.save_models(models, names)
+    elif tree.size_in_bytes(models.beliefs) <= KEPT:
+        record.models = lambda: _by_name(models, names)
     return Outcome(record, models)
 
 
@@ -123,14 +129,25 @@ def _write(
     folder: Folder | None,
     entry: dict[str, Any],
     timing: Mapping[str, float],
-    weights: np.ndarray | None,
+    info: Info | None,
 ) -> None:
+    round = entry["round"]
+    weights = None if info is None else info.weights.float().numpy()
+    # copies, so that nothing a method holds on to can change what was written down
+    matrices = {} if info is None else {k: m.double().numpy().copy() for k, m in info.matrices.items()}
     if folder:
-        folder.write_round(entry, timing, weights)
+        folder.write_round(entry, timing, weights, matrices)
     elif weights is not None:
-        record.weights = {**record.weights, entry["round"]: weights}
+        record.weights = {**record.weights, round: weights}
+        past = record.matrices
+        record.matrices = {**past, **{k: {**past.get(k, {}), round: m} for k, m in matrices.items()}}
     record.metrics.append(entry)
     record.timings.append(dict(timing))
+
+
+def _by_name(models: Models, names: Sequence[str]) -> dict[str, Belief]:
+    owners = zip(names, models.of.tolist(), strict=True)
+    return {name: tree.row(models.beliefs, row) for name, row in owners}
 
 
 def same_threads(record: Record) -> None:

@@ -1,0 +1,166 @@
+"""What linear models weigh: one number for each feature, side by side for the methods of a comparison.
+
+For a model that is one weight matrix W [output, feature] with a bias b or none:
+
+    numbers         W[0]                              how far the prediction moves with the feature
+    two classes     W[1] - W[0]                       the same for the log-odds of the second class
+    more classes    W[c] - mean over classes of W     the same for class c; softmax does not see the mean
+
+Features are as the model sees them, so after scaling. The bias stands beside them as the intercept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from coterie.core.belief import Belief
+from coterie.report import plots, views, words
+from coterie.report.inks import Ink
+from coterie.runs.record import Record
+
+CELLS = 300_000  # numbers of a section: 0.8 MB
+DRAWN = 40  # features that are drawn at once
+MOST = 200  # features that are embedded at all
+INTERCEPT = "(intercept)"
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """Parameters by method: values[label][seed, client, output, feature]; `outputs` says what they add to."""
+
+    features: list[str]
+    outputs: list[str]
+    clients: list[str]
+    values: dict[str, np.ndarray]
+    missing: list[str]
+
+
+def weighed(by_label: views.Groups) -> Weighed | None:
+    """None unless features have names and every model is one matrix on them. Unfinished runs are missing."""
+    first = next(iter(by_label.values()))[0]
+    names = [str(f) for f in first.about.get("features") or ()]
+    if not names or not all(could_be_linear(r) for runs in by_label.values() for r in runs):
+        return None
+    classes = [str(c) for c in first.about.get("classes") or ()]
+    if len(classes) == 1:
+        return None
+    values: dict[str, np.ndarray] = {}
+    for label, runs in by_label.items():
+        read = [found for r in runs if (found := r.models())]
+        maps = [[linear_map(of[client], len(names)) for client in first.clients] for of in read]
+        if any(m is None for row in maps for m in row):
+            return None
+        if maps:
+            values[label] = np.array(
+                [[contrasts(m, len(classes)) for m in row if m is not None] for row in maps]
+            )
+    if not values:
+        return None
+    width = next(iter(values.values())).shape[-1]
+    features = [*names, INTERCEPT][:width]
+    outputs = classes if len(classes) > 2 else ["prediction"]
+    if len(classes) == 2:
+        outputs = [f"log-odds of {classes[1]} against {classes[0]}"]
+    missing = [label for label in by_label if label not in values]
+    return Weighed(features, outputs, first.clients, values, missing)
+
+
+def could_be_linear(record: Record) -> bool:
+    """By its number of parameters, so that large models are not read for nothing."""
+    columns, parameters = len(record.about.get("features") or ()), int(record.about.get("parameters") or 0)
+    return columns > 0 and 0 in (parameters % columns, parameters % (columns + 1))
+
+
+def linear_map(belief: Belief, columns: int) -> np.ndarray | None:
+    """[output, feature] with the bias as last column, if this is all that the model holds."""
+    matrix = [t for t in belief.values() if t.ndim == 2 and t.shape[1] == columns]
+    if len(matrix) != 1:
+        return None
+    rest = [t for t in belief.values() if t is not matrix[0]]
+    if any(t.shape != matrix[0].shape[:1] for t in rest) or len(rest) > 1:
+        return None
+    return torch.cat([matrix[0], *(t[:, None] for t in rest)], dim=1).double().numpy()
+
+
+def contrasts(rows: np.ndarray, classes: int) -> np.ndarray:
+    """What tells: [output, feature], see the head of this file."""
+    if classes == 0:
+        return rows[:1]
+    if classes == 2:
+        return np.asarray(rows[1:2] - rows[:1])
+    return np.asarray(rows[:classes] - rows[:classes].mean(axis=0))
+
+
+def spread(values: np.ndarray) -> np.ndarray:
+    """Mean, least and greatest over seeds: [3, client, output, feature]; the mean alone for one seed."""
+    mean = values.mean(axis=0)
+    return np.stack([mean, values.min(axis=0), values.max(axis=0)]) if len(values) > 1 else mean[None]
+
+
+def largest(values: np.ndarray, most: int = DRAWN) -> list[int]:
+    """The features [..., feature] that weigh most anywhere, in their own order."""
+    size = np.abs(values).reshape(-1, values.shape[-1]).max(axis=0)
+    return sorted(np.argsort(-size, kind="stable")[:most].tolist())
+
+
+def features_plot(found: Weighed, inks: Mapping[str, Ink]) -> plots.Plot | None:
+    """For each client and method, packed: [mean, low, high][output, feature]. None for too many features."""
+    if len(found.features) > MOST:
+        return None
+    spreads = {label: spread(v) for label, v in found.values.items()}
+    each = sum(s[:, 0].size for s in spreads.values())
+    chosen = views.thin(range(len(found.clients)), max(1, CELLS // each))
+    clients = [
+        {
+            "name": plots.one_line(found.clients[i]),
+            "methods": [plots.pack(s[:, i]) for s in spreads.values()],
+        }
+        for i in chosen
+    ]
+    methods = [
+        {
+            "label": plots.plain(label),
+            "colour": inks[label].colour,
+            "hatch": inks[label].hatch,
+            "spread": len(s) == 3,
+        }
+        for label, s in spreads.items()
+    ]
+    rows = min(DRAWN, len(found.features))
+    return {
+        "kind": "features",
+        "features": plots.ticks(found.features),
+        "outputs": [plots.one_line(name) for name in found.outputs],
+        "clients": clients,
+        "methods": methods,
+        "of": len(found.clients),
+        "drawn": DRAWN,
+        "height": 110 + rows * (10 + 9 * len(methods)),
+    }
+
+
+def caption(plot: plots.Plot, found: Weighed) -> str:
+    """How to read it, and what was left out."""
+    to = (
+        found.outputs[0] if len(found.outputs) == 1 else "logit of the class, against the mean of all classes"
+    )
+    said = f"How much a step of one in a feature, as the model sees it, adds to the {to}."
+    if any(method["spread"] for method in plot["methods"]):
+        said += " Mean over seeds; the thin lines go from the least to the greatest of them."
+    if len(found.features) > DRAWN:
+        said += f" Of {len(found.features)} parameters, the {DRAWN} that weigh most are drawn."
+    if len(plot["clients"]) < plot["of"]:
+        few = f"{len(plot['clients'])} of {plot['of']} clients"
+        said += f" To keep the page small, {few} are here, evenly chosen."
+    if found.missing:
+        said += f" Not finished, so without models: {', '.join(found.missing)}."
+    return said
+
+
+def too_many(found: Weighed) -> str:
+    many = words.several(len(found.features), "parameter")
+    return f"The models have {many} for each output: more than {MOST} are not drawn."

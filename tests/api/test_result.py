@@ -1,0 +1,41 @@
+"""Matrices that a method names, from Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+import coterie
+from coterie.methods.server.fedavg import FedAvg
+
+
+@dataclass(frozen=True)
+class Telling(FedAvg):
+    """FedAvg whose alpha is 1 / round, and which has distances from round 2 on."""
+
+    def round(self, state, net, key):
+        state, info = super().round(state, net, key)
+        alpha = torch.full((3, 3), 1 / key.round, dtype=torch.float64)
+        later = {"relative distance": torch.eye(3) * 2} if key.round > 1 else {}
+        return state, replace(info, matrices={"alpha": alpha, **later})
+
+
+@pytest.mark.parametrize("out", [None, "run"])
+def test_matrices_by_name_round_receiver_and_sender(hospitals, tmp_path, out):
+    model = torch.nn.Linear(4, 2)
+    place = None if out is None else tmp_path / out
+    result = coterie.train(model, hospitals, Telling(), rounds=3, out=place)
+    assert list(result.matrices) == ["alpha", "relative distance"]
+    alpha, distance = result.matrices.values()
+    np.testing.assert_allclose(alpha, np.broadcast_to([[[1]], [[1 / 2]], [[1 / 3]]], (3, 3, 3)))
+    assert np.isnan(distance[0]).all()
+    np.testing.assert_array_equal(distance[1:], [2 * np.eye(3)] * 2)
+    page = result.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "relative distance" in page
+
+
+def test_most_methods_name_none(hospitals):
+    assert coterie.train(torch.nn.Linear(4, 2), hospitals, rounds=1).matrices == {}
