@@ -30,9 +30,13 @@ from coterie.runs import checkpoint
 
 ROUNDS, SEED = 3, 1  # with this seed every client is away at times, and none always
 SIZES = (7, 12, 20, 34, 5)
-OPTIONS: dict[str, dict[str, Any]] = {"finetune": {"tune": 1}}
 # a momentum that lasts, a rate that falls, short last batches of 7, 4, 4, 2 and 5 rows
 WORK = SGD(lr=0.1, batch=8, momentum=0.5, keep=True, schedule="cosine")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "finetune": {"tune": 1},
+    "ndoye": {"passes": 1, "folds": 3},
+    "weight-erosion": {"local": dataclasses.replace(WORK, keep=False), "p_s": 0.5},
+}
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 MODELS = {
@@ -71,7 +75,7 @@ def net_for(engine: str, model: nn.Module, dtype: torch.dtype, absent: float):
 
 def method_of(name: str, work=WORK):
     fields = {f.name for f in dataclasses.fields(METHODS[name])}
-    return METHODS.make(name, **({"local": work} if "local" in fields else {}), **OPTIONS.get(name, {}))
+    return METHODS.make(name, **{**({"local": work} if "local" in fields else {}), **OPTIONS.get(name, {})})
 
 
 class Played(NamedTuple):
@@ -223,6 +227,7 @@ class TestMethods:
         for info in played(name, "loop", model, torch.float32, absent).infos:
             assert info.weights.shape == (n, n)
             assert info.weights.is_floating_point()
+            assert all((m.shape, m.dtype) == ((n, n), torch.float64) for m in info.matrices.values())
             sums = info.weights.sum(dim=1)
             assert bool((((sums - 1).abs() < 1e-6) | (sums == 0)).all())
             assert bool(torch.isfinite(info.weights).all())

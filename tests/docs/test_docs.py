@@ -33,8 +33,13 @@ def here(tmp_path, monkeypatch):
     sys.modules.pop("halfway", None)
 
 
+EXPLAINED = sorted((DOCS / "methods").glob("*.md"))
+
+
 @pytest.mark.parametrize(
-    "page", [DOCS / "tutorial.md", DOCS / "adding-a-method.md", README], ids=lambda p: p.name
+    "page",
+    [DOCS / "tutorial.md", DOCS / "adding-a-method.md", DOCS / "tuning.md", *EXPLAINED, README],
+    ids=lambda p: p.name,
 )
 def test_python_on_the_page_runs(page, here):
     scope: dict = {}

@@ -13,8 +13,10 @@ from coterie.cli.bench import Bench
 from coterie.cli.demo import Demo
 from coterie.cli.flags import all_tables, parse
 from coterie.cli.methods import Methods
+from coterie.cli.rank import BY, FIGURES, REQUESTER
 from coterie.cli.report import Report
 from coterie.cli.resume import Resume
+from coterie.cli.tune import OWN
 from coterie.core.options import options_of
 from coterie.data.sources import SOURCES
 from coterie.runs.settings import PARTS, Settings
@@ -54,11 +56,17 @@ def everything() -> Any:
     own = [(name, str, _default("")) for name in ("config", "out")]
     method: Any = named["method"]
     many = [("methods", tuple[method, ...], _default(())), ("seeds", int, _default(3))]
+    tuned = [(o.name, many[0][1] if o.name == "methods" else o.hint, _default(o.default)) for o in OWN[:-1]]
+    ranking = [(o.name, o.hint, _default(o.default)) for o in (BY, REQUESTER, FIGURES)]
     tables = list(all_tables())
     kinds: dict[str, Any] = {
         "demo": Demo,
         "run": dataclasses.make_dataclass("Run", [*shared, *own, *tables]),
         "compare": dataclasses.make_dataclass("Compare", [*shared, *own, *many, *tables]),
+        "tune": dataclasses.make_dataclass("Tune", [*shared, *own, *tuned, *tables]),
+        "rank": dataclasses.make_dataclass(
+            "Rank", [*(s for s in shared if s[0] not in ("method", "rounds")), *own, *ranking, *tables]
+        ),
         "resume": Resume,
         "report": Report,
         "data": Data,

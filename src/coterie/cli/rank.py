@@ -1,0 +1,96 @@
+"""coterie rank"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from rich.markup import escape
+
+from coterie.cli import screen
+from coterie.cli.flags import peek, read_settings
+from coterie.cli.run import OUT, fresh, title
+from coterie.core.errors import BadInput, UnknownName
+from coterie.core.options import Option
+from coterie.methods.ranking import RANKINGS
+from coterie.report.ranking import need_matplotlib, screen_table, write_ranking
+from coterie.runs import rank as ranker
+from coterie.runs.about import command_line
+from coterie.runs.experiment import prepare
+from coterie.runs.record import Record
+from coterie.runs.settings import Settings, read_toml
+
+HELP = """Ranks the others for one client or for all, before anything is trained together, and draws it.
+
+By ndoye (transfer loss: how much worse a model of theirs does on one's own rows than at home) or by
+influence (how much each lowers one's held-out loss). Test rows are never looked at. `coterie run` with the
+same options and --method ndoye or influence ranks in its first round and trains with the chosen in the rest.
+
+examples:
+  coterie rank --data heart-disease --by ndoye --requester cleveland
+  coterie rank --data digits --by influence --influence.estimate first-order
+  coterie run --data heart-disease --method ndoye --ndoye.requester cleveland --ndoye.best 1
+"""
+
+BY = Option("by", Literal["ndoye", "influence"], "ndoye", "What to rank by.")
+REQUESTER = Option("requester", str, "", "The client that wants to know; by default each of them.")
+FIGURES = Option("figures", Literal["none", "png", "svg"], "svg", "The picture to write.")
+
+
+def rank(words: Sequence[str]) -> int:
+    by = kind_of(words)
+    settings, extra = read_settings(words, "rank", HELP, [BY, REQUESTER, FIGURES, OUT], [by])
+    settings = as_ranking(settings, by, extra["requester"]).resolved()
+    if extra["figures"] != "none":
+        need_matplotlib()
+    experiment = prepare(settings, command_line())
+    screen.say_notes(experiment.about)
+    name = f"rank-{settings.data}-{settings.split}-{by}-seed{settings.seed}"
+    path = Path(extra["out"]) if extra["out"] else fresh(name)
+    visits: int = experiment.method.visits  # type: ignore[attr-defined]
+    with screen.progress(visits, f"ranking by {by}", "visits") as bar:
+
+        def tick() -> None:
+            bar.start()
+            bar.advance(bar.task_ids[0])
+
+        record = ranker.rank(experiment, path, tick)
+    show(record)
+    for file in write_ranking(path, record, extra["figures"]):
+        print(f"{'table' if file.suffix == '.csv' else 'figure'}: {file}")
+    return 0
+
+
+def kind_of(words: Sequence[str]) -> str:
+    """What to rank by, from the flags or the file, before anything is parsed."""
+    config = peek(words, "config")
+    by = str(peek(words, "by") or (read_toml(Path(config)).get("by") if config else None) or BY.default)
+    if by not in RANKINGS:
+        raise UnknownName("ranking", by, RANKINGS)
+    if peek(words, "rounds") not in (None, "1"):
+        raise BadInput(
+            f"rounds={peek(words, 'rounds')}: a ranking takes one round: leave it out, or train with the "
+            f"chosen by 'coterie run --method {by}'"
+        )
+    return by
+
+
+def as_ranking(settings: Settings, by: str, requester: str) -> Settings:
+    """These settings for one round of this method."""
+    own = dict(settings.options.get(by, {}))
+    if requester:
+        own["requester"] = requester
+    return replace(settings, method=by, rounds=1, options={**settings.options, by: own})
+
+
+def show(record: Record) -> None:
+    """The table, and what its numbers rest on."""
+    name, high = RANKINGS[record.config["method"]]
+    rests = record.metrics[-1]["extras"]["held_out"]
+    screen.out.print(
+        f"\n[bold]{escape(title(record))}, by {name}[/bold] ({'higher' if high else 'lower'} is better)"
+    )
+    screen.out.print(screen_table(record, screen.out.width))
+    screen.out.print(f"[dim]held out: {rests}[/dim]")

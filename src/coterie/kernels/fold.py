@@ -1,0 +1,99 @@
+"""Cross-validation as two kernels: `Fold` trains on all rows but one fold's, `HeldOut` scores on that fold.
+
+A client's training rows are dealt at random to K folds of equal size (±1). The dealing depends on the seed
+and on the number of rows alone, so that both kernels, wherever they run, mean the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Belief
+from coterie.core.client import Task
+from coterie.core.kernel import Carry, Part, Plan, Reply, Tick, Trainer
+from coterie.core.learner import Batch, Learner
+from coterie.core.seeds import Key
+from coterie.kernels.sgd import SGD
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Local work on all training rows but those of one fold; its memory is fresh at each visit.
+
+    A batch of a single row, which only leaving rows out may have brought about, is left out too: batch
+    norm cannot train on it.
+    """
+
+    inner: Trainer = SGD()
+    """The local work itself."""
+    folds: int = 0
+    """Into how many folds rows are dealt; 0 leaves nothing out."""
+    fold: int = 0
+    """The fold that is left out, from 0."""
+    seed: int = 0
+    """Deals the rows."""
+    passes: int = 1
+    """How many times over the local work is done; a falling rate falls from the first to the last."""
+    inside: bool = False
+    """Work on the rows of the fold alone, instead of on all others."""
+
+    @property
+    def keeps(self) -> bool:
+        return False
+
+    def plan(self, samples: int, key: Key) -> Plan:
+        rows = self.rows(samples)
+        plans = [self.inner.plan(len(rows), key.at_round(p, self.passes)) for p in range(1, self.passes + 1)]
+        steps, rates = torch.cat([p.rows for p in plans]), torch.cat([p.rates for p in plans])
+        planned = torch.where(steps >= 0, rows[steps.clamp(min=0)], -1)
+        if self.folds and planned.shape[1] > 1:
+            several = (planned >= 0).sum(dim=1) > 1
+            planned, rates = planned[several], rates[several]
+        return Plan(planned, rates, plans[0].seed)
+
+    def rows(self, samples: int) -> Tensor:
+        """The rows to work on, in order."""
+        if not self.folds:
+            return torch.arange(samples)
+        held = torch.zeros(samples, dtype=torch.bool)
+        held[fold_rows(samples, self.folds, self.fold, self.seed)] = True
+        return (held if self.inside else ~held).nonzero().flatten()
+
+    def fresh(self, learner: Learner, belief: Belief) -> Belief:
+        return self.inner.fresh(learner, belief)
+
+    def start(self, belief: Belief, memory: Belief) -> Carry:
+        return self.inner.start(belief, memory)
+
+    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
+        return self.inner.step(learner, carry, batch, tick)
+
+    def finish(self, carry: Carry) -> Reply:
+        return self.inner.finish(carry)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The mean loss on the training rows of one fold."""
+
+    folds: int = 2
+    """Into how many folds rows are dealt."""
+    fold: int = 0
+    """The fold to score on, from 0."""
+    seed: int = 0
+    """Deals the rows."""
+    part: Part = "train"
+    """Folds are made of training rows."""
+
+    def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]:
+        rows = fold_rows(len(y), self.folds, self.fold, self.seed).to(losses.device)
+        return {"loss": float(losses[rows].cpu().double().mean()), "samples": float(len(rows))}
+
+
+def fold_rows(samples: int, folds: int, fold: int, seed: int) -> Tensor:
+    """The rows of one fold, in order; every row is in exactly one."""
+    dealt = torch.randperm(samples, generator=Key(seed, ("folds", samples)).torch())
+    return dealt[fold::folds].sort().values

@@ -1,0 +1,179 @@
+"""What ranking methods share: from costs to circles, and training within them.
+
+    U_r = {r} ∪ {the others chosen by cost}                       choose
+    w_r ← Σ_{j∈U_r} p_rj LocalWork_j(w_r),   p_rj = n_j / Σ_{i∈U_r} n_i      circle_weights, train
+
+r is a requester, j another client, n_j are the net's `sizes`; a cost is lower for a better client, and NaN
+for one that is not ranked. Whoever does not ask, or whose ranking is empty, trains alone: U_r = {r}. As in
+FedAvg, clients that do not answer leave the sum, and the others' weights are normalised without them; if
+nobody of a circle answers, its model stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from coterie.core import belief as tree
+from coterie.core.belief import Beliefs
+from coterie.core.errors import BadData, BadInput, UnknownName
+from coterie.core.kernel import Trainer
+from coterie.core.method import Info
+from coterie.core.net import Net, Replies
+from coterie.core.seeds import Key
+from coterie.kernels.fold import Fold, HeldOut
+from coterie.kernels.score import Score
+
+ALL = "all"
+AT_ONCE = 64  # circles that train in one visit: more gain nothing, and their replies have to be held
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Each client's belief [client, ...]; costs [requester, other] once ranked; what hosts keep, by group."""
+
+    beliefs: Beliefs
+    costs: Tensor | None = None
+    memory: tuple[Beliefs | None, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Costs [requester, other], matrices to show, models sent and received, losses, and on which rows."""
+
+    costs: Tensor
+    matrices: Mapping[str, Tensor]
+    sent: Tensor
+    received: Tensor
+    loss: Tensor
+    held_out: str
+
+
+def check_options(best: int, threshold: float, folds: int, passes: int) -> None:
+    if best < 0:
+        raise BadInput(f"best={best} must be at least 0: 0 sets no bound")
+    if math.isnan(threshold):
+        raise BadInput("threshold=nan compares with nothing: give a number")
+    if folds < 0 or folds == 1:
+        raise BadInput(f"folds={folds} must be at least 2, or 0 for the validation rows: try 5")
+    if passes < 1:
+        raise BadInput(f"passes={passes} must be at least 1: try 5")
+
+
+def check_requester(requester: str, names: Sequence[str]) -> None:
+    if len(names) < 2:
+        raise BadInput(f"a ranking needs at least 2 clients; got {len(names)}: add clients, or use local")
+    if requester != ALL and requester not in names:
+        raise UnknownName("requester", requester, [ALL, *names])
+
+
+def asking(requester: str, names: Sequence[str]) -> Tensor:
+    """The clients that want a ranking, in order."""
+    return torch.arange(len(names)) if requester == ALL else torch.tensor([list(names).index(requester)])
+
+
+def refuse_small(net: Net, folds: int) -> None:
+    """Every client holds each of its folds out once, so each fold needs a row."""
+    least = int(net.sizes.argmin())
+    if int(net.sizes[least]) < folds:
+        raise BadData(
+            f"client {net.names[least]!r} has {int(net.sizes[least])} training row(s), too few to hold out "
+            f"folds={folds} parts of them: lower folds, or leave the client out"
+        )
+
+
+def looks(local: Trainer, folds: int, passes: int, key: Key) -> list[tuple[Fold, Score | HeldOut]]:
+    """How to look at held-out rows: by what to train, and on what to score; one pair for each fold."""
+    if not folds:
+        return [(Fold(local, passes=passes), Score("validation"))]
+    seed = key.at("folds").integer()
+    return [(Fold(local, folds, k, seed, passes), HeldOut(folds, k, seed)) for k in range(folds)]
+
+
+def words_for(folds: int) -> str:
+    return f"{folds}-fold cross-validation on training rows" if folds else "validation rows"
+
+
+def score(net: Net, scorer: Score | HeldOut, beliefs: Beliefs, edges: Tensor, key: Key) -> Replies:
+    """A visit that scores; a client without the rows for it is refused with the remedy."""
+    try:
+        return net.visit(scorer, beliefs, edges, key)
+    except BadInput as error:
+        raise BadInput(f"{error}: hold some out with validation=0.2, or set folds to 2 or more") from None
+
+
+def choose(costs: Tensor, best: int, bound: float) -> Tensor:
+    """Of each row the `best` lowest costs (0: all) that lie below the bound: [requester, other], bool."""
+    places = costs.argsort(dim=1, stable=True).argsort(dim=1, stable=True)
+    return (costs < bound) & (places < (best or len(costs)))
+
+
+def circle_weights(chosen: Tensor, sizes: Tensor) -> Tensor:
+    """p_rj: each client's own data and the chosen ones', by their sizes: [receiver, sender]."""
+    members = chosen | torch.eye(len(chosen), dtype=torch.bool)
+    parts = members * sizes.double()
+    return parts / parts.sum(dim=1, keepdim=True)
+
+
+def conclude(state: State, ranking: Ranking, weights: Tensor, key: Key) -> tuple[State, Info]:
+    """A round that leaves the beliefs alone and fills the matrix; without any cost, the next ranks anew."""
+    ranked = int((~ranking.costs.isnan()).sum())
+    extras = {"ranked_pairs": ranked, "held_out": ranking.held_out}
+    if key.round == key.rounds:
+        extras["note"] = "the last round ranked and trained nothing: models are as they began"
+    info = Info(
+        weights=weights if ranked else torch.zeros_like(weights),
+        sent=ranking.sent,
+        received=ranking.received,
+        loss=ranking.loss,
+        extras=extras,
+        matrices=ranking.matrices,
+    )
+    return (replace(state, costs=ranking.costs) if ranked else state), info
+
+
+def train(local: Trainer, state: State, weights: Tensor, net: Net, key: Key) -> tuple[State, Info]:
+    """One round of averaging in every circle."""
+    n = len(net.names)
+    # a host that keeps something keeps it for each circle, so each circle pays its own visit
+    groups = torch.split(torch.arange(n), 1 if local.keeps else AT_ONCE)
+    memory = list(state.memory or [None] * len(groups))
+    beliefs, listened, seen = state.beliefs, torch.zeros(n, n, dtype=torch.float64), []
+    for i, group in enumerate(groups):
+        edges = weights[group].nonzero() + torch.stack([group[0], torch.tensor(0)])
+        replies = net.visit(local, state.beliefs, edges, key, memory[i])
+        if len(replies) == 0:
+            continue
+        listened[replies.guests, replies.hosts] = weights[replies.guests, replies.hosts]
+        receivers = torch.unique(replies.guests)
+        listened[receivers] /= listened[receivers].sum(dim=1, keepdim=True)
+        shares = (receivers.unsqueeze(1) == replies.guests) * listened[replies.guests, replies.hosts]
+        beliefs = tree.put(beliefs, receivers, net.mix(shares, replies))
+        memory[i] = replies.memory
+        seen.append(replies)
+    exchanged = tally(seen, n)
+    info = Info(weights=listened, sent=exchanged, received=exchanged, loss=mean_loss(seen, n))
+    return State(beliefs, state.costs, tuple(memory)), info
+
+
+def tally(visits: Sequence[Replies], n: int) -> Tensor:
+    """Models that each client sends, which is as many as it receives: one each way along every edge."""
+    count = torch.zeros(n, dtype=torch.int64)
+    for replies in visits:
+        away = replies.edges[replies.guests != replies.hosts]
+        count += torch.bincount(away.flatten(), minlength=n)
+    return count
+
+
+def mean_loss(visits: Sequence[Replies], n: int) -> Tensor:
+    """Each client's mean training loss over the visits it received, NaN without any: [client]."""
+    total, count = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+    for replies in visits:
+        if len(replies):
+            total.index_add_(0, replies.hosts, replies.numbers["loss"].double())
+            count += torch.bincount(replies.hosts, minlength=n)
+    return total / count  # 0 / 0 is NaN

@@ -1,0 +1,196 @@
+"""Influence: how much each participant lowers the requester's held-out loss.
+
+An idea of Grimberg, 2020, "Privacy-preserving and Personalized Federated Machine Learning for Medical Data",
+sections 2.2 and 6, which leave it to be worked out. Here:
+
+    w_j = LocalWork_j(w),   w̄ = Σ_j p_j w_j,   p_j = n_j / Σ n       one round of FedAvg on everybody
+    w̄_{-j} = Σ_{i≠j} p_i w_i / (1 - p_j) = w̄ + ε_j (w̄ - w_j),   ε_j = p_j / (1 - p_j)
+    I_rj = L_r(w̄_{-j}) - L_r(w̄)                                     exact leave-one-out
+    I_rj ≈ ε_j ⟨∇L_r(w̄), w̄ - w_j⟩                                   first order: its derivative at ε = 0
+    U_r = {r} ∪ {the k others of highest I_rj above θ},  then FedAvg within U_r
+
+L_r is the mean loss on rows that requester r holds out, k is `best`, θ is `threshold`; LocalWork is done
+`passes` times over. Above 0, j helps. The horizon is one round: for it, leaving j out of the average is
+exact, as w_i does not depend on who else takes part; what j would change in later rounds is not seen.
+
+Held out are `folds` folds of the training rows, in turn: in turn k every client trains without its k-th
+fold, and each requester scores on its own. With folds=0 everybody trains on all training rows and requesters
+score on their validation rows. Test rows are never looked at. The first order needs one gradient from each
+requester instead of a score for each participant, and it is exact, not a difference quotient: the requester
+replies with u = w̄ - ∇L_r(w̄), and ⟨∇L_r, w̄ - w_j⟩ = (‖w̄ - w_j‖² + ‖w̄ - u‖² - ‖u - w_j‖²) / 2 takes
+distances alone. It sees trained parameters only, and the loss as in training (dropout, batch statistics).
+
+The first round ranks and leaves the beliefs alone; from the second on the circles train (`circles`). Of
+several initial beliefs the first is the one that visits everybody, as in FedAvg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from coterie.core import belief as tree
+from coterie.core.belief import Beliefs
+from coterie.core.errors import BadInput, UnknownName
+from coterie.core.kernel import Trainer
+from coterie.core.method import METHODS, Info, Models, scatter
+from coterie.core.net import Net, Replies, from_server
+from coterie.core.seeds import Key
+from coterie.kernels.fold import Fold, HeldOut
+from coterie.kernels.score import Score
+from coterie.kernels.sgd import SGD
+from coterie.methods.ranking import circles
+from coterie.methods.ranking.circles import Ranking, State
+from coterie.methods.server.fedavg import averaging_weights
+
+Estimate = Literal["exact", "first-order"]
+SLOPE = SGD(lr=1.0, batch=2**31, shuffle=False)  # one step of it along the whole gradient
+AT_ONCE = 64  # averages that are held at the same time
+
+
+@METHODS.register("influence")
+@dataclass(frozen=True)
+class Influence:
+    """Ranks others by how much they lower one's held-out loss, then trains with those that do."""
+
+    local: Trainer = SGD()
+    """The work of a client in a round."""
+    requester: str = circles.ALL
+    """The client that wants a ranking and a circle, or all; whoever does not ask trains alone."""
+    best: int = 0
+    """How many others to choose at most, the first of the ranking; 0 sets no bound."""
+    threshold: float = 0.0
+    """Choose only others whose influence lies above this; -inf sets no bound."""
+    estimate: Estimate = "exact"
+    """Leave each participant out (exact), or go by the gradient (first-order)."""
+    folds: int = 5
+    """Folds of the training rows that are held out in turn; 0 scores on validation rows instead."""
+    passes: int = 1
+    """How many times over the local work is done before the models are averaged."""
+
+    def __post_init__(self) -> None:
+        circles.check_options(self.best, self.threshold, self.folds, self.passes)
+        if self.estimate not in get_args(Estimate):
+            raise UnknownName("estimate", self.estimate, get_args(Estimate))
+        if self.estimate == "first-order" and not self.folds:
+            raise BadInput("estimate=first-order needs a gradient, which training rows give: set folds to 5")
+
+    @property
+    def visits(self) -> int:
+        """Training visits of a ranking: everybody's for each fold, and the requesters' for their slopes."""
+        return max(1, self.folds) * (1 if self.estimate == "exact" else 2)
+
+    def check(self, names: Sequence[str], rounds: int) -> None:
+        circles.check_requester(self.requester, names)
+
+    def init(self, beliefs: Beliefs, clients: int) -> State:
+        return State(tree.repeat(beliefs, clients))
+
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        if state.costs is not None:
+            return circles.train(self.local, state, self.weights(state.costs, net), net, key)
+        ranking = self.rank(state.beliefs, net, key)
+        return circles.conclude(state, ranking, self.weights(ranking.costs, net), key)
+
+    def weights(self, costs: Tensor, net: Net) -> Tensor:
+        return circles.circle_weights(circles.choose(costs, self.best, -self.threshold), net.sizes)
+
+    def rank(self, beliefs: Beliefs, net: Net, key: Key) -> Ranking:
+        circles.refuse_small(net, self.folds)
+        n, start = len(net.names), tree.rows(beliefs, torch.tensor([0]))
+        requesters = circles.asking(self.requester, net.names)
+        visits, looks = [], [nothing_seen(n)]
+        for k, (trainer, scorer) in enumerate(circles.looks(self.local, self.folds, self.passes, key)):
+            replies = net.visit(trainer, start, from_server(torch.arange(n)), key.at("fold", k))
+            visits.append(replies)
+            if len(replies) < 2:
+                continue
+            place = key.at("influence", k)
+            if self.estimate == "exact":
+                looks.append(leave_one_out(net, replies, scorer, requesters, place))
+            else:
+                slope = replace(trainer, inner=SLOPE, passes=1, inside=True)
+                looks.append(first_order(net, replies, slope, requesters, place))
+        values, rows, sent, received = (torch.stack(parts).sum(dim=0) for parts in zip(*looks, strict=True))
+        influence = (values / rows.unsqueeze(1)).fill_diagonal_(float("nan"))
+        trained = torch.bincount(torch.cat([v.hosts for v in visits]), minlength=n)
+        return Ranking(
+            costs=-influence,
+            matrices={"influence": influence},
+            sent=trained + sent,
+            received=trained + received,
+            loss=circles.mean_loss(visits, n),
+            held_out=circles.words_for(self.folds),
+        )
+
+    def models(self, state: State, clients: int) -> Models:
+        return Models(state.beliefs, of=torch.arange(clients))
+
+
+class Look(NamedTuple):
+    """What one set of held-out rows says.
+
+    values     [requester, other] influence times held-out rows, NaN where there is nothing to say
+    rows       [requester] how many rows were held out
+    sent, received   [client] models
+    """
+
+    values: Tensor
+    rows: Tensor
+    sent: Tensor
+    received: Tensor
+
+
+def nothing_seen(n: int) -> Look:
+    zeros = torch.zeros(n, dtype=torch.int64)
+    return Look(torch.zeros(n, n, dtype=torch.float64), zeros.double(), zeros, zeros)
+
+
+def leave_one_out(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tensor, key: Key) -> Look:
+    """L_r(w̄_{-j}) - L_r(w̄): each average is formed once, and scored by every requester."""
+    n, shares = len(net.names), averaging_weights(net.sizes[replies.hosts], weighted=True)
+    ways = torch.cat([shares.unsqueeze(0), without_each(shares)])
+    losses = torch.full((len(ways), n), float("nan"), dtype=torch.float64)
+    _, rows, sent, received = nothing_seen(n)
+    for some in torch.split(torch.arange(len(ways)), AT_ONCE):
+        pairs = torch.cartesian_prod(torch.arange(len(some)), requesters)
+        scores = circles.score(net, scorer, net.mix(ways[some], replies), pairs, key.at("from", int(some[0])))
+        if len(scores):
+            losses[some[scores.guests], scores.hosts] = scores.numbers["loss"]
+            rows = scatter(scores.numbers["samples"], scores.hosts, n, empty=0)
+            received = received + torch.bincount(scores.hosts, minlength=n)
+    values = torch.full((n, n), float("nan"), dtype=torch.float64)
+    values[:, replies.hosts] = (losses[1:] - losses[0]).T * rows.unsqueeze(1)
+    return Look(values, rows, sent, received)
+
+
+def first_order(net: Net, replies: Replies, slope: Fold, requesters: Tensor, key: Key) -> Look:
+    """ε_j ⟨∇L_r(w̄), w̄ - w_j⟩, from a reply u = w̄ - ∇L_r(w̄) of each requester."""
+    n, shares = len(net.names), averaging_weights(net.sizes[replies.hosts], weighted=True)
+    mean = net.mix(shares.unsqueeze(0), replies)
+    steps = net.visit(slope, mean, from_server(requesters), key)
+    if len(steps) == 0:
+        return nothing_seen(n)
+    products = inner_products(
+        net.distances(steps, mean), net.distances(replies, mean).T, net.distances(steps, replies)
+    )
+    rows = scatter(steps.numbers["samples"], steps.hosts, n, empty=0)
+    values = torch.full((n, n), float("nan"), dtype=torch.float64)
+    values[steps.hosts.unsqueeze(1), replies.hosts] = products * shares / (1 - shares)
+    exchanged = torch.bincount(steps.hosts, minlength=n)
+    return Look(values * rows.unsqueeze(1), rows, exchanged, exchanged)
+
+
+def without_each(shares: Tensor) -> Tensor:
+    """The weights p_i / (1 - p_j) of the average without j: [j, i], 0 for i = j."""
+    others = shares * (1 - torch.eye(len(shares), dtype=shares.dtype))
+    return others / others.sum(dim=1, keepdim=True)
+
+
+def inner_products(a: Tensor, b: Tensor, apart: Tensor) -> Tensor:
+    """⟨a, b⟩ = (‖a‖² + ‖b‖² - ‖a - b‖²) / 2."""
+    return (a.square() + b.square() - apart.square()) / 2

@@ -1,0 +1,127 @@
+"""The adapted Ndoye factor: others ranked by how well their models transfer to one's own data.
+
+Grimberg, 2020, "Privacy-preserving and Personalized Federated Machine Learning for Medical Data", section
+4.3. For a requester r and another client i:
+
+    f_i = A(S_i)                                       each client trains a model alone
+    L_ri = L_{S_r}(f_i) - L̂^CV_{D_i}(f_i)             its transfer loss to requester r: the lower, the better
+    U_r = {r} ∪ {the k others of lowest L_ri}  and/or  {r} ∪ {i : L_ri < θ}
+    then FedAvg within U_r
+
+A is the local work done `passes` times over, S_i are client i's training rows, L̂^CV is cross-validation in
+`folds` folds on S_i, k is `best`, θ is `threshold`. The loss at home is taken off because f_i may do badly
+at r for two reasons, other patients or few of them, and only the first speaks against learning together.
+
+The first round ranks and leaves the beliefs alone; from the second on the circles train (`circles`). A run
+of one round is a ranking and nothing else. Test rows are never looked at.
+
+The paper leaves A, k, θ and the folds open and tries none, so the defaults are ours. Deviations: with folds=0
+the loss at home is that of f_i on client i's validation rows. Who does not answer in the ranking round is not
+ranked, and is in no other's circle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coterie.core import belief as tree
+from coterie.core.belief import Beliefs
+from coterie.core.kernel import Trainer
+from coterie.core.method import METHODS, Info, Models
+from coterie.core.net import Net, to_own
+from coterie.core.seeds import Key
+from coterie.kernels.fold import Fold
+from coterie.kernels.score import Score
+from coterie.kernels.sgd import SGD
+from coterie.methods.ranking import circles
+from coterie.methods.ranking.circles import Ranking, State
+
+
+@METHODS.register("ndoye")
+@dataclass(frozen=True)
+class Ndoye:
+    """Ranks others by how well their models transfer, then trains with the best of them."""
+
+    local: Trainer = SGD()
+    """The work of a client in a round."""
+    requester: str = circles.ALL
+    """The client that wants a ranking and a circle, or all; whoever does not ask trains alone."""
+    best: int = 2
+    """How many others to choose at most, the first of the ranking; 0 sets no bound."""
+    threshold: float = math.inf
+    """Choose only others whose transfer loss lies below this; inf sets no bound."""
+    folds: int = 5
+    """Folds of the cross-validation at home; 0 scores on validation rows instead."""
+    passes: int = 5
+    """How many times over the local work is done to train the models that are ranked."""
+
+    def __post_init__(self) -> None:
+        circles.check_options(self.best, self.threshold, self.folds, self.passes)
+
+    @property
+    def visits(self) -> int:
+        """Times that everybody trains for a ranking: once for its model, and once for each fold."""
+        return 1 + self.folds
+
+    def check(self, names: Sequence[str], rounds: int) -> None:
+        circles.check_requester(self.requester, names)
+
+    def init(self, beliefs: Beliefs, clients: int) -> State:
+        return State(tree.repeat(beliefs, clients))
+
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        if state.costs is not None:
+            return circles.train(self.local, state, self.weights(state.costs, net), net, key)
+        ranking = self.rank(state.beliefs, net, key)
+        return circles.conclude(state, ranking, self.weights(ranking.costs, net), key)
+
+    def weights(self, costs: Tensor, net: Net) -> Tensor:
+        return circles.circle_weights(circles.choose(costs, self.best, self.threshold), net.sizes)
+
+    def rank(self, beliefs: Beliefs, net: Net, key: Key) -> Ranking:
+        circles.refuse_small(net, self.folds)
+        n = len(net.names)
+        replies = net.visit(Fold(self.local, passes=self.passes), beliefs, to_own(n), key.at("model"))
+        models = net.settle(beliefs, replies)
+        home = self.home_loss(beliefs, models, replies.hosts, net, key)
+        requesters = circles.asking(self.requester, net.names)
+        pairs = torch.cartesian_prod(replies.guests, requesters)
+        away = net.visit(Score("train"), models, pairs[pairs[:, 0] != pairs[:, 1]], key.at("transfer"))
+        there = torch.full((n, n), float("nan"), dtype=torch.float64)
+        there[away.hosts, away.guests] = away.numbers.get("loss", torch.zeros(0, dtype=torch.float64))
+        losses = transfer_loss(there, home)
+        return Ranking(
+            costs=losses,
+            matrices={"transfer loss": losses, "loss at the requester": there},
+            sent=torch.bincount(away.guests, minlength=n),
+            received=torch.bincount(away.hosts, minlength=n),
+            loss=circles.mean_loss([replies], n),
+            held_out=circles.words_for(self.folds),
+        )
+
+    def home_loss(self, beliefs: Beliefs, models: Beliefs, hosts: Tensor, net: Net, key: Key) -> Tensor:
+        """L̂_{D_i}(f_i) of each client that answered, NaN for the others: [client]."""
+        n, own = len(net.names), to_own(len(net.names))
+        total, rows = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+        for k, (trainer, scorer) in enumerate(circles.looks(self.local, self.folds, self.passes, key)):
+            judged = models
+            if self.folds:
+                judged = net.settle(beliefs, net.visit(trainer, beliefs, own[hosts], key.at("fold", k)))
+            scores = circles.score(net, scorer, judged, own[hosts], key.at("home", k))
+            if len(scores):
+                total[scores.hosts] += scores.numbers["loss"] * scores.numbers["samples"]
+                rows[scores.hosts] += scores.numbers["samples"]
+        return total / rows  # 0 / 0 is NaN
+
+    def models(self, state: State, clients: int) -> Models:
+        return Models(state.beliefs, of=torch.arange(clients))
+
+
+def transfer_loss(there: Tensor, home: Tensor) -> Tensor:
+    """L_ri = L_{S_r}(f_i) - L̂_{D_i}(f_i): [requester, other] from [requester, other] and [other]."""
+    return there - home

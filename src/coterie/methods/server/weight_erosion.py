@@ -1,0 +1,366 @@
+"""Weight Erosion: a model for a requester, from everyone whose gradients go its way.
+
+Grimberg, 2020, "Privacy-preserving and Personalized Federated Machine Learning for Medical Data", section
+4.4 (also Grimberg, Hartley, Jaggi and Karimireddy, 2020, "Weight Erosion"); Gengler, Beaussart and Yuan,
+2020, "Personalized Federated Image classification using Weight Erosion", for networks. Client 0 requests:
+
+    d_i  = ‖g_i - g_0‖ / ‖g_0‖                                       (1)  relative_distance
+    α_i ← max{0, α_i - (1 + p_s ⌊(r-1) b / |S_i|⌋) p_d d_i}          (2)  erode, whole_passes
+    ḡ    = Σ_i α_i g_i / Σ_i α_i, layer by layer                     (3), (4)  mixing_weights
+    w   ← w - γ ḡ                                                    step_towards
+
+with α_i = 1 at first. g_i is what the local work makes of the requester's belief w at client i, whose reply
+is w_i = w - lr g_i. One minibatch (`steps=1`) gives Algorithm 1; more steps or epochs give the sum of the
+gradients along local SGD (Gengler). So d_i = ‖w_i - w_0‖ / ‖w - w_0‖ over all trained layers together, and
+the last line is w ← w + s (w̄ - w) with w̄ = Σ α_i w_i / Σ α_i and s = γ / lr, the `server_step`: the net's
+`distances` and `mix` are all that is needed. With momentum or Adam, an update stands for the gradient.
+
+⌊(r-1) b / |S_i|⌋ are the whole passes over S_i before round r: b is batch times steps, at most |S_i| a step;
+with epochs the passes are (r-1) epochs. A subclass may count otherwise by its own `passes`.
+
+Deviations. ‖g_0‖ = 0: d_i is 0 for a reply like the requester's own, else infinite, and so α_i ends at 0. A
+requester that does not answer leaves its belief and all α as they are. A client with α_i = 0 can never come
+back and is not asked any more. Buffers (batch norm) are mixed like weights and do not count in distances.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from coterie.core import belief as tree
+from coterie.core.belief import Beliefs
+from coterie.core.errors import BadInput, UnknownName
+from coterie.core.kernel import Trainer
+from coterie.core.method import METHODS, Info, Models, scatter
+from coterie.core.net import Net
+from coterie.core.seeds import Key
+from coterie.kernels.sgd import SGD
+
+Late = Literal["mean", "median", "one"]
+Beta = Literal["one", "size"]
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """For each requester, in rows.
+
+    beliefs    [requester, ...] its own
+    alpha      [requester, client] the weights; 1 for a client that has not taken part yet
+    rounds     [requester, client] rounds in which the client has taken part
+    stopped    [requester] whether training has ended before the last round
+    memory     what clients keep between visits, with one requester only
+    """
+
+    beliefs: Beliefs
+    alpha: Tensor
+    rounds: Tensor
+    stopped: Tensor
+    memory: Beliefs | None = None
+
+
+class Turn(NamedTuple):
+    """One requester's round: its belief [1, ...], and by client [client] what the state and Info show."""
+
+    belief: Beliefs
+    alpha: Tensor
+    rounds: Tensor
+    stopped: Tensor
+    memory: Beliefs | None
+    answered: Tensor
+    shares: Tensor
+    distance: Tensor
+    loss: Tensor
+    angle: float | None = None
+
+
+@METHODS.register("weight-erosion")
+@dataclass(frozen=True)
+class WeightErosion:
+    """A model for each requester; clients lose their weight in it as their gradients part from its own."""
+
+    local: Trainer = SGD()
+    """The work of a client in a round: steps=1 for one minibatch, epochs for a sum along local SGD."""
+    requester: str = "all"
+    """The client that asks for a model, by name; all: each for itself, at as many times the work."""
+    p_d: float | Literal["auto"] = 0.05
+    """Distance penalty factor (Grimberg: 0.05); auto is 0.1 / clients (Gengler)."""
+    p_s: float = 0.0
+    """Size penalty factor: how much faster weights fall with each pass over a client's data (Gengler: 2)."""
+    beta: Beta = "one"
+    """A second, fixed weight of each client: one, or its number of training samples (Grimberg, section 6)."""
+    participation: bool = False
+    """Count as r - 1 only the rounds in which a client took part (Grimberg, resilience)."""
+    late: Late = "mean"
+    """The first weight of a client that joins later: mean or median of all that did before, or one."""
+    importance: tuple[str, ...] = ()
+    """How often the squares of a layer count in distances, as layer=number; 1 if not named (Gengler, V.C)."""
+    server_step: float = 1.0
+    """How far to go from the old model to the mixed one, above 0 and up to 1."""
+    cone: float = 90.0
+    """Stop once no cone of this half-angle, in degrees, holds all gradients (Grimberg, ex. 4); 90: never."""
+
+    def __post_init__(self) -> None:
+        if self.p_d != "auto" and (isinstance(self.p_d, str) or not 0 <= self.p_d < math.inf):
+            raise BadInput(f"p_d={self.p_d} must be at least 0 and finite: try 0.05 or auto")
+        if not 0 <= self.p_s < math.inf:
+            raise BadInput(f"p_s={self.p_s} must be at least 0 and finite: try 0")
+        if not 0 < self.server_step <= 1:
+            raise BadInput(f"server_step={self.server_step} must lie above 0 and up to 1: try 1")
+        if not 0 < self.cone <= 90:
+            raise BadInput(f"cone={self.cone} must lie above 0 and up to 90 degrees: try 80, or 90 for never")
+        for option, kind in (("beta", Beta), ("late", Late)):
+            if getattr(self, option) not in get_args(kind):
+                raise UnknownName(option, str(getattr(self, option)), get_args(kind))
+        parsed(self.importance)
+        if self.local.keeps and self.requester == "all":
+            raise BadInput(
+                "keep=true needs one requester, as a client keeps one optimiser's state: "
+                "name it with requester, or set keep=false"
+            )
+        if self.p_s:
+            self.passes(torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.int64))
+
+    def check(self, names: Sequence[str], rounds: int) -> None:
+        if len(names) < 2:
+            raise BadInput(
+                f"weight-erosion needs at least 2 clients; got {len(names)}: add some or use local"
+            )
+        self.requesters(names)
+
+    def requesters(self, names: Sequence[str]) -> list[int]:
+        """The numbers of the clients that ask for a model."""
+        if self.requester == "all":
+            return list(range(len(names)))
+        if self.requester not in names:
+            raise UnknownName("requester", self.requester, ["all", *names])
+        return [list(names).index(self.requester)]
+
+    def passes(self, rounds: Tensor, sizes: Tensor) -> Tensor:
+        """Whole passes over each client's samples in so many rounds of local work: [client]."""
+        epochs, steps, batch = (getattr(self.local, name, None) for name in ("epochs", "steps", "batch"))
+        if epochs is None or steps is None or batch is None:
+            raise BadInput("p_s needs local work in epochs or steps: set p_s=0, or use sgd or adam")
+        return whole_passes(rounds, sizes, epochs, steps, batch)
+
+    def init(self, beliefs: Beliefs, clients: int) -> State:
+        by_tensor(self.importance, beliefs)
+        first = torch.tensor([0])
+        own = tree.repeat(beliefs, clients) if self.requester == "all" else tree.rows(beliefs, first)
+        n = tree.count(own)
+        return State(
+            own,
+            alpha=torch.ones(n, clients, dtype=torch.float64),
+            rounds=torch.zeros(n, clients, dtype=torch.int64),
+            stopped=torch.zeros(n, dtype=torch.bool),
+        )
+
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        names, who = net.names, self.requesters(net.names)
+        # one requester after the other: only the replies to one of them are held at a time
+        turns = [self.turn(idle(state, q), net, key, r) for q, r in enumerate(who)]
+        state = State(
+            side_by_side([t.belief for t in turns]),
+            torch.stack([t.alpha for t in turns]),
+            torch.stack([t.rounds for t in turns]),
+            torch.stack([t.stopped for t in turns]),
+            turns[0].memory,
+        )
+        visits = rows_of(who, [t.answered for t in turns], empty=0.0).fill_diagonal_(0)
+        exchanged = (visits.sum(dim=0) + visits.sum(dim=1)).long()  # a model there and one back, at both ends
+        losses, n = torch.stack([t.loss for t in turns]), len(names)
+        info = Info(
+            weights=rows_of(who, [t.shares for t in turns], empty=0.0),
+            sent=exchanged,
+            received=exchanged,
+            loss=losses[self.models(state, n).of, torch.arange(n)],  # of a client's model, on its own data
+            matrices={
+                "alpha": rows_of(who, [t.alpha.where(t.rounds > 0, math.nan) for t in turns]),
+                "relative distance": rows_of(who, [t.distance for t in turns]),
+            },
+            extras={} if self.cone == 90 else cone_figures(turns, [names[r] for r in who]),
+        )
+        return state, info
+
+    def turn(self, turn: Turn, net: Net, key: Key, r: int) -> Turn:
+        """The round of one requester, client number r."""
+        if turn.stopped:
+            return turn
+        n, asked = len(net.names), turn.alpha.nonzero().flatten()
+        edges = torch.stack([torch.full_like(asked, r), asked], dim=1)
+        # the belief is guest number r: alone, a requester draws the random numbers it draws among all
+        seats = {name: t.expand(n, *t.shape[1:]) for name, t in turn.belief.items()}
+        replies = net.visit(self.local, seats, edges, key, turn.memory)
+        here, own = replies.hosts, replies.hosts == r
+        turn = turn._replace(
+            memory=replies.memory,
+            answered=turn.answered.index_fill(0, here, 1),
+            loss=scatter(replies.numbers.get("loss", torch.zeros(0)), here, n),
+        )
+        if not bool(own.any()):
+            return turn
+        importance = by_tensor(self.importance, turn.belief)
+        reference = net.mix(own.double().unsqueeze(0), replies)  # all weight on its own reply
+        to = side_by_side([reference, turn.belief])
+        apart, lengths = net.distances(replies, to, importance).unbind(dim=1)
+        distance = relative_distance(apart, lengths[own])
+        turn = turn._replace(distance=scatter(distance, here, n))
+        if self.cone < 90:
+            angle = cone_angle(net.distances(replies, replies, importance), lengths)
+            turn = turn._replace(angle=angle, stopped=torch.tensor(angle > self.cone))
+            if turn.stopped:
+                return turn
+        before = turn.rounds[here] if self.participation else torch.full_like(here, key.round - 1)
+        passes = self.passes(before, net.sizes[here]) if self.p_s else torch.zeros_like(before)
+        alpha = joining_weights(turn.alpha, turn.rounds, self.late)[here]
+        alpha = erode(alpha, distance, distance_penalty(self.p_d, n), self.p_s, passes)
+        shares = mixing_weights(alpha, size_weights(net.sizes[here], self.beta))
+        mixed = net.mix(shares.unsqueeze(0), replies)
+        return turn._replace(
+            belief=step_towards(turn.belief, mixed, self.server_step),
+            alpha=turn.alpha.index_copy(0, here, alpha),
+            rounds=turn.rounds + turn.answered,
+            shares=scatter(shares, here, n, empty=0),
+        )
+
+    def models(self, state: State, clients: int) -> Models:
+        if self.requester == "all":
+            return Models(state.beliefs, of=torch.arange(clients))
+        return Models(state.beliefs, of=torch.zeros(clients, dtype=torch.int64), shared=0)
+
+
+def relative_distance(apart: Tensor, reference: Tensor) -> Tensor:
+    """(1) ‖g_i - g_0‖ / ‖g_0‖; where ‖g_0‖ = 0, infinite for all that differ from it and 0 for the others."""
+    return torch.where(apart == 0, torch.zeros_like(apart), apart / reference)
+
+
+def erode(alpha: Tensor, distance: Tensor, p_d: float, p_s: float, passes: Tensor) -> Tensor:
+    """(2) max{0, α - (1 + p_s passes) p_d d}; nothing falls without a penalty, however far."""
+    if p_d == 0:
+        return alpha
+    return (alpha - (1 + p_s * passes.double()) * p_d * distance).clamp(min=0)
+
+
+def mixing_weights(alpha: Tensor, beta: Tensor) -> Tensor:
+    """(3) α_i β_i / Σ_j α_j β_j; the requester's own α is 1, so that the sum is never 0."""
+    return alpha * beta / (alpha * beta).sum()
+
+
+def step_towards(old: Beliefs, mixed: Beliefs, step: float) -> Beliefs:
+    """(4) w + s (w̄ - w); what is no floating-point number comes from w̄."""
+    if step == 1:
+        return mixed
+    return {n: old[n] + step * (m - old[n]) if m.is_floating_point() else m for n, m in mixed.items()}
+
+
+def distance_penalty(p_d: float | Literal["auto"], clients: int) -> float:
+    """p_d, or 0.1 / N."""
+    return 0.1 / clients if p_d == "auto" else p_d
+
+
+def whole_passes(rounds: Tensor, sizes: Tensor, epochs: int, steps: int, batch: int) -> Tensor:
+    """⌊rounds · b / |S_i|⌋ with b = steps · min(batch, |S_i|) samples a round, or rounds · epochs."""
+    return rounds * steps * sizes.clamp(max=batch) // sizes if steps else rounds * epochs
+
+
+def size_weights(sizes: Tensor, beta: Beta) -> Tensor:
+    """β_i: 1, or |S_i|, by which the mean of minibatch gradients is the one over all samples."""
+    return sizes.double() if beta == "size" else torch.ones(len(sizes), dtype=torch.float64)
+
+
+def joining_weights(alpha: Tensor, rounds: Tensor, late: Late) -> Tensor:
+    """α before the round; newcomers have the mean or median of all that took part before, if any did."""
+    known = rounds > 0
+    if late == "one" or not bool(known.any()):
+        return alpha
+    typical = alpha[known].mean() if late == "mean" else alpha[known].quantile(0.5)
+    return torch.where(known, alpha, typical)
+
+
+def cone_angle(apart: Tensor, lengths: Tensor) -> float:
+    """Half-angle, in degrees, of the narrowest round cone around all gradients; 90 if they fit into none.
+
+    Cosines come from distances, by the law of cosines. Of the convex hull of the gradients' directions u_i,
+    the point next to 0 is on the axis, and its length is the cosine of the half-angle:
+    min ‖Σ λ_i u_i‖² over λ ≥ 0, Σ λ_i = 1. With λ free to scale, it is x of the non-negative least squares
+    min ‖Σ x_i u_i‖² + (1 - Σ x_i)², whose value is q / (1 + q) at ‖Σ λ_i u_i‖² = q.
+    """
+    real = lengths > 0  # a gradient of 0 fits everywhere
+    apart, lengths = apart[real][:, real], lengths[real]
+    if len(lengths) < 2:
+        return 0.0
+    squares = lengths.square()
+    cosines = (squares + squares.unsqueeze(1) - apart.square()) / (2 * lengths * lengths.unsqueeze(1))
+    values, vectors = torch.linalg.eigh(cosines.clamp(-1, 1))
+    directions = values.clamp(min=0).sqrt().unsqueeze(1) * vectors.T
+    system = torch.cat([directions, torch.ones(1, len(lengths), dtype=torch.float64)])
+    wanted = torch.zeros(len(system), dtype=torch.float64)
+    wanted[-1] = 1
+    _, rest = nnls(system.numpy(), wanted.numpy(), maxiter=100 * len(system))
+    return math.degrees(math.acos(min(1.0, rest / math.sqrt(1 - rest**2))))
+
+
+def parsed(entries: Iterable[str]) -> dict[str, float]:
+    """Importance by layer, from entries such as head=2."""
+    table = {}
+    for entry in entries:
+        layer, _, text = entry.rpartition("=")
+        try:
+            table[layer] = float(text)
+        except ValueError:
+            table[layer] = math.nan
+        if not layer or not 0 <= table[layer] < math.inf:
+            raise BadInput(f"importance {entry!r} needs the form layer=number, at least 0: try head.weight=2")
+    return table
+
+
+def by_tensor(entries: Iterable[str], names: Iterable[str]) -> Mapping[str, float]:
+    """Importance by tensor: a layer's goes to all its tensors, the more precise name has the last word."""
+    names, table = list(names), dict[str, float]()
+    for layer, value in sorted(parsed(entries).items(), key=lambda entry: len(entry[0])):
+        mine = [n for n in names if n == layer or n.startswith(f"{layer}.")]
+        if not mine:
+            raise UnknownName("layer in importance", layer, names)
+        table |= dict.fromkeys(mine, value)
+    return table
+
+
+def idle(state: State, q: int) -> Turn:
+    """A round of the q-th requester in which nothing happens."""
+    nothing = torch.full_like(state.alpha[q], math.nan)
+    return Turn(
+        belief={name: t[q : q + 1] for name, t in state.beliefs.items()},
+        alpha=state.alpha[q],
+        rounds=state.rounds[q],
+        stopped=state.stopped[q],
+        memory=state.memory,
+        answered=torch.zeros_like(state.rounds[q]),
+        shares=torch.zeros_like(nothing),
+        distance=nothing,
+        loss=nothing,
+    )
+
+
+def rows_of(who: Sequence[int], rows: Sequence[Tensor], empty: float = math.nan) -> Tensor:
+    """Requesters' rows as a matrix [receiver, sender]."""
+    matrix = torch.full((len(rows[0]), len(rows[0])), empty, dtype=torch.float64)
+    return matrix.index_copy(0, torch.tensor(who), torch.stack(list(rows)).double())
+
+
+def cone_figures(turns: Sequence[Turn], names: Sequence[str]) -> dict[str, Any]:
+    """Who has stopped, and the half-angles measured in this round."""
+    pairs = list(zip(names, turns, strict=True))
+    return {
+        "stopped": [name for name, t in pairs if t.stopped],
+        "cone_degrees": {name: t.angle for name, t in pairs if t.angle is not None},
+    }
+
+
+def side_by_side(parts: Sequence[Beliefs]) -> Beliefs:
+    return {name: torch.cat([p[name] for p in parts]) for name in parts[0]}

@@ -1,0 +1,170 @@
+"""A ranking on screen and on paper: who is worth learning with, for one requester or for all."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+from rich.markup import escape
+from rich.table import Table
+
+from coterie.core.errors import BadInput
+from coterie.methods.ranking import RANKINGS
+from coterie.report import canvas
+from coterie.report import inks as colours
+from coterie.runs.files import write_whole
+from coterie.runs.record import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CHOSEN, LEFT = colours.COLOURS[0], "#C3CCD5"
+FIRST = 3  # participants that are listed for each requester where a matrix is too wide
+
+
+def ranking_frame(record: Record) -> pd.DataFrame:
+    """One row for each requester and participant that was ranked, best first.
+
+    Columns: requester, rank (from 1), participant, chosen, the value ranked by under its name, and what
+    else the method says of the pair.
+    """
+    name, high = RANKINGS[record.config["method"]]
+    further = [other for other in record.matrices if other != name]
+    values, *others, weights = _matrices(record, [name, *further])
+    rows = []
+    for r, requester in enumerate(record.clients):
+        known = np.flatnonzero(np.isfinite(values[r]))
+        order = known[np.argsort(-values[r, known] if high else values[r, known], kind="stable")]
+        for place, j in enumerate(order.tolist(), start=1):
+            figures = (float(matrix[r, j]) for matrix in (values, *others))
+            rows.append((requester, place, record.clients[j], bool(weights[r, j] > 0), *figures))
+    return pd.DataFrame(rows, columns=["requester", "rank", "participant", "chosen", name, *further])
+
+
+def screen_table(record: Record, width: int = 80) -> Table:
+    """The ranking for one requester, one line a participant; for several, one line a requester."""
+    found = ranking_frame(record)
+    if found["requester"].nunique() == 1:
+        return _one(record, found)
+    wide = max(map(len, record.clients)) + sum(max(len(c), 8) + 2 for c in record.clients)
+    return _matrix(record, found) if wide < width else _lines(record, found)
+
+
+def _one(record: Record, found: pd.DataFrame) -> Table:
+    figures = list(found.columns[4:])
+    table = Table("rank", "participant", box=None, header_style="bold")
+    for column in (*figures, "training rows"):
+        table.add_column(column, justify="right")
+    table.add_column("chosen")
+    sizes = {c["name"]: str(c["train"]) for c in record.about["clients"]}
+    for row in found.to_dict("records"):
+        cells = [f"{row[figures[0]]:+.4f}", *(f"{row[figure]:.4f}" for figure in figures[1:])]
+        mark = "yes" if row["chosen"] else ""
+        name = row["participant"]
+        table.add_row(str(row["rank"]), escape(name), *cells, sizes[name], mark, style="bold" if mark else "")
+    for name in sizes:
+        if name not in {*found["participant"], *found["requester"]}:
+            gone = ["did not answer", *[""] * (len(figures) - 1)]
+            table.add_row("", escape(name), *gone, sizes[name], "", style="dim")
+    return table
+
+
+def _matrix(record: Record, found: pd.DataFrame) -> Table:
+    table = Table("requester", box=None, header_style="bold", caption="* chosen", caption_justify="left")
+    for name in record.clients:
+        table.add_column(escape(name), justify="right")
+    cells = {(row[0], row[2]): _cell(row[4], row[3]) for row in found.itertuples(index=False)}
+    for requester in record.clients:
+        table.add_row(
+            escape(requester), *(cells.get((requester, c), "[dim]·[/dim]  ") for c in record.clients)
+        )
+    return table
+
+
+def _cell(value: float, chosen: bool) -> str:
+    return f"[bold]{value:+.3f} *[/bold]" if chosen else f"{value:+.3f}  "
+
+
+def _lines(record: Record, found: pd.DataFrame) -> Table:
+    table = Table("requester", "chosen", "the first of its ranking", box=None, header_style="bold")
+    for requester in record.clients:
+        mine = found[found["requester"] == requester]
+        first = [f"{escape(row[2])} {row[4]:+.3f}" for row in mine.head(FIRST).itertuples(index=False)]
+        table.add_row(escape(requester), str(int(mine["chosen"].sum())), ", ".join(first) or "[dim]·[/dim]")
+    return table
+
+
+def need_matplotlib() -> Any:
+    """Asked before anything is ranked."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise BadInput(
+            "figures need matplotlib: pip install 'coterie[figures]', or go without by figures=none"
+        ) from None
+    return matplotlib
+
+
+def write_ranking(folder: Path, record: Record, format: Literal["none", "svg", "png"]) -> list[Path]:
+    """ranking.csv, and the figure beside it; returns their paths."""
+    written = [write_whole(folder / "ranking.csv", ranking_frame(record).to_csv(index=False))]
+    if format == "none":
+        return written
+    with need_matplotlib().rc_context(canvas.LOOK):
+        content = io.BytesIO()
+        stamp = {"Date": None} if format == "svg" else {"Software": None}
+        draw_ranking(record).savefig(content, format=format, metadata=stamp)
+    return [*written, write_whole(folder / f"ranking.{format}", content.getvalue())]
+
+
+def draw_ranking(record: Record) -> Figure:
+    """Bars for one requester, best first; for several, a matrix with a dot on whom each has chosen."""
+    found = ranking_frame(record)
+    name, high = RANKINGS[record.config["method"]]
+    label = f"{name} ({'higher' if high else 'lower'} is better)"
+    if found["requester"].nunique() == 1:
+        return _bars(found, label)
+    # blue is good, and what there is nothing to say of is not white, which is 0
+    ramp = canvas.ramp(colours.SCALE_SIGNED if high else colours.SCALE_SIGNED[::-1])
+    return _picture(record, name, label, ramp.with_extremes(bad="#ECEFF2"))
+
+
+def _bars(found: pd.DataFrame, label: str) -> Figure:
+    figure, axes = canvas.sheet(4.5, max(1.6, min(7.5, 0.7 + 0.22 * len(found))))
+    places, values = np.arange(len(found)), found.iloc[:, 4].to_numpy()
+    for chosen, colour, what in ((True, CHOSEN, "chosen"), (False, LEFT, "left out")):
+        some = found["chosen"].to_numpy() == chosen
+        if some.any():
+            axes.barh(places[some], values[some], color=colour, label=what)
+    axes.invert_yaxis()
+    axes.axvline(0, color=colours.ALONE, linewidth=0.6)
+    canvas.ticks(axes, list(found["participant"]), "y")
+    axes.set_xlabel(label)
+    axes.set_title(f"for {canvas.plain(found['requester'].iloc[0])}", fontsize=8, loc="left")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize=7)
+    return figure
+
+
+def _picture(record: Record, name: str, label: str, ramp: Any) -> Figure:
+    values, weights = _matrices(record, [name])
+    figure, axes = canvas.sheet(4.4, 3.8)
+    bound = float(np.nanmax(np.abs(values))) or 1.0
+    image = axes.imshow(values, cmap=ramp, vmin=-bound, vmax=bound)
+    rows, columns = np.nonzero((weights > 0) & np.isfinite(values))
+    axes.scatter(columns, rows, s=max(2, 160 / len(values)), color="white", edgecolor="black", linewidth=0.6)
+    canvas.ticks(axes, record.clients, "x")
+    canvas.ticks(axes, record.clients, "y")
+    axes.set(xlabel="participant", ylabel="requester")
+    axes.set_title("dots: chosen", fontsize=7, loc="left", color="#52606d")
+    figure.colorbar(image, ax=axes, label=label, shrink=0.85)
+    return figure
+
+
+def _matrices(record: Record, names: Sequence[str]) -> list[np.ndarray]:
+    """These matrices, and the weights, of the round that ranked."""
+    round = max(record.matrices[names[0]])
+    return [*(np.asarray(record.matrices[n][round]) for n in names), np.asarray(record.weights[round])]

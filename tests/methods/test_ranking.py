@@ -1,0 +1,468 @@
+"""Ranking before training: the adapted Ndoye factor, influence, their folds and their circles."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from coterie.core.belief import belief_of, stack
+from coterie.core.client import Samples
+from coterie.core.errors import BadData, BadInput, Sealed, UnknownName
+from coterie.core.seeds import Key
+from coterie.engines import ENGINES, Absent
+from coterie.kernels import SGD
+from coterie.kernels.fold import Fold, HeldOut, fold_rows
+from coterie.methods import METHODS, FedAvg, Influence, Local, Ndoye
+from coterie.methods.ranking import RANKINGS
+from coterie.methods.ranking.circles import choose, circle_weights
+from coterie.methods.ranking.influence import inner_products, without_each
+from coterie.methods.ranking.ndoye import transfer_loss
+
+FULL = SGD(lr=0.25, batch=100)
+START = {"weight": torch.zeros(1, 1, 1)}
+NAN = float("nan")
+
+
+def table(*rows):
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def assert_table(found, *rows):
+    torch.testing.assert_close(found, table(*rows), equal_nan=True, rtol=0, atol=1e-6)
+
+
+class TestFolds:
+    @given(st.integers(1, 60), st.integers(2, 9), st.integers(0, 5))
+    def test_every_row_is_in_exactly_one_fold(self, samples, folds, seed):
+        dealt = [fold_rows(samples, folds, k, seed) for k in range(folds)]
+        assert sorted(torch.cat(dealt).tolist()) == list(range(samples))
+        sizes = [len(rows) for rows in dealt]
+        assert max(sizes) - min(sizes) <= 1
+
+    def test_rows_are_dealt_at_random_by_the_seed(self):
+        one, same, other = (fold_rows(40, 4, 0, seed).tolist() for seed in (0, 0, 1))
+        assert one == same != other
+        assert one != list(range(0, 40, 4))
+
+    @given(st.integers(4, 30), st.integers(2, 4), st.integers(2, 7), st.integers(1, 3), st.booleans())
+    def test_a_plan_keeps_to_its_rows(self, samples, folds, batch, passes, inside):
+        for k in range(folds):
+            kernel = Fold(SGD(batch=batch), folds, k, seed=3, passes=passes, inside=inside)
+            plan = kernel.plan(samples, Key(0))
+            held = set(fold_rows(samples, folds, k, 3).tolist())
+            rows = [r for r in plan.rows.flatten().tolist() if r >= 0]
+            wanted = held if inside else set(range(samples)) - held
+            assert set(rows) <= wanted
+            # all of them in every pass, but for a single one left over
+            single = len(wanted) % batch == 1 and len(wanted) > 1
+            assert len(rows) == passes * (len(wanted) - single)
+            assert len(plan.rates) == len(plan)
+
+    def test_without_folds_nothing_is_left_out_and_a_single_row_is_a_batch(self):
+        plan = Fold(SGD(batch=4, shuffle=False)).plan(5, Key(0))
+        assert plan.rows.tolist() == [[0, 1, 2, 3], [4, -1, -1, -1]]
+
+    def test_a_rate_falls_from_the_first_pass_to_the_last(self):
+        kernel = Fold(SGD(batch=10, schedule="linear", final=0.5), passes=5)
+        torch.testing.assert_close(kernel.plan(10, Key(0)).rates, table(1, 0.9, 0.8, 0.7, 0.6))
+
+    def test_what_is_held_out_is_scored_alone(self):
+        losses = torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0])
+        found = [HeldOut(2, k, seed=7).measure("regression", losses, losses, losses) for k in (0, 1)]
+        assert [f["samples"] for f in found] == [3.0, 2.0]
+        assert sum(f["loss"] * f["samples"] for f in found) == 31
+        assert found[1]["loss"] == losses[fold_rows(5, 2, 1, 7)].mean()
+
+    def test_memory_is_never_kept(self):
+        assert not Fold(SGD(momentum=0.5, keep=True)).keeps
+
+
+class TestChoice:
+    COSTS = table([NAN, 0.3, 0.1, 0.3], [0.5, NAN, NAN, -1.0], [NAN] * 4, [2.0, 1.0, 0.0, NAN])
+
+    @pytest.mark.parametrize(
+        ("best", "bound", "chosen"),
+        [
+            (0, math.inf, ["1111", "1101", "0010", "1111"]),
+            (1, math.inf, ["1010", "0101", "0010", "0011"]),
+            # of equals, the first
+            (2, math.inf, ["1110", "1101", "0010", "0111"]),
+            (9, math.inf, ["1111", "1101", "0010", "1111"]),
+            # below the bound, not at it
+            (0, 0.3, ["1010", "0101", "0010", "0011"]),
+            (1, 0.0, ["1000", "0101", "0010", "0001"]),
+        ],
+    )
+    def test_by_hand(self, best, bound, chosen):
+        members = circle_weights(choose(self.COSTS, best, bound), torch.ones(4)) > 0
+        assert ["".join(str(int(m)) for m in row) for row in members] == chosen
+
+    def test_circles_weigh_by_size(self):
+        chosen = torch.tensor([[False, True, False], [False, False, False], [True, True, False]])
+        weights = circle_weights(chosen, torch.tensor([1, 3, 4]))
+        assert_table(weights, [0.25, 0.75, 0], [0, 1, 0], [1 / 8, 3 / 8, 4 / 8])
+
+    @given(
+        st.integers(2, 6).flatmap(
+            lambda n: st.lists(
+                st.lists(st.floats(-3, 3) | st.just(NAN), min_size=n, max_size=n), min_size=n, max_size=n
+            )
+        ),
+        st.integers(0, 7),
+        st.just(math.inf) | st.floats(-2, 2),
+    )
+    def test_none_left_out_is_better_than_one_chosen(self, rows, best, bound):
+        costs = table(*rows)
+        chosen = choose(costs, best, bound)
+        sums = circle_weights(chosen, torch.arange(1, len(rows) + 1)).sum(dim=1)
+        torch.testing.assert_close(sums, torch.ones_like(sums))
+        for cost, taken in zip(costs, chosen, strict=True):
+            assert not bool(cost[taken].isnan().any())
+            assert not best or int(taken.sum()) <= best
+            if bool(taken.any()):
+                left = cost[~taken & ~cost.isnan()]
+                assert bool((left >= cost[taken].max()).all())
+
+
+class TestNdoye:
+    def test_a_ranking_and_a_round_by_hand(self, pull, play):
+        # one step from 0 gives f = (0.5, 1.5, 2); at home, on rows alike, (y/2)² = (0.25, 2.25, 4) is lost
+        net = pull([1, 3, 4], sizes=[2, 2, 4])
+        states, (ranked, trained) = play(Ndoye(FULL, best=1, folds=2, passes=1), net, START, 2)
+        assert_table(
+            ranked.matrices["loss at the requester"], [NAN, 0.25, 1], [6.25, NAN, 1], [12.25, 6.25, NAN]
+        )
+        assert_table(ranked.matrices["transfer loss"], [NAN, -2, -3], [6, NAN, -3], [12, 4, NAN])
+        circles = [1 / 3, 0, 2 / 3], [0, 1 / 3, 2 / 3], [0, 1 / 3, 2 / 3]
+        assert_table(ranked.weights, *circles)
+        assert ranked.sent.tolist() == ranked.received.tolist() == [2, 2, 2]
+        assert ranked.loss.tolist() == [1.0, 9.0, 16.0]
+        assert ranked.extras == {"ranked_pairs": 6, "held_out": "2-fold cross-validation on training rows"}
+        assert states[1].beliefs["weight"].flatten().tolist() == [0, 0, 0]
+        # from 0 again: 0.5/3 + 4/3, then 1.5/3 + 4/3 twice
+        torch.testing.assert_close(
+            states[2].beliefs["weight"].flatten(), torch.tensor([1.5, 11 / 6, 11 / 6]), atol=1e-6, rtol=0
+        )
+        assert_table(trained.weights, *circles)
+        # edges 0→2, 1→2 and 2→1, a model each way along each of them
+        assert trained.sent.tolist() == trained.received.tolist() == [1, 2, 3]
+        assert trained.matrices == {}
+
+    def test_passes_train_further(self, pull, play):
+        # two steps from 0 give 3y/4: at home (y/4)², there (9/4 - 1)² and (3/4 - 3)²
+        _, (info,) = play(Ndoye(FULL, folds=2, passes=2), pull([1, 3], sizes=[2, 2]), START, 1)
+        assert_table(info.matrices["transfer loss"], [NAN, 25 / 16 - 9 / 16], [81 / 16 - 1 / 16, NAN])
+        assert info.extras["note"] == "the last round ranked and trained nothing: models are as they began"
+
+    def test_the_loss_at_home_is_on_rows_that_were_held_out(self, client_of, net_of, play):
+        # 0 learnt from the row 0 and tried on 4, then 2 from 4 on 0: (16 + 4) / 2; from both 1, so 1 at 2
+        one = torch.ones(2, 1)
+        clients = [
+            client_of(one, torch.tensor([0.0, 4.0]), name="a"),
+            client_of(one, torch.tensor([2.0, 2.0]), name="b"),
+        ]
+        net = net_of(nn.Linear(1, 1, bias=False), clients)
+        _, (info,) = play(Ndoye(FULL, folds=2, passes=1), net, START, 1)
+        # b's 1 is at home at a loss of 1, and at a's rows at ((1 - 0)² + (1 - 4)²) / 2
+        assert_table(info.matrices["transfer loss"], [NAN, 5 - 1], [1 - 10, NAN])
+
+    def test_validation_rows_in_place_of_folds(self, client_of, net_of, play):
+        one = torch.ones(2, 1)
+        clients = [
+            client_of(one, torch.full((2,), y), name=name, validation=(one, torch.full((2,), held)))
+            for name, y, held in (("a", 1.0, 2.0), ("b", 3.0, 0.5))
+        ]
+        net = net_of(nn.Linear(1, 1, bias=False), clients)
+        _, (info,) = play(Ndoye(FULL, folds=0, passes=1), net, START, 1)
+        # 0.5 at home (0.5 - 2)², there (0.5 - 3)²; 1.5 at home (1.5 - 0.5)², there (1.5 - 1)²
+        assert_table(info.matrices["transfer loss"], [NAN, 0.25 - 1], [6.25 - 2.25, NAN])
+        assert info.extras["held_out"] == "validation rows"
+
+    def test_the_equation(self):
+        assert_table(transfer_loss(table([3, 5], [1, 2]), torch.tensor([1, 4])), [2, 1], [0, -2])
+
+
+class TestInfluence:
+    @pytest.mark.parametrize(
+        ("estimate", "influence"),
+        [
+            # w = (0.5, 1.5, 2.5), mean 1.5; without each in turn 2, 1.5, 1, and (· - y)² of them
+            ("exact", ([NAN, 0, -0.25], [0.25 * 4 - 2.25, NAN, 4 - 2.25], [9 - 12.25, 0, NAN])),
+            # p / (1 - p) = 1/2 times the slope 2 (1.5 - y) times 1.5 - w
+            ("first-order", ([NAN, 0, -0.5], [-1.5, NAN, 1.5], [-3.5, 0, NAN])),
+        ],
+    )
+    def test_by_hand(self, pull, play, estimate, influence):
+        net = pull([1, 3, 5], sizes=[2, 2, 2])
+        states, (ranked, _) = play(Influence(FULL, estimate=estimate, folds=2), net, START, 2)
+        assert_table(ranked.matrices["influence"], *influence)
+        # nobody helps the first and the last; the last helps the second
+        assert_table(ranked.weights, [1, 0, 0], [0, 0.5, 0.5], [0, 0, 1])
+        assert states[1].beliefs["weight"].flatten().tolist() == [0, 0, 0]
+        assert states[2].beliefs["weight"].flatten().tolist() == [0.5, 2, 2.5]
+        # for each of two folds: a model in and out; then four averages in, or one in and a slope out
+        out, back = ([2] * 3, [2 + 8] * 3) if estimate == "exact" else ([4] * 3, [4] * 3)
+        assert (ranked.sent.tolist(), ranked.received.tolist()) == (out, back)
+
+    def test_sizes_weigh(self, pull, play):
+        # w = (0.5, 1.5), p = (1/4, 3/4): together 1.25, alone 0.5 and 1.5
+        _, (info,) = play(Influence(FULL, folds=2), pull([1, 3], sizes=[2, 6]), START, 1)
+        assert_table(info.matrices["influence"], [NAN, 0.25 - 1 / 16], [2.25 - 49 / 16, NAN])
+
+    def test_held_out_rows_are_not_trained_on(self, client_of, net_of, play):
+        # a holds out 0 and 4 in turn: w_a = 2 or 0, w_b = 3, means 2.5 and 1.5
+        one = torch.ones(2, 1)
+        clients = [
+            client_of(one, torch.tensor([0.0, 4.0]), name="a"),
+            client_of(one, torch.tensor([6.0, 6.0]), name="b"),
+        ]
+        net = net_of(nn.Linear(1, 1, bias=False), clients)
+        _, (info,) = play(Influence(FULL, folds=2), net, START, 1)
+        alone, together = (4 + 16) / 2, (2.5**2 + (4 - 1.5) ** 2) / 2
+        assert float(info.matrices["influence"][0, 1]) == pytest.approx(alone - together)
+
+    def test_validation_rows_in_place_of_folds(self, client_of, net_of, play):
+        one = torch.ones(2, 1)
+        clients = [
+            client_of(one, torch.full((2,), y), name=name, validation=(one, torch.full((2,), held)))
+            for name, y, held in (("a", 1.0, 2.0), ("b", 3.0, 0.5))
+        ]
+        net = net_of(nn.Linear(1, 1, bias=False), clients)
+        _, (info,) = play(Influence(FULL, folds=0), net, START, 1)
+        assert_table(info.matrices["influence"], [NAN, 2.25 - 1], [1 - 0.25, NAN])
+
+    @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.lists(st.floats(-3, 3), min_size=2, max_size=6), st.data())
+    def test_for_a_parabola_the_two_differ_by_the_second_order_alone(self, pull, play, targets, data):
+        sizes = data.draw(st.lists(st.integers(2, 5), min_size=len(targets), max_size=len(targets)))
+        net, n = pull(targets, sizes=sizes), len(targets)
+        exact, first = (
+            play(Influence(FULL, estimate=how, folds=2), net, START, 1)[1][0].matrices["influence"]
+            for how in ("exact", "first-order")
+        )
+        p = torch.tensor(sizes).double() / sum(sizes)
+        w = torch.tensor(targets).double() / 2
+        beyond = (p / (1 - p) * ((p * w).sum() - w)).square().expand(n, n)
+        others = ~torch.eye(n, dtype=torch.bool)
+        torch.testing.assert_close(exact[others], (first + beyond)[others], atol=1e-4, rtol=1e-4)
+
+    def test_the_two_agree_as_participants_become_many(self, client_of, net_of, play):
+        gaps, exacts = [], []
+        for n in (4, 16, 64):
+            draws = torch.Generator().manual_seed(0)
+            clients = []
+            for i in range(n):
+                x = torch.randn(8, 3, generator=draws, dtype=torch.float64) + 0.5 * (i % 2)
+                y = ((x[:, 0] > 0.2) ^ (i % 4 == 3)).long()
+                clients.append(client_of(x, y, name=f"c{i}"))
+            module = nn.Linear(3, 2).double()
+            nn.init.zeros_(module.weight)
+            nn.init.zeros_(module.bias)
+            exact, first = (
+                play(
+                    Influence(SGD(lr=0.5, batch=8), requester="c0", estimate=how, folds=2, passes=3),
+                    net_of(module, clients, "stacked"),
+                    stack([belief_of(module)]),
+                    1,
+                )[1][0].matrices["influence"][0, 1:]
+                for how in ("exact", "first-order")
+            )
+            gaps.append(float((exact - first).abs().max()))
+            exacts.append(float(exact.abs().max()))
+        shares = [gap / largest for gap, largest in zip(gaps, exacts, strict=True)]
+        # the influence of one falls with 1/n, what the first order misses with 1/n²
+        assert shares[0] > 2 * shares[1] > 4 * shares[2]
+        assert shares[2] < 0.05
+        assert torch.equal(exact.argsort(), first.argsort())
+
+    def test_the_weights_without_each(self):
+        assert_table(
+            without_each(table(0.5, 0.25, 0.25)), [0, 0.5, 0.5], [2 / 3, 0, 1 / 3], [2 / 3, 1 / 3, 0]
+        )
+
+    @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=1, max_size=5))
+    def test_inner_products_from_distances(self, pairs):
+        a, b = table(*pairs).T
+        found = inner_products(a.norm(), b.norm(), (a - b).norm())
+        torch.testing.assert_close(found, a @ b, atol=1e-9, rtol=1e-9)
+
+
+BOTH = [
+    pytest.param(Ndoye(FULL, folds=2), id="ndoye"),
+    pytest.param(Influence(FULL, folds=2), id="influence"),
+    pytest.param(Influence(FULL, folds=2, estimate="first-order"), id="first-order"),
+]
+
+
+def to_all(method):
+    """The same method, open to everybody that answers."""
+    return replace(method, best=0, threshold=-math.inf if isinstance(method, Influence) else math.inf)
+
+
+def matrix_of(info):
+    return next(iter(info.matrices.values()))
+
+
+@pytest.mark.parametrize("method", BOTH)
+class TestBoth:
+    def test_everyone_chosen_is_fedavg(self, method, pull, play):
+        kernel = SGD(lr=0.1, batch=100, momentum=0.5, keep=True)
+        everyone = replace(to_all(method), local=kernel)
+        net = pull([1, 3, 8], sizes=[2, 3, 4])
+        states, _ = play(everyone, net, START, 4)
+        together, _ = play(FedAvg(kernel), net, START, 3)
+        expected = together[-1].beliefs["weight"].flatten().expand(3)
+        torch.testing.assert_close(states[-1].beliefs["weight"].flatten(), expected)
+
+    @pytest.mark.parametrize("keep", [True, False])
+    def test_nobody_chosen_is_training_alone(self, method, pull, play, keep):
+        kernel = SGD(lr=0.1, batch=2, momentum=0.5, keep=keep)
+        never = math.inf if isinstance(method, Influence) else -math.inf
+        net = pull([1, 3, 8], sizes=[2, 3, 4])
+        states, infos = play(replace(method, local=kernel, threshold=never), net, START, 4)
+        alone, _ = play(Local(kernel), net, START, 3)
+        torch.testing.assert_close(states[-1].beliefs["weight"], alone[-1].beliefs["weight"])
+        assert all(torch.equal(info.weights, torch.eye(3).double()) for info in infos)
+        assert all(info.sent.tolist() == [0, 0, 0] for info in infos[1:])
+
+    def test_one_requester(self, method, pull, play):
+        net = pull([1, 3, 2], sizes=[2, 2, 2])
+        everyone = play(method, net, START, 1)[1][0]
+        states, (ranked, trained) = play(replace(method, requester="c1"), net, START, 2)
+        torch.testing.assert_close(matrix_of(ranked)[1], matrix_of(everyone)[1], equal_nan=True)
+        assert bool(matrix_of(ranked)[[0, 2]].isnan().all())
+        # the others train alone
+        assert torch.equal(trained.weights[[0, 2]], torch.eye(3).double()[[0, 2]])
+        assert states[2].beliefs["weight"].flatten()[[0, 2]].tolist() == [0.5, 1.0]
+
+    def test_clients_alike_rank_alike(self, method, pull, play):
+        (info,) = play(method, pull([1, 3, 3, 2], sizes=[4, 4, 4, 4]), START, 1)[1]
+        found = matrix_of(info)
+        torch.testing.assert_close(found[[0, 3], 1], found[[0, 3], 2])
+
+    def test_who_is_gone_is_not_ranked_and_in_no_circle(self, method, pull, play, without):
+        net = without(pull([1, 3, 2, 2], sizes=[2] * 4), {1: (1,)})
+        open_to_all = to_all(method)
+        _, infos = play(open_to_all, net, START, 2)
+        found = matrix_of(infos[0])
+        assert bool(found[1].isnan().all())
+        assert bool(found[:, 1].isnan().all())
+        assert infos[0].extras["ranked_pairs"] == 6
+        assert infos[1].weights[1].tolist() == [0, 1, 0, 0]
+        assert infos[1].weights[0, 1] == 0
+        torch.testing.assert_close(infos[1].weights[0, [0, 2, 3]], table(*[1 / 3] * 3))
+
+    @pytest.mark.parametrize("gone", [(0, 1, 2), (1, 2)], ids=["everybody", "all others"])
+    def test_without_a_ranking_the_next_round_ranks(self, method, pull, play, without, gone):
+        net = without(pull([1, 3, 2], sizes=[2] * 3), {1: gone})
+        states, infos = play(replace(method, requester="c0"), net, START, 2)
+        assert states[1].costs is None
+        assert infos[0].extras["ranked_pairs"] == 0
+        assert not bool(infos[0].weights.any())
+        assert states[2].costs is not None
+        assert infos[1].extras["ranked_pairs"] == 2
+
+    def test_who_is_gone_later_leaves_the_average(self, method, pull, play, without):
+        net = without(pull([1, 3, 5], sizes=[2] * 3), {2: (2,), 3: (0, 1, 2)})
+        states, infos = play(to_all(method), net, START, 3)
+        torch.testing.assert_close(infos[1].weights, table([0.5, 0.5, 0]).expand(3, 3))
+        assert bool(infos[1].loss[2].isnan())
+        assert states[2].beliefs["weight"].flatten().tolist() == [1, 1, 1]
+        assert torch.equal(states[3].beliefs["weight"], states[2].beliefs["weight"])
+        assert not bool(infos[2].weights.any())
+
+    def test_test_rows_are_never_looked_at(self, method, crowd, net_of, play):
+        module = nn.Linear(4, 3)
+        clients = crowd((6, 9, 12))
+        blind = [
+            replace(c, test=Samples(torch.full((2, 4), NAN), torch.zeros(2, dtype=torch.int64)))
+            for c in clients
+        ]
+        seen, unseen = (
+            matrix_of(play(method, net_of(module, cs), stack([belief_of(module)]), 1)[1][0])
+            for cs in (clients, blind)
+        )
+        assert torch.equal(seen.nan_to_num(9), unseen.nan_to_num(9))
+        assert int(seen.isnan().sum()) == 3
+
+    def test_replies_may_be_sealed(self, method, crowd, net_of, play):
+        @dataclass(frozen=True, eq=False)
+        class Closed(Absent):
+            def open(self, replies):
+                raise Sealed("closed")
+
+            def pool(self, groups):
+                raise Sealed("closed")
+
+        module = nn.Linear(4, 3)
+        net = Closed(net_of(module, crowd((6, 9, 12))), 0.0)
+        _, infos = play(method, net, stack([belief_of(module)]), 2)
+        assert infos[0].extras["ranked_pairs"] == 6
+
+    @pytest.mark.parametrize("engine", [e for e in ENGINES if e != "loop"])
+    def test_every_engine_ranks_alike(self, method, crowd, net_of, play, engine):
+        module = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+        kernel = SGD(batch=4, momentum=0.5, keep=True)
+        clients = crowd((6, 9, 14), dtype=torch.float64)
+        reference, other = (
+            play(replace(method, local=kernel), net_of(module, clients, e), stack([belief_of(module)]), 2)
+            for e in ("loop", engine)
+        )
+        torch.testing.assert_close(
+            matrix_of(other[1][0]), matrix_of(reference[1][0]), equal_nan=True, rtol=0, atol=1e-10
+        )
+        for name, tensor in reference[0][-1].beliefs.items():
+            torch.testing.assert_close(other[0][-1].beliefs[name], tensor, rtol=0, atol=1e-10)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("kind", [Ndoye, Influence])
+    def test_options_out_of_bounds(self, kind, refused):
+        with refused(BadInput, "best=-1 must be at least 0: 0 sets no bound"):
+            kind(best=-1)
+        with refused(BadInput, "threshold=nan compares with nothing: give a number"):
+            kind(threshold=NAN)
+        for folds in (1, -2):
+            with refused(BadInput, f"folds={folds} must be at least 2, or 0 for the validation rows: try 5"):
+                kind(folds=folds)
+        with refused(BadInput, "passes=0 must be at least 1: try 5"):
+            kind(passes=0)
+
+    @pytest.mark.parametrize("kind", [Ndoye, Influence])
+    def test_requesters(self, kind, refused):
+        with refused(UnknownName, "unknown requester 'clevland': did you mean cleveland?"):
+            kind(requester="clevland").check(["cleveland", "hungary"], 1)
+        with refused(BadInput, "a ranking needs at least 2 clients; got 1: add clients, or use local"):
+            kind().check(["cleveland"], 1)
+        kind(requester="hungary").check(["cleveland", "hungary"], 1)
+
+    def test_estimates(self, refused):
+        with refused(UnknownName, "unknown estimate 'exakt': did you mean exact?"):
+            Influence(estimate="exakt")
+        said = "estimate=first-order needs a gradient, which training rows give: set folds to 5"
+        with refused(BadInput, said):
+            Influence(estimate="first-order", folds=0)
+
+    @pytest.mark.parametrize("method", BOTH)
+    def test_too_few_rows_for_the_folds(self, method, pull, play, refused):
+        said = "client 'c1' has 3 training row(s), too few to hold out folds=4 parts of them: "
+        with refused(BadData, said + "lower folds, or leave the client out"):
+            play(replace(method, folds=4), pull([1, 2, 3], sizes=[4, 3, 4]), START, 1)
+
+    @pytest.mark.parametrize("method", BOTH[:2])
+    def test_no_validation_rows(self, method, pull, play, refused):
+        said = "client 'c0' has no validation samples to score on: hold some out with validation=0.2, "
+        with refused(BadInput, said + "or set folds to 2 or more"):
+            play(replace(method, folds=0), pull([1, 2]), START, 1)
+
+
+def test_are_registered_with_their_options():
+    assert METHODS.make("ndoye", best=3, threshold=0.1) == Ndoye(best=3, threshold=0.1)
+    assert METHODS.make("influence", estimate="first-order") == Influence(estimate="first-order")
+    assert set(RANKINGS) == {"ndoye", "influence"}
