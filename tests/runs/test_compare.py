@@ -196,6 +196,7 @@ def test_refused_comparisons(refused, methods, seeds, message):
         ("fedavg:weighted=False, sample = 0.5", "fedavg", {"weighted": False, "sample": 0.5}),
         ("fedavg:sample=1", "fedavg", {"sample": 1.0}),
         ("finetune:tune=3,weighted=true", "finetune", {"tune": 3, "weighted": True}),
+        ("fedavg:sgd.lr=1,sample=0.5", "fedavg", {"sample": 0.5, "sgd.lr": 1.0}),
     ],
 )
 def test_specs(spec, name, options):
@@ -209,8 +210,10 @@ def test_specs(spec, name, options):
         ("fedavg:sampel=1", UnknownName, "unknown option of method fedavg 'sampel': did you mean sample?"),
         ("fedavg:sample", BadInput, "method 'fedavg:sample': 'sample' needs the form option=value"),
         ("fedavg:sample=all", BadInput, "method fedavg: sample must be of type float; got 'all'"),
+        ("fedavg:sgd.lrr=1", UnknownName, "unknown option of kernel sgd 'lrr': did you mean lr?"),
+        ("fedavg:sgdd.lr=1", UnknownName, "unknown kernel 'sgdd': did you mean sgd?"),
         ("finetune:tune=1.5", BadInput, "method finetune: tune must be of type int; got 1.5"),
-        ("local:lr=1", BadInput, "method local has no options; got 'lr': leave it out"),
+        ("central:lr=1", BadInput, "method central has no options; got 'lr': leave it out"),
     ],
 )
 def test_refused_specs(refused, spec, kind, message):

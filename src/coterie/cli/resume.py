@@ -13,13 +13,15 @@ from coterie.cli import screen
 from coterie.cli.compare import run_all
 from coterie.cli.flags import parse
 from coterie.cli.run import close, how_to_go_on
+from coterie.cli.tune import run_trials
 from coterie.core.errors import BadRun
 from coterie.runs.about import command_line
 from coterie.runs.compare import is_comparison, read_comparison, run_cell
 from coterie.runs.folder import read_record
 from coterie.runs.settings import from_table
+from coterie.runs.tuning import is_tuning, read_tuning
 
-HELP = """Goes on with a run or a comparison that was cut off; the numbers are those of one that was not.
+HELP = """Goes on with a run, comparison or tuning that was cut off, to the same numbers as one that was not.
 
 example:
   coterie resume runs/digits-shift-fedavg-seed0
@@ -28,7 +30,9 @@ example:
 
 @dataclass(frozen=True)
 class Resume:
-    path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="The folder of the run or comparison.")]
+    path: Annotated[
+        tyro.conf.Positional[str], tyro.conf.arg(help="The folder of the run, comparison or tuning.")
+    ]
 
 
 def resume(words: Sequence[str]) -> int:
@@ -36,6 +40,8 @@ def resume(words: Sequence[str]) -> int:
     if is_comparison(path):
         close(path, run_all(path, read_comparison(path), command_line()))
         return 0
+    if is_tuning(path):
+        return run_trials(path, read_tuning(path), command_line())
     past = read_record(path)
     if "given" in past.config:
         raise BadRun(

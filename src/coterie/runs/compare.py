@@ -20,6 +20,7 @@ import tomli_w
 
 from coterie.core.errors import BadInput, BadRun
 from coterie.core.options import coerced, plain
+from coterie.kernels import KERNELS
 from coterie.methods import METHODS
 from coterie.runs.experiment import prepare
 from coterie.runs.files import write_whole
@@ -31,7 +32,7 @@ from coterie.runs.settings import Settings, from_table, read_toml
 
 @dataclass(frozen=True)
 class Comparison:
-    """`methods` are names, or names with options: "fedavg:weighted=false,sample=0.5"."""
+    """`methods` are names, or names with options: "fedavg:weighted=false,sgd.lr=0.5"."""
 
     settings: Settings
     methods: tuple[str, ...]
@@ -57,8 +58,10 @@ class Comparison:
         """The shared settings with one method, and only the options that concern it."""
         name, own = parsed(spec)
         others = {m.partition(":")[0] for m in self.methods} - {name}
-        kept = {k: v for k, v in self.settings.options.items() if k not in others}
-        options = {**kept, name: {**kept.get(name, {}), **own}}
+        options = {k: dict(v) for k, v in self.settings.options.items() if k not in others}
+        for option, value in own.items():
+            table, _, key = option.rpartition(".")
+            options.setdefault(table or name, {})[key] = value
         return replace(self.settings, method=name, options={k: v for k, v in options.items() if v}).resolved()
 
     def check(self) -> None:
@@ -140,7 +143,7 @@ def labelled(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def parsed(spec: str) -> tuple[str, dict[str, Any]]:
-    """The name and the options in a spec such as fedavg:weighted=false,sample=0.5."""
+    """The name and the options in a spec such as fedavg:weighted=false,sgd.lr=0.5."""
     name, _, tail = spec.partition(":")
     cls = METHODS[name]
     table: dict[str, Any] = {}
@@ -149,7 +152,13 @@ def parsed(spec: str) -> tuple[str, dict[str, Any]]:
         if not equals:
             raise BadInput(f"method {spec!r}: {pair!r} needs the form option=value")
         table[option.strip()] = _value(text.strip())
-    return name, {k: plain(v) for k, v in coerced(cls, table, f"method {name}").items()}
+    values = coerced(cls, {k: v for k, v in table.items() if "." not in k}, f"method {name}")
+    for option, value in table.items():
+        kernel, dot, key = option.partition(".")
+        if dot:
+            work = coerced(KERNELS[kernel], {key: value}, f"kernel {kernel}")
+            values |= {f"{kernel}.{k}": v for k, v in work.items()}
+    return name, {k: plain(v) for k, v in values.items()}
 
 
 def _value(text: str) -> Any:

@@ -37,7 +37,7 @@ class Experiment:
     beliefs: Beliefs
     method: Method
     net: Net
-    judge: Net
+    judge: InProcess
     key: Key
 
     @property

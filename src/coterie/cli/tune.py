@@ -1,0 +1,94 @@
+"""coterie tune"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from rich.markup import escape
+from rich.progress import Progress
+
+from coterie.cli import screen
+from coterie.cli.compare import DEFAULT
+from coterie.cli.flags import peek, peek_many, read_settings
+from coterie.cli.run import OUT, fresh
+from coterie.core.errors import BadRun
+from coterie.core.options import Option
+from coterie.report import words
+from coterie.report.tuning import command, screen_table, write_tuning
+from coterie.runs import tune as tuner
+from coterie.runs.about import command_line
+from coterie.runs.settings import read_toml
+from coterie.runs.tuning import Tuning
+
+HELP = """Picks learning rates and method options by cross-validation on the clients' training rows alone.
+
+Each method is tuned by itself. What is searched is an option with a range (sgd.lr=0.01..1:log,
+finetune.tune=1..10) or values (fedavg.weighted=true|false); by default the learning rate. The same command
+goes on where it was cut off.
+
+examples:
+  coterie tune --data titanic --methods local fedavg finetune --trials 20 --out runs/tune-titanic
+  coterie tune --data digits --methods fedavg --search sgd.lr=0.01..3.0:log fedavg.sample=0.1..1.0
+  coterie compare --config runs/tune-titanic/best.toml
+"""
+
+Metric = Literal["auto", "accuracy", "balanced_accuracy", "auc", "loss", "rmse", "r2"]
+OWN = (
+    Option("methods", tuple[str, ...], DEFAULT, "Methods to tune, each by itself, with options if wanted."),
+    Option(
+        "search", tuple[str, ...], (), "Options to search: sgd.lr=0.01..1:log fedavg.weighted=true|false."
+    ),
+    Option("trials", int, 20, "How many trials for each method."),
+    Option("folds", int, 3, "Into how many parts each client's training rows are cut."),
+    Option("metric", Metric, "auto", "What to tune by; auto takes accuracy, or RMSE for a regression."),
+    OUT,
+)
+
+
+def tune(given: Sequence[str]) -> int:
+    config = peek(given, "config")
+    listed = read_toml(Path(config)).get("methods", DEFAULT) if config else DEFAULT
+    names = [str(spec).partition(":")[0] for spec in peek_many(given, "methods") or listed]
+    settings, extra = read_settings(given, "tune", HELP, OWN, names)
+    out = extra.pop("out")
+    tuning = Tuning(settings, **{o.name: extra[o.name] for o in OWN if o.name != "out"})
+    split = tuning.way(tuning.methods[0]).split
+    return run_trials(Path(out) if out else fresh(f"tune-{settings.data}-{split}"), tuning, command_line())
+
+
+def run_trials(path: Path, tuning: Tuning, typed: str | None) -> int:
+    """Every trial that is left, then what came out."""
+    total = len(tuning.methods) * tuning.trials * tuning.folds * tuning.settings.rounds
+    try:
+        with screen.progress(total) as bar:
+            tuned = tuner.tune(tuning, path, watcher(bar), typed)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"stopped; every finished trial is saved: go on with 'coterie resume {path}'"
+        ) from None
+    screen.say_notes(tuned.about)
+    page = write_tuning(path / "report.html", tuned, path)
+    screen.out.print(screen_table(tuned))
+    if tuned.specs():
+        print(f"compare: {command('compare', path / 'best.toml')}")
+    print(f"report: {page}")
+    lost = [spec for spec in tuning.methods if tuned.best(spec) is None]
+    if lost:
+        raise BadRun(f"every trial of {lost[0]} failed, the last with: {tuned.of(lost[0])[-1].error}")
+    return 0
+
+
+def watcher(bar: Progress) -> tuner.Watch:
+    """Moves the bar after each round."""
+    task = bar.task_ids[0]
+
+    def watch(step: tuner.Step) -> None:
+        bar.start()
+        label = f"{step.method} trial {step.number}"
+        if step.best is not None and step.best.value is not None:
+            label += f", best {words.unit(step.metric)} {words.figure(step.best.value, step.metric)}"
+        bar.update(task, completed=step.done, description=escape(label))
+
+    return watch

@@ -1,0 +1,214 @@
+"""Options picked by cross-validation on the clients' training rows, for each method by itself.
+
+    tune.toml      what is tuned: settings, methods, what is searched, trials, folds
+    run.json       versions, commit, machine, clients: where and on what
+    trials.jsonl   one line a finished trial, the same each time the tuning is repeated
+    best.toml      the methods with their best options, for `coterie compare --config`
+    best/          one file a method, for `coterie run --config`
+    report.html    what was tried
+
+The first trial of a method takes its options as given, if they lie within what is searched. Those of the i-th
+follow from the trials before it and from (run seed, method, i) alone, see `search.suggest`. So the same
+tuning makes the same trials, and one that was cut off makes those it would have made.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tomli_w
+
+from coterie.core.errors import BadInput, BadRun, Diverged, UnknownName
+from coterie.core.holdout import Rows
+from coterie.core.method import Method
+from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
+from coterie.runs.experiment import Experiment, prepare
+from coterie.runs.files import append_line, keep_lines, read_lines, write_whole
+from coterie.runs.folder import Folder
+from coterie.runs.folds import fold_experiment, folds_of, validate
+from coterie.runs.record import Record
+from coterie.runs.runner import evaluate, same_threads
+from coterie.runs.search import Axis, Options, need_optuna, suggest
+from coterie.runs.settings import Settings, read_toml
+from coterie.runs.tuning import Trial, Tuned, Tuning, best_of, is_tuning
+
+
+class Step(NamedTuple):
+    """How far a tuning is: rounds `done` of `total`; the method's best trial so far, by this metric."""
+
+    method: str
+    number: int
+    done: int
+    total: int
+    best: Trial | None
+    metric: str
+
+
+Watch = Callable[[Step], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """A tuning, checked and in memory: the run it is for, the fold of each training row, the metric."""
+
+    tuning: Tuning
+    whole: Experiment
+    folds: list[Rows]
+    metric: str
+
+    @property
+    def rounds(self) -> int:
+        """Of one trial."""
+        return self.tuning.folds * self.whole.rounds
+
+
+def tune(
+    tuning: Tuning,
+    out: str | Path | None = None,
+    watch: Watch = lambda step: None,
+    command: str | None = None,
+) -> Tuned:
+    """Tunes each method by itself; with a folder, goes on where an earlier call was cut off.
+
+    A trial that diverges, or whose options do not go together, has failed and is kept as such.
+    """
+    bench = ready(tuning, command)
+    if out is None:
+        return Tuned(tuning, bench.metric, bench.whole.about, tuple(trials_of(bench, (), watch)))
+    path = Path(out)
+    begin(path, tuning)
+    with closing(Folder(path)):
+        about = same_data(path, bench.whole.about)
+        lines = path / "trials.jsonl"
+        keep_lines(lines, lambda entry: True)  # a last one cut short would spoil the next
+        past = [Trial(**entry) for entry in read_lines(lines)]
+        made: list[Trial] = []
+        for trial in trials_of(bench, past, watch):
+            made.append(trial)
+            if trial not in past:
+                append_line(lines, asdict(trial))
+        tuned = Tuned(tuning, bench.metric, about, tuple(made))
+        tuned.write(path)
+    return tuned
+
+
+def ready(tuning: Tuning, command: str | None = None) -> Bench:
+    """Refuses every mistake before anything is written."""
+    need_optuna()
+    whole = prepare(tuning.shared.with_method("local"), command)  # the clients are the same for any method
+    names = [c.name for c in whole.clients]
+    for spec in tuning.methods:
+        check_ends(tuning, spec, names)
+    metric = HEADLINE[whole.clients[0].task] if tuning.metric == "auto" else tuning.metric
+    bench = Bench(tuning, whole, folds_of(whole, tuning.folds), metric)
+    first = fold_experiment(whole, bench.folds, 0, whole.method, tuning.settings.made("engine"))
+    untrained = whole.method.models(whole.method.init(whole.beliefs, len(names)), len(names))
+    known = evaluate(first, untrained)["own/test"]
+    if metric not in known:
+        raise UnknownName("metric for this data", metric, known)
+    return bench
+
+
+def trials_of(bench: Bench, past: Sequence[Trial], watch: Watch) -> Iterator[Trial]:
+    """Every trial in order, those of the past as they were."""
+    known = {(t.method, t.number): t for t in past}
+    places = list(itertools.product(bench.tuning.methods, range(1, bench.tuning.trials + 1)))
+    seen: dict[str, list[Trial]] = {spec: [] for spec in bench.tuning.methods}
+
+    def tell(place: int, done: int) -> None:
+        spec, number = places[place]
+        rounds, total = place * bench.rounds + done, len(places) * bench.rounds
+        watch(Step(spec, number, rounds, total, best_of(seen[spec], bench.metric), bench.metric))
+
+    for place, (spec, number) in enumerate(places):
+        trial = known.get((spec, number))
+        trial = trial or attempt(bench, spec, number, seen[spec], partial(tell, place))
+        seen[spec].append(trial)
+        tell(place, bench.rounds)
+        yield trial
+
+
+def attempt(
+    bench: Bench, spec: str, number: int, seen: Sequence[Trial], tell: Callable[[int], None]
+) -> Trial:
+    """One trial; where nothing new is left to try, options bring what they brought before."""
+    tuning, whole = bench.tuning, bench.whole
+    axes = tuning.axes(spec)
+    options = as_given(tuning.way(spec), axes) if number == 1 else None
+    if options is None:
+        tried = [(t.options, t.value) for t in seen]
+        key = whole.key.at("tune", spec, number)
+        options = suggest(axes, tried, key, HIGHER_IS_BETTER[bench.metric])
+    for trial in seen:
+        if trial.options == options:
+            return replace(trial, number=number)
+
+    def score(i: int) -> float:
+        experiment = fold_experiment(whole, bench.folds, i, method, tuning.settings.made("engine"))
+        return validate(experiment, bench.metric, lambda record: tell(i * whole.rounds + record.done))
+
+    try:
+        method = made(tuning.way(spec, options), [c.name for c in whole.clients])
+        scores = [score(i) for i in range(tuning.folds)]
+    except (Diverged, BadInput) as failure:
+        return Trial(spec, number, options, None, [], str(failure))
+    return Trial(spec, number, options, sum(scores) / len(scores), scores)
+
+
+def as_given(settings: Settings, axes: Sequence[Axis]) -> Options | None:
+    """The options that the settings have now, if all of them lie within what is searched."""
+    now = {a.name: settings.options.get(a.table, {}).get(a.option) for a in axes}
+    return now if all(a.holds(now[a.name]) for a in axes) else None
+
+
+def made(settings: Settings, names: Sequence[str]) -> Method:
+    method: Method = settings.made("method", local=settings.made("kernel"))
+    method.check(names, settings.rounds)
+    return method
+
+
+def check_ends(tuning: Tuning, spec: str, names: Sequence[str]) -> None:
+    """Refuses a bound or a value that no choice of the other searched options goes with."""
+    axes = tuning.axes(spec)
+    for axis, end in ((a, e) for a in axes for e in a.ends()):
+        others = [[(a.name, e) for e in a.ends()] for a in axes if a is not axis]
+        refusal = None
+        for choice in itertools.product(*others):
+            try:
+                made(tuning.way(spec, {**dict(choice), axis.name: end}), names)
+                break
+            except BadInput as error:
+                refusal = error
+        else:
+            raise BadInput(f"search of {axis.name}: {refusal}")
+
+
+def begin(path: Path, tuning: Tuning) -> None:
+    """Writes what is tuned, or finds the same again; only the number of trials may differ."""
+    table = tuning.table()
+    if path.is_dir() and any(path.iterdir()):
+        if not is_tuning(path):
+            raise BadRun(f"output folder {path} is not empty: choose another --out")
+        if read_toml(path / "tune.toml") | {"trials": tuning.trials} != table:
+            raise BadRun(
+                f"{path} holds another tuning: go on with 'coterie resume {path}' or choose another --out"
+            )
+    write_whole(path / "tune.toml", tomli_w.dumps(table))
+
+
+def same_data(path: Path, about: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where and on what the tuning began: kept from the first call, and its data compared with ours."""
+    for past in read_lines(path / "run.json"):
+        if past["fingerprint"] != about["fingerprint"]:
+            raise BadRun(f"{path}: the data or the first model differ from those it began with: start anew")
+        same_threads(Record("", {}, past))
+        return past
+    write_whole(path / "run.json", json.dumps(about) + "\n")
+    return about

@@ -1,0 +1,157 @@
+"""A tuning as data: what to search for which methods, what was tried, and what came out best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from coterie.core.errors import BadInput, BadRun
+from coterie.core.options import plain
+from coterie.kernels import KERNELS
+from coterie.methods import METHODS
+from coterie.metrics.summary import HIGHER_IS_BETTER
+from coterie.runs.compare import Comparison, parsed, slug
+from coterie.runs.files import write_whole
+from coterie.runs.search import Axis, Options, default_axes, read_axis
+from coterie.runs.settings import Settings, from_table, read_toml
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What to tune: `methods` as in a comparison, `search` as ("sgd.lr=0.01..1:log", "fedavg.sample=0.5|1").
+
+    Without an entry for the kernel, its lr is searched on a log scale, from a hundredth of its default to
+    thirty times it: 0.001 to 3 for sgd.
+    """
+
+    settings: Settings
+    methods: tuple[str, ...]
+    search: tuple[str, ...] = ()
+    trials: int = 20
+    folds: int = 3
+    metric: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.trials < 1:
+            raise BadInput(f"trials={self.trials} must be at least 1: try 20")
+        if self.folds < 2:
+            raise BadInput(f"folds={self.folds} must be at least 2: try 3")
+        for spec in self.shared.methods:
+            self.axes(spec)
+
+    @property
+    def shared(self) -> Comparison:
+        return Comparison(self.settings, self.methods, 1)
+
+    def way(self, spec: str, options: Mapping[str, Any] | None = None) -> Settings:
+        """A method's settings, with these options in place of those given."""
+        settings = self.shared.with_method(spec)
+        tables = {k: dict(v) for k, v in settings.options.items()}
+        for name, value in (options or {}).items():
+            table, _, option = name.partition(".")
+            tables.setdefault(table, {})[option] = value
+        return replace(settings, options=tables)
+
+    def axes(self, spec: str) -> list[Axis]:
+        """What is searched for a method; what its spec fixes is not."""
+        kernel, (name, fixed) = self.settings.kernel, parsed(spec)
+        classes = {m.partition(":")[0]: METHODS[m.partition(":")[0]] for m in self.methods}
+        every = [read_axis(entry, {kernel: KERNELS[kernel], **classes}) for entry in self.search]
+        for axis in every:
+            if [a.name for a in every].count(axis.name) > 1:
+                raise BadInput(f"search names {axis.name!r} twice: name each option once")
+        if all(axis.table != kernel for axis in every):
+            every = [*default_axes(kernel), *every]
+        mine = [a for a in every if a.table in (kernel, name)]
+        mine = [a for a in mine if (a.option if a.table == name else a.name) not in fixed]
+        if not mine:
+            raise BadInput(f"nothing to search for method {spec!r}: name one of its options with --search")
+        return mine
+
+    def table(self) -> dict[str, Any]:
+        shared = {k: v for k, v in self.settings.table().items() if k != "method"}
+        own = {k: plain(getattr(self, k)) for k in ("methods", "search", "trials", "folds", "metric")}
+        return {**own, **shared}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One attempt, counted from 1: the metric on each held-out fold and their mean, or why there is none."""
+
+    method: str
+    number: int
+    options: Options
+    value: float | None
+    folds: list[float]
+    error: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """What came out. `about` says where and on which clients, as for a run."""
+
+    tuning: Tuning
+    metric: str
+    about: Mapping[str, Any]
+    trials: tuple[Trial, ...]
+
+    def of(self, spec: str) -> list[Trial]:
+        return [t for t in self.trials if t.method == spec]
+
+    def best(self, spec: str) -> Trial | None:
+        """The trial with the best mean, the first of equal ones; None if all failed."""
+        return best_of(self.of(spec), self.metric)
+
+    def settings(self, spec: str) -> Settings:
+        """A run with the best options."""
+        best = self.best(spec)
+        return self.tuning.way(spec, best.options if best else None)
+
+    def specs(self) -> list[str]:
+        """The methods that have a best trial, carrying its options: "fedavg:sgd.lr=0.3,sample=0.5"."""
+        made = []
+        for spec in self.tuning.methods:
+            if best := self.best(spec):
+                name = spec.partition(":")[0]
+                pairs = [f"{k.removeprefix(f'{name}.')}={_text(v)}" for k, v in best.options.items()]
+                made.append(f"{spec.rstrip(':')}{',' if spec.partition(':')[2] else ':'}{','.join(pairs)}")
+        return made
+
+    def write(self, path: Path) -> None:
+        """best.toml for a comparison of all, and one file for a run of each."""
+        if specs := self.specs():
+            shared = self.tuning.shared.table() | {"methods": specs, "seeds": 3}
+            write_whole(path / "best.toml", tomli_w.dumps(shared))
+        for spec in self.tuning.methods:
+            if self.best(spec):
+                write_whole(path / "best" / f"{slug(spec)}.toml", tomli_w.dumps(self.settings(spec).table()))
+
+
+def best_of(trials: Sequence[Trial], metric: str) -> Trial | None:
+    """The first of those with the best mean."""
+    sign = 1 if HIGHER_IS_BETTER[metric] else -1
+    return max(
+        (t for t in trials if t.value is not None), key=lambda t: sign * (t.value or 0.0), default=None
+    )
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_tuning(path: Path) -> bool:
+    return (path / "tune.toml").exists()
+
+
+def read_tuning(path: Path) -> Tuning:
+    where = path / "tune.toml"
+    table = read_toml(where)
+    own = {k: table.pop(k, None) for k in ("methods", "search", "trials", "folds", "metric")}
+    if None in own.values():
+        raise BadRun(f"{where} is damaged: start this tuning anew with another --out")
+    methods, search, trials, folds, metric = own.values()
+    return Tuning(from_table(table, str(where)), tuple(methods), tuple(search), trials, folds, metric)
