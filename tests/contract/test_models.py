@@ -27,7 +27,7 @@ ROUNDS, SIZES = 3, (6, 8, 4)  # batches of 4 with a short last one, but not of 1
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
-# Adam divides a gradient by its own size: where the gradient is nearly all rounding (dead corners of pictures,
+# Adam divides a gradient by its own size: where that is nearly all rounding (dead corners of pictures,
 # weights before a batch norm of few values), float32 shows it in some weights; float64 holds the exact bound
 ROUNDING = {("pens-cnn", "adam"): 1e-4, ("resnet18", "adam"): 1e-2}
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from coterie.core.belief import belief_of, stack
-from coterie.core.errors import BadInput
+from coterie.core.errors import BadInput, UnknownName
 from coterie.kernels import SGD, Adam
 from coterie.methods import METHODS, Central, Local
 
@@ -58,6 +58,25 @@ class TestLocal:
         away, there = zip(*(s.beliefs["weight"].flatten().tolist() for s in states[1:]), strict=True)
         assert away == (4.0, 4.0, 8.0)
         assert there == (4.0, 8.0, 10.0)
+
+    def test_with_a_requester_the_others_keep_the_first_model(self, pull, play):
+        states, infos = play(Local(FULL, requester="c1"), pull([8, 4, 2]), START, 2)
+        assert [s.beliefs["weight"].flatten().tolist() for s in states] == [[0, 0, 0], [0, 2, 0], [0, 3, 0]]
+        assert infos[0].weights.tolist() == [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+        assert [loss != loss for loss in infos[0].loss.tolist()] == [True, False, True]
+
+    def test_a_requester_trains_as_it_does_among_all(self, crowd, net_of, play):
+        module = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 3))
+        start, net = stack([belief_of(module)]), net_of(module, crowd())
+        among_all, _ = play(Local(Adam(batch=4, keep=True)), net, start, 3)
+        alone, _ = play(Local(Adam(batch=4, keep=True), requester="c2"), net, start, 3)
+        for name, tensor in among_all[-1].beliefs.items():
+            assert torch.equal(alone[-1].beliefs[name][2], tensor[2])
+            assert torch.equal(alone[-1].beliefs[name][0], start[name][0])
+
+    def test_an_unknown_requester_is_refused(self, refused):
+        with refused(UnknownName, "unknown requester 'nort': did you mean north?"):
+            Local(requester="nort").check(["north", "south"], 1)
 
     def test_each_uses_its_own_and_none_is_shared(self):
         method = Local()

@@ -13,6 +13,7 @@ COMMANDS = {
     "compare": "train with several methods and seeds on the same clients, one table",
     "rank": "rank the others for one client or all, before training together",
     "tune": "pick learning rates and options for each method, by cross-validation",
+    "reproduce": "run a paper's experiments: its tables beside ours, claims, figures",
     "resume": "go on with a run, a comparison or a tuning that was cut off",
     "report": "write the page, CSV or figures of a run or a comparison again",
     "data": "list, fetch or show data: who has how many of which label",

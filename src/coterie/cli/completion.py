@@ -15,6 +15,7 @@ from coterie.cli.flags import all_tables, parse
 from coterie.cli.methods import Methods
 from coterie.cli.rank import BY, FIGURES, REQUESTER
 from coterie.cli.report import Report
+from coterie.cli.reproduce import Reproduce
 from coterie.cli.resume import Resume
 from coterie.cli.tune import OWN
 from coterie.core.options import options_of
@@ -67,6 +68,7 @@ def everything() -> Any:
         "rank": dataclasses.make_dataclass(
             "Rank", [*(s for s in shared if s[0] not in ("method", "rounds")), *own, *ranking, *tables]
         ),
+        "reproduce": Reproduce,
         "resume": Resume,
         "report": Report,
         "data": Data,

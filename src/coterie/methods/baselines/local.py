@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
+from coterie.core.errors import UnknownName
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, scatter
 from coterie.core.net import Net, to_own
@@ -31,16 +33,27 @@ class Local:
 
     local: Trainer = SGD()
     """The work of a client in a round."""
+    requester: str = "all"
+    """The only client that trains, by name; the others keep the first model. all: everybody trains."""
 
     def check(self, names: Sequence[str], rounds: int) -> None:
-        """Works for any number of clients and rounds."""
+        self.trainees(names)
+
+    def trainees(self, names: Sequence[str]) -> Tensor:
+        """The numbers of the clients that train."""
+        if self.requester == "all":
+            return torch.arange(len(names))
+        if self.requester not in names:
+            raise UnknownName("requester", self.requester, ["all", *names])
+        return torch.tensor([list(names).index(self.requester)])
 
     def init(self, beliefs: Beliefs, clients: int) -> State:
         return State(tree.repeat(beliefs, clients))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         n = len(net.names)
-        replies = net.visit(self.local, state.beliefs, to_own(n), key, state.memory)
+        edges = to_own(n)[self.trainees(net.names)]
+        replies = net.visit(self.local, state.beliefs, edges, key, state.memory)
         weights = torch.zeros(n, n, dtype=torch.float64)
         weights[replies.hosts, replies.hosts] = 1
         nothing = torch.zeros(n, dtype=torch.int64)

@@ -1,0 +1,137 @@
+"""coterie reproduce"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from coterie.cli import screen
+from coterie.cli.flags import parse
+from coterie.core.errors import BadInput
+from coterie.papers import PAPERS, drawing, paper
+from coterie.papers.base import PRESETS, Asked, Job, Paper, pick, run_jobs
+from coterie.runs.files import write_whole
+
+HELP = """Runs a paper's experiments, and writes its tables beside ours, its claims and its figures.
+
+Preset text is the algorithm as the paper states it, done right, with fair baselines; as-run is what its
+authors' program did. What was interrupted goes on with the same command; what is finished is not run again.
+
+examples:
+  coterie reproduce
+  coterie reproduce grimberg-2020
+  coterie reproduce gengler-2020 --scale small
+  coterie reproduce gengler-2020 --cells B/100,A/10 --preset as-run --seeds 1
+"""
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    paper: Annotated[
+        tyro.conf.Positional[str], tyro.conf.arg(help=f"One of {', '.join(PAPERS)}; without one, lists them.")
+    ] = ""
+    cells: Annotated[
+        str,
+        tyro.conf.arg(help="Which cells, with commas between; B means all of B/. By default the usual."),
+    ] = ""
+    preset: Annotated[
+        Literal["usual", "text", "as-run", "both"],
+        tyro.conf.arg(help="As the text has it, or as its program did."),
+    ] = "usual"
+    seeds: Annotated[int, tyro.conf.arg(help="How many seeds, from 0; by default what suits the paper.")] = 0
+    scale: Annotated[
+        Literal["full", "small"], tyro.conf.arg(help="The paper's own, or one that takes a minute or two.")
+    ] = "full"
+    out: Annotated[str, tyro.conf.arg(help="The folder to write; by default runs/PAPER.")] = ""
+    figures: Annotated[
+        Literal["svg", "png", "none"], tyro.conf.arg(help="What kind of figures to write.")
+    ] = "svg"
+    results: Annotated[str, tyro.conf.arg(help="A folder to write the tables to as well, as PAPER.md.")] = ""
+
+
+def reproduce(words: Sequence[str]) -> int:
+    request: Reproduce = parse(Reproduce, words, "reproduce", HELP)
+    if not request.paper:
+        table = Table("paper", "what", box=None, header_style="bold")
+        for name, about in PAPERS.items():
+            table.add_row(name, about)
+        screen.out.print(table)
+        return 0
+    chosen = paper(request.paper)
+    asked = asked_of(chosen, request)
+    try:
+        ran = run_all(chosen.jobs(asked))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            "stopped; what is finished and the last saved round of the rest stay: give the same command again"
+        ) from None
+    if not ran:
+        screen.err.print("[dim]· all of it was finished before[/dim]")
+    if asked.figures != "none" and not drawing.at_hand():
+        screen.err.print(r"[dim]· no figures without matplotlib: pip install 'coterie\[figures]'[/dim]")
+    for path in chosen.write(asked):
+        print(f"{'figure' if path.parent.name == 'figures' else 'table'}: {path}")
+        if request.results and path.stem == "results":
+            copy = (
+                Path(request.results)
+                / f"{chosen.name}{'' if asked.scale == 'full' else '-small'}{path.suffix}"
+            )
+            print(f"table: {write_whole(copy, path.read_bytes())}")
+    return 0
+
+
+def asked_of(chosen: Paper, request: Reproduce) -> Asked:
+    """The request with the paper's own defaults, checked."""
+    if request.scale not in chosen.scales:
+        raise BadInput(f"{chosen.name} has no scale {request.scale!r}: leave it out, it takes a few minutes")
+    if request.seeds < 0:
+        raise BadInput(f"seeds={request.seeds} must be at least 1: try {chosen.seeds}")
+    if request.cells:
+        cells = pick(request.cells, chosen.cells(request.scale))
+    else:
+        cells, notes = chosen.usual(request.scale)
+        for note in notes:
+            screen.err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
+    presets = {"usual": chosen.presets, "both": PRESETS}
+    return Asked(
+        presets=presets.get(request.preset) or (request.preset,),  # type: ignore[arg-type]
+        scale=request.scale,
+        cells=cells,
+        seeds=request.seeds or chosen.seeds,
+        out=Path(request.out or f"runs/{chosen.name}"),
+        figures=request.figures,
+    )
+
+
+def run_all(jobs: Sequence[Job]) -> int:
+    """Under one bar with the time left, from the speed of the last hour: a round may take a minute."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=15),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=screen.err,
+        speed_estimate_period=3600,
+    )
+    total = sum(job.cost for job in jobs if not job.finished)
+    if not total:
+        return 0
+    with bar:
+        task = bar.add_task("", total=total)
+        return run_jobs(jobs, lambda done, said: bar.update(task, completed=done, description=escape(said)))

@@ -1,0 +1,28 @@
+"""Papers as runs: their tables and figures, and their claims as checks.
+
+One file a paper holds its facts, its settings and, for the preset `as-run`, what its authors' program did
+otherwise than their text says. None of these parts is registered: no other command can meet them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from coterie.core.errors import UnknownName
+
+if TYPE_CHECKING:
+    from coterie.papers.base import Paper
+
+PAPERS = {
+    "gengler-2020": "Weight Erosion on MNIST: distributions A to G, 10 to 100 agents, Table II, figure 2",
+    "grimberg-2020": "Weight Erosion on Titanic by age groups and on four hospitals, figures 6 to 9",
+}
+
+
+def paper(name: str) -> Paper:
+    """The paper of that name; its file is loaded when it is asked for."""
+    if name not in PAPERS:
+        raise UnknownName("paper", name, PAPERS)
+    found: Paper = importlib.import_module(f"coterie.papers.{name.replace('-', '_')}").PAPER
+    return found

@@ -1,0 +1,278 @@
+"""Grimberg, "Privacy-preserving and personalized federated machine learning for medical data", EPFL, 2020.
+
+Section 5: who survives the Titanic, told by nine features, is learned by four agents (AGE_STRICT: ages 0-20,
+21-35, 36+ and unknown; AGE_SOME: two agents share 0-35). Each agent is the user once. The user's rows are cut
+into halves to train and to test on; the others train on all of theirs. Three schemes, 30 rounds, one batch a
+round and agent: Global (everybody's gradients alike), Weight Erosion, Local (the user's alone). The study is
+repeated on four real hospitals, which the paper does not have, with the preset `text` alone.
+
+The paper's constants: p_d = 0.01, p_s = 0.2, server step 1, learning rate 3, batches of 161 (AGE_STRICT) and
+132 (AGE_SOME), a loss of half the cross-entropy plus 0.5e-3 |θ|². With cross-entropy itself the same steps
+have half the rate and twice the decay:
+
+    θ - 3 (½ ∇CE + 1e-3 θ)  =  θ - 1.5 (∇CE + 2e-3 θ)          RATE, DECAY
+
+The four hospitals have batches of 62, half of the smallest. Seeds draw the first model, the halves and the
+order of rows; the paper has one seed, 278, of another generator.
+
+`text`: a batch is drawn anew each round; halves keep the classes' shares; one learning rate for all schemes;
+a passenger of unknown age is an adult.
+
+`as-run`, what the author's program did otherwise (that the other agents' rows are shuffled as the user's are,
+and that AGE_SOME has the learning rates of AGE_STRICT, is our reading):
+    batches come in a fixed order, which is drawn once                             shuffle=False
+    the test set is the first 1 + ⌊n/2⌋ of the user's shuffled rows                halves
+    ⌊(r-1) b / |S_i|⌋ are the completed epochs: rounds over batches, short ones whole   CompletedEpochs
+    Global has learning rate 0.07 and adds up along a wrong axis                   wrong_average
+    a passenger of unknown age is a minor by 0.2009                                Titanic("share")
+    accuracy is the mean of those of the test set's batches, however short         by_batches
+
+The last makes agent 2 of AGE_STRICT shine: its 162 test rows are a batch of 161 and one of 1, which alone
+decides half of its accuracy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from coterie.core import belief as tree
+from coterie.core.belief import Beliefs
+from coterie.core.client import Client, samples
+from coterie.core.errors import BadData, BadInput
+from coterie.core.learner import Learner
+from coterie.core.method import Method
+from coterie.core.seeds import Key
+from coterie.data.dataset import Dataset
+from coterie.data.partition import AgeSome, AgeStrict, Deal, Silos, Split
+from coterie.data.sources import SOURCES
+from coterie.data.sources.heart_disease import HOSPITALS
+from coterie.data.sources.titanic import Titanic
+from coterie.engines import InProcess
+from coterie.engines.pool import Pool
+from coterie.kernels import SGD
+from coterie.methods import FedAvg, Local, WeightErosion
+from coterie.models.linear import Logistic
+from coterie.papers.base import Asked, Job, Preset, Scale, Step
+from coterie.papers.grimberg_2020_as_run import CompletedEpochs, WrongAxis, by_batches, halves
+from coterie.papers.pages import provenance
+from coterie.runs.files import append_line, keep_lines, read_lines
+from coterie.runs.settings import digest
+
+ROUNDS, P_D, P_S = 30, 0.01, 0.2
+RATE, DECAY, GLOBAL_RATE = 3.0 / 2, 2e-3, 0.07 / 2
+METHODS = ("global", "weight-erosion", "local")
+AGENTS = 4
+
+
+@dataclass(frozen=True)
+class Study:
+    """Whose rows, how they are split, and how many make a batch."""
+
+    title: str
+    data: str
+    split: Split
+    batch: int
+    users: tuple[str, ...]
+
+
+STUDIES = {
+    "age-strict": Study("Titanic, AGE_STRICT", "titanic", AgeStrict(), 161, ("0", "1", "2", "3")),
+    "age-some": Study("Titanic, AGE_SOME", "titanic", AgeSome(), 132, ("0", "1", "2", "3")),
+    "heart": Study("heart disease, four hospitals", "heart-disease", Silos(), 62, HOSPITALS),
+}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What is kept of a run, round 0 first.
+
+    accuracy     on all of the user's test rows
+    by_batches   the mean of the accuracies of its batches, as the author's program has it
+    alpha        [round from 1, agent], for Weight Erosion
+    weights      [output, feature and bias last] of the last model
+    always       accuracy of always naming the first class; 1 - always is that of the second
+    """
+
+    method: str
+    seed: int
+    accuracy: list[float]
+    by_batches: list[float]
+    weights: list[list[float]]
+    always: float
+    names: list[str]
+    features: list[str]
+    alpha: list[list[float]] | None = None
+    settings: str = ""
+    origin: dict[str, Any] = field(default_factory=dict)
+
+
+def method_of(name: str, preset: Preset, batch: int, user: str) -> Method:
+    as_run = preset == "as-run"
+    rate = GLOBAL_RATE if as_run and name == "global" else RATE
+    work = SGD(lr=rate, steps=1, batch=batch, shuffle=not as_run, weight_decay=DECAY)
+    if name == "local":
+        return Local(work, requester=user)
+    if name == "global":
+        return WrongAxis(work) if as_run else FedAvg(work, weighted=False)
+    erosion = CompletedEpochs if as_run else WeightErosion
+    return erosion(work, requester=user, p_d=P_D, p_s=P_S)
+
+
+def agents(data: Dataset, deal: Deal, user: int, preset: Preset, key: Key) -> list[Client]:
+    """The user tests on half of its rows; the others train on all of theirs and are not tested."""
+    made = []
+    for i, name in enumerate(deal.names):
+        rows, rng = np.flatnonzero(deal.owner == i), key.at("rows", i).numpy()
+        held = rows[:0]
+        if i == user:
+            held, rows = halves(data.train.y, rows, preset, rng)
+        rng.shuffle(rows)
+        pools = [data.train.take(part) for part in (rows, rows[:0], held)]
+        if data.prepare is not None:
+            pools, _ = data.prepare(*pools)
+        train, validation, test = (samples(p.x, p.y) for p in pools)
+        made.append(Client(name, train, test, validation, data.features, data.classes))
+    return made
+
+
+@cache
+def loaded(name: str, preset: Preset) -> Dataset:
+    as_run = name == "titanic" and preset == "as-run"
+    return (Titanic("share") if as_run else SOURCES.make(name)).load()
+
+
+def trace(study: Study, preset: Preset, user: int, seed: int, methods: Sequence[str]) -> Iterator[Trace]:
+    """Each method on the same agents, from the same first model."""
+    data, key = loaded(study.data, preset), Key(seed)
+    deal = study.split.deal(data, data.train, None, key.at("data"))
+    clients = agents(data, deal, user, preset, key.at("data"))
+    model = Logistic().build((len(data.features),), len(data.classes), key.at("model", 0).integer())
+    start = tree.stack([tree.belief_of(model)])
+    net = InProcess(Pool(workers=1), Learner(model, "classification"), tuple(clients))
+    for name in methods:
+        method = method_of(name, preset, study.batch, clients[user].name)
+        accuracy, batched, alpha, last = play(method, net, start, user, key, study.batch)
+        test = clients[user].test
+        yield Trace(
+            method=name,
+            seed=seed,
+            accuracy=accuracy,
+            by_batches=batched,
+            weights=torch.cat([last["head.weight"], last["head.bias"].unsqueeze(1)], dim=1).tolist(),
+            always=float((test.y == 0).double().mean()),
+            names=[c.name for c in clients],
+            features=[*data.features, "bias"],
+            alpha=alpha or None,
+        )
+
+
+def play(
+    method: Method, net: InProcess, start: Beliefs, user: int, key: Key, batch: int
+) -> tuple[list[float], list[float], list[list[float]], tree.Belief]:
+    """All rounds; after each, the user's model on the user's test rows. Nothing is saved in between:
+    a run takes a tenth of a second.
+    """
+    n, test = len(net.names), net.clients[user].test
+    state: Any = method.init(start, n)
+    accuracy, batched, alpha = [], [], []
+    for r in range(ROUNDS + 1):
+        if r:
+            state, info = method.round(state, net, key.at_round(r, ROUNDS))
+            if "alpha" in info.matrices:
+                alpha.append(info.matrices["alpha"][user].tolist())
+        models = method.models(state, n)
+        own = tree.row(models.beliefs, int(models.of[user]))
+        with torch.no_grad():
+            right = (net.learner.outputs(own, test.x).argmax(dim=1) == test.y).double()
+        accuracy.append(float(right.mean()))
+        batched.append(by_batches(right, batch))
+    return accuracy, batched, alpha, own
+
+
+def settings_of(study: Study, preset: Preset) -> str:
+    """A fingerprint of all that decides a run but its seed: results of other settings do not count."""
+    facts = {"rounds": ROUNDS, "p": [P_D, P_S], "rates": [RATE, GLOBAL_RATE, DECAY], "preset": preset}
+    return digest({**facts, "batch": study.batch, "data": study.data, "split": str(study.split)})
+
+
+def place(out: Path, preset: Preset, study: str, user: str) -> Path:
+    return out / preset / "full" / study / f"{user}.jsonl"
+
+
+def kept(out: Path, preset: Preset, study: str, user: str) -> list[Trace]:
+    """The finished runs of a cell, by method and seed; each once."""
+    wanted = settings_of(STUDIES[study], preset)
+    lines = read_lines(place(out, preset, study, user))
+    found = {(e["method"], e["seed"]): Trace(**e) for e in lines if e["settings"] == wanted}
+    return [found[key] for key in sorted(found)]
+
+
+@dataclass(frozen=True)
+class Grimberg:
+    """Cells are study/user: age-strict/0 to 3, age-some/0 to 3, heart/cleveland, ..."""
+
+    name: str = "grimberg-2020"
+    citation: str = (
+        "Grimberg: Privacy-preserving and personalized federated machine learning for medical data. "
+        "EPFL, 2020"
+    )
+    presets: tuple[Preset, ...] = ("text", "as-run")
+    seeds: int = 20
+    scales: tuple[Scale, ...] = ("full",)
+
+    def cells(self, scale: Scale) -> tuple[str, ...]:
+        return tuple(f"{name}/{user}" for name, study in STUDIES.items() for user in study.users)
+
+    def usual(self, scale: Scale) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        try:
+            SOURCES.make("heart-disease").fetch()
+        except BadData as error:
+            few = tuple(c for c in self.cells(scale) if not c.startswith("heart/"))
+            return few, (f"the four hospitals are left out: {error}",)
+        return self.cells(scale), ()
+
+    def jobs(self, asked: Asked) -> list[Job]:
+        origin = cache(provenance)
+        jobs = [
+            job_of(asked, preset, cell, origin)
+            for preset in asked.presets
+            for cell in asked.cells
+            if preset == "text" or not cell.startswith("heart/")
+        ]
+        if not jobs:
+            raise BadInput("the four hospitals, which the paper does not have, go with preset text only")
+        return jobs
+
+    def write(self, asked: Asked) -> list[Path]:
+        from coterie.papers.grimberg_2020_report import write_all
+
+        return write_all(self, asked)
+
+
+def job_of(asked: Asked, preset: Preset, cell: str, origin: Callable[[], dict[str, Any]]) -> Job:
+    """All methods and seeds of a cell; each run is kept as soon as it is finished."""
+    study, _, user = cell.partition("/")
+    path, settings = place(asked.out, preset, study, user), settings_of(STUDIES[study], preset)
+    have = {(t.method, t.seed) for t in kept(asked.out, preset, study, user)}
+    left = {s: [m for m in METHODS if (m, s) not in have] for s in range(asked.seeds)}
+    left = {seed: methods for seed, methods in left.items() if methods}
+
+    def run(step: Step) -> None:
+        keep_lines(path, lambda entry: entry["settings"] == settings)  # and no half line that a kill left
+        who = STUDIES[study].users.index(user)
+        for done, (seed, methods) in enumerate(left.items(), start=1):
+            for found in trace(STUDIES[study], preset, who, seed, methods):
+                append_line(path, {**asdict(found), "settings": settings, "origin": origin()})
+            step(done / len(left), f"seed {seed}")
+
+    return Job(f"{preset} {cell}", float(sum(map(len, left.values()))), not left, run)
+
+
+PAPER = Grimberg()

@@ -1,0 +1,100 @@
+"""Results on paper: Markdown and CSV, with all that is needed to repeat them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+import coterie
+from coterie.metrics.summary import Interval
+from coterie.papers.base import Paper, Preset, Scale
+from coterie.papers.claims import Claim, R
+from coterie.runs.about import LIBRARIES, commit
+
+CLAIMS_NOTE = (
+    "A claim is put as numbers above zero, one a seed, and judged by the 95 % interval of their mean over "
+    "seeds (Student's t): it holds or fails where the interval lies wholly on one side, and is undecided "
+    "else, as always with one seed."
+)
+
+
+def provenance() -> dict[str, Any]:
+    """Commit and versions, to be kept with every result."""
+    versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    return {
+        "commit": commit(),
+        "versions": {"coterie": coterie.__version__, "python": platform.python_version(), **versions},
+    }
+
+
+def commands(paper: Paper, preset: Preset, scale: Scale, seeds: Mapping[str, int]) -> str:
+    """What gives these cells, each with so many seeds: one command for all that have the same number."""
+    size = f" --scale {scale}" if len(paper.scales) > 1 else ""
+    lines = []
+    for number in sorted(set(seeds.values())):
+        cells = [cell for cell, n in seeds.items() if n == number]
+        known = paper.cells(scale)
+        chosen = "" if cells == list(known) else f" --cells {','.join(shortest(cells, known))}"
+        lines.append(f"coterie reproduce {paper.name}{chosen} --preset {preset}{size} --seeds {number}")
+    return "\n".join(["```sh", *lines, "```"])
+
+
+def shortest(cells: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Cells as `--cells` takes them: B for all of B/."""
+    words = []
+    for cell in cells:
+        kind = [c for c in known if c.partition("/")[0] == cell.partition("/")[0]]
+        words.append(cell.partition("/")[0] if set(kind) <= set(cells) else cell)
+    return list(dict.fromkeys(words))
+
+
+def origin_lines(origins: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Commits and versions behind a page, each once."""
+    origins = list(origins)
+    commits = sorted({str(o["commit"] or "unknown") for o in origins})
+    versions = sorted({", ".join(f"{k} {v}" for k, v in o["versions"].items()) for o in origins})
+    changed = " (+: with changes that were not committed)" if any(c.endswith("+") for c in commits) else ""
+    return [f"- commit: {', '.join(commits)}{changed}", f"- versions: {'; '.join(versions)}"]
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; the first column is text, the others are set to the right."""
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(map(cell, line)) + " |" for line in lines)
+
+
+def prose_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table of words."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(cell, line)) + " |" for line in lines)
+
+
+def cell(value: object) -> str:
+    return str(value).replace("|", "\\|")
+
+
+def plus_minus(found: Interval, digits: int = 1, factor: float = 100) -> str:
+    """A mean with half its interval, in percent or points; without one, the mean alone."""
+    if math.isnan(found.mean):
+        return "–"
+    mean = f"{factor * found.mean:.{digits}f}"
+    return mean if math.isnan(found.half) else f"{mean} ± {factor * found.half:.{digits}f}"
+
+
+def claims_table(claims: Sequence[Claim[R]], results: Mapping[Preset, R]) -> str:
+    """Each claim, and its verdict under each preset."""
+    rows = []
+    for claim in claims:
+        verdicts = [claim.check(found) for found in results.values()]
+        rows.append([claim.text, claim.place, *(f"**{v.word}** ({v.why})" for v in verdicts)])
+    return prose_table(["claim", "where", *results], rows)
+
+
+def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
+    text: str = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+    return text
