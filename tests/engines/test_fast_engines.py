@@ -14,7 +14,7 @@ from coterie.core.net import edges_of, to_own
 from coterie.core.seeds import Key
 from coterie.engines import Auto, InProcess, Loop, Pool, Stacked, replay
 from coterie.engines import stacked as stacked_module
-from coterie.engines.auto import LARGEST, choose
+from coterie.engines.auto import CACHED, LARGE, SMALL, choose
 from coterie.engines.bank import Bank, adjoined
 from coterie.engines.memory import budget_in_bytes, free_bytes
 from coterie.kernels import SGD, Adam, Score
@@ -190,13 +190,10 @@ class TestAuto:
                 "pool",
                 "convolutions",
             ),
-            (
-                nn.Sequential(nn.Linear(3, LARGEST // 4), nn.Linear(LARGEST // 4, 2)),
-                (3,),
-                3,
-                "pool",
-                "parameters",
-            ),
+            (nn.Linear(3, SMALL // 4), (3,), 1000, "stacked", f"{SMALL} parameters, 1000 edges"),
+            (nn.Linear(3, SMALL // 2), (3,), CACHED // SMALL // 2, "stacked", "edges"),
+            (nn.Linear(3, SMALL // 2), (3,), CACHED // SMALL, "pool", "one model fills a core"),
+            (nn.Linear(3, LARGE // 2), (3,), 2, "pool", "one model fills a core"),
         ],
     )
     def test_the_rule(self, model, shape, edges, name, why):

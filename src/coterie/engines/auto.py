@@ -1,12 +1,14 @@
 """The engine that fits: lockstep for many small dense models, threads for the rest.
 
-The rule; 2 and 4 come from measurements on a CPU (`coterie bench`), but that `LARGEST` lies where it does is
-an estimate:
+The rule, measured on two cores with batches of 32 (2 and the bounds of 4; MLPs of 8,000 to 800,000 parameters,
+2 to 60 clients, where the wrong choice costs up to five times and the bounds lie where both are alike):
 
 1. a model that cannot go in lockstep (batch norm, random layers)  -> pool
 2. convolutions                                                     -> pool
 3. a single edge                                                    -> pool, which runs it with all threads
-4. else, up to `LARGEST` parameters                                 -> stacked, beyond that pool
+4. else, up to `SMALL` parameters                                   -> stacked
+5. up to `LARGE` parameters, and up to `CACHED` in all edges        -> stacked
+6. else, one model fills a core and all of them fall out of caches  -> pool
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from coterie.engines.base import ENGINES, Answers, InProcess
 from coterie.engines.pool import Pool
 from coterie.engines.stacked import Stacked
 
-LARGEST = 200_000
+SMALL, LARGE, CACHED = 160_000, 500_000, 2_200_000
 log = logging.getLogger("coterie")
 
 
@@ -59,6 +61,6 @@ def choose(net: InProcess, beliefs: Beliefs, edges: int) -> tuple[str, str]:
     if edges == 1:
         return "pool", "a single edge has nobody to go in step with"
     size = sum(t.numel() for t in tree.row(beliefs, 0).values())
-    if size > LARGEST:
-        return "pool", f"{size} parameters are more than {LARGEST}: one model fills a core"
-    return "stacked", f"{size} parameters, {edges} edges"
+    if size <= SMALL or (size <= LARGE and size * edges <= CACHED):
+        return "stacked", f"{size} parameters, {edges} edges"
+    return "pool", f"{size} parameters, {edges} edges: one model fills a core"
