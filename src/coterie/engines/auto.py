@@ -1,6 +1,6 @@
 """The engine that fits: lockstep for many small dense models, threads for the rest.
 
-The rule, measured on two cores with batches of 32 (2 and the bounds of 4; MLPs of 8,000 to 800,000 parameters,
+The rule, measured on two cores with batches of 32 (2, and the bounds below: MLPs of 8,000 to 800,000 weights,
 2 to 60 clients, where the wrong choice costs up to five times and the bounds lie where both are alike):
 
 1. a model that cannot go in lockstep (batch norm, random layers)  -> pool
