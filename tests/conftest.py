@@ -17,6 +17,12 @@ settings.register_profile("coterie", deadline=None, derandomize=True, max_exampl
 settings.load_profile("coterie")
 
 
+@pytest.fixture(autouse=True)
+def seeded():
+    """Modules that a test makes draw their first weights from here."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def client_of():
     """A client straight from tensors, in their own dtype, without any preparation."""

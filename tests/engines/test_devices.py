@@ -9,7 +9,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import nn
 from torch._subclasses import FakeTensorMode
-from torch._subclasses.fake_tensor import FakeTensorDeviceMismatchError
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorDeviceMismatchError
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -68,7 +68,7 @@ def device(request, monkeypatch):
                 self = self.select(dim, part)
         return self
 
-    monkeypatch.setattr(torch.Tensor, "__getitem__", getitem)
+    monkeypatch.setattr(FakeTensor, "__getitem__", getitem)
     monkeypatch.setattr(torch.Tensor, "to", to)
     monkeypatch.setattr(FakeTensorMode, "__deepcopy__", lambda self, memo: self, raising=False)
     rates_of.cache_clear()

@@ -78,10 +78,10 @@ def progress(total: int, name: str = "", unit: str = "rounds", often: float = 10
         yield bar
     except BaseException:
         bar.live.transient = True
+        bar.live.stop()
         raise
-    finally:
-        if bar.live.is_started:
-            bar.stop()
+    if bar.live.is_started:
+        bar.stop()
 
 
 def watcher(bar: Progress, label: str, before: int = 0) -> Watch:
