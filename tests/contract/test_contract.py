@@ -35,6 +35,7 @@ WORK = SGD(lr=0.1, batch=8, momentum=0.5, keep=True, schedule="cosine")
 OPTIONS: dict[str, dict[str, Any]] = {
     "finetune": {"tune": 1},
     "ndoye": {"passes": 1, "folds": 3},
+    "pens": {"rounds_step1": 1, "samplings": 2},
     "weight-erosion": {"local": dataclasses.replace(WORK, keep=False), "p_s": 0.5},
 }
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}

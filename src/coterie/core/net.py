@@ -56,6 +56,11 @@ class Net(Protocol):
     @property
     def sizes(self) -> Tensor: ...
 
+    @property
+    def clusters(self) -> Sequence[int | None]:
+        """[client] the group a synthetic split put each in, if any: for oracles and for measuring only."""
+        ...
+
     def visit(
         self,
         kernel: Trainer | Scorer,

@@ -34,6 +34,10 @@ class Absent:
     def sizes(self) -> Tensor:
         return self.net.sizes
 
+    @property
+    def clusters(self) -> Sequence[int | None]:
+        return self.net.clusters
+
     def present(self, key: Key) -> Tensor:
         """[client] who answers in this round, the same for every visit of the round."""
         draws = Key(key.seed, ("absent", key.round)).torch()

@@ -83,6 +83,10 @@ class InProcess:
     def sizes(self) -> Tensor:
         return self.banks["train"].sizes
 
+    @property
+    def clusters(self) -> Sequence[int | None]:
+        return [c.cluster for c in self.clients]
+
     def traits(self, beliefs: Beliefs) -> Traits:
         """What engines have to know of the model."""
         return traits_of(self.learner, beliefs, self.clients[0].train)

@@ -3,9 +3,38 @@
 from coterie.core.method import METHODS
 from coterie.methods.baselines.central import Central
 from coterie.methods.baselines.local import Local
+from coterie.methods.peers import (
+    DAC,
+    DPSGD,
+    PENS,
+    EpsilonGreedy,
+    Gossip,
+    Greedy,
+    Oracle,
+    Random,
+    RandomWeighted,
+)
 from coterie.methods.ranking import Influence, Ndoye
 from coterie.methods.server.fedavg import FedAvg
 from coterie.methods.server.finetune import FineTune
 from coterie.methods.server.weight_erosion import WeightErosion
 
-__all__ = ["METHODS", "Central", "FedAvg", "FineTune", "Influence", "Local", "Ndoye", "WeightErosion"]
+__all__ = [
+    "DAC",
+    "DPSGD",
+    "METHODS",
+    "PENS",
+    "Central",
+    "EpsilonGreedy",
+    "FedAvg",
+    "FineTune",
+    "Gossip",
+    "Greedy",
+    "Influence",
+    "Local",
+    "Ndoye",
+    "Oracle",
+    "Random",
+    "RandomWeighted",
+    "WeightErosion",
+]

@@ -1,0 +1,93 @@
+"""D-PSGD: everybody averages with its neighbours in a fixed graph.
+
+Lian et al., 2017, "Can decentralized algorithms outperform centralized algorithms?"
+
+    w_k ← Σ_j W_kj LocalWork(w_j)
+    W_kj = 1 / (1 + max(d_k, d_j)) on edges,   W_kk = 1 - Σ_{j≠k} W_kj         metropolis
+
+d_k is the number of k's neighbours. The paper asks for a symmetric W whose rows and columns add up to 1 and
+leaves its choice open: these are the weights of Metropolis and Hastings (Xiao and Boyd, 2004), by which the
+mean of all models stays where it is if all average at-once.
+
+Deviations. Local work may be more than one step. Whoever is gone leaves its weight to those who would have
+heard it. A graph in several pieces is allowed, and Info's extras say of how many `pieces`: each piece learns
+for itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, get_args
+
+import networkx as nx  # type: ignore[import-untyped]
+import torch
+from torch import Tensor
+
+from coterie.core.errors import BadInput, UnknownName
+from coterie.core.method import METHODS
+from coterie.core.net import Net
+from coterie.core.seeds import Key
+from coterie.methods.peers.picks import Asked
+from coterie.methods.peers.rounds import Order, Peers, Shown, Turns
+
+Graph = Literal["ring", "torus", "erdos-renyi"]
+
+
+@METHODS.register("d-psgd")
+@dataclass(frozen=True)
+class DPSGD(Peers):
+    """Everybody averages with its neighbours in a fixed graph."""
+
+    order: Order = "at-once"
+    graph: Graph = "ring"
+    """ring; torus, as square as the number of clients allows; erdos-renyi: each edge by chance."""
+    edge_chance: float = 0.5
+    """With which chance an erdos-renyi graph has an edge."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.graph not in get_args(Graph):
+            raise UnknownName("graph", str(self.graph), get_args(Graph))
+        if not 0 <= self.edge_chance <= 1:
+            raise BadInput(f"edge_chance={self.edge_chance} must lie between 0 and 1: try 0.5")
+
+    def links(self, n: int, key: Key) -> Tensor:
+        """The graph of this run: the same in every round."""
+        return links_of(self.graph, n, self.edge_chance, Key(key.seed, ("graph",)).integer())
+
+    def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
+        return [[row.nonzero().flatten()] for row in self.links(len(net.names), key)]
+
+    def weigh(self, me: int, picked: Tensor, merit: Tensor, key: Key) -> Tensor:
+        return metropolis(me, picked, self.links(len(merit), key).sum(dim=1))
+
+    def show(self, turns: Turns, notes: Mapping[str, Tensor], key: Key) -> Shown:
+        graph = nx.from_numpy_array(self.links(len(turns.here), key).numpy())
+        return {"pieces": nx.number_connected_components(graph)}, {}
+
+
+def metropolis(me: int, picked: Tensor, degree: Tensor) -> Tensor:
+    """A row of W: 1 / (1 + max(d_k, d_j)) for the neighbours there, the rest for oneself; [client]."""
+    row = torch.zeros(len(degree), dtype=torch.float64)
+    row[picked] = 1 / (1 + degree[picked].clamp(min=int(degree[me])).double())
+    row[me] = 1 - row.sum()
+    return row
+
+
+@lru_cache(maxsize=4)  # asked for by every client of every round
+def links_of(graph: Graph, n: int, edge_chance: float, seed: int) -> Tensor:
+    """[client, client] who is whose neighbour; nobody is one's own."""
+    if graph == "ring":
+        made = nx.cycle_graph(n)
+    elif graph == "torus":
+        high = max(h for h in range(1, math.isqrt(n) + 1) if n % h == 0)
+        made = nx.convert_node_labels_to_integers(
+            nx.grid_2d_graph(high, n // high, periodic=True), ordering="sorted"
+        )
+    else:
+        made = nx.gnp_random_graph(n, edge_chance, seed=seed % 2**32)
+    made.remove_edges_from(list(nx.selfloop_edges(made)))
+    return torch.from_numpy(nx.to_numpy_array(made, nodelist=range(n)) > 0)

@@ -1,0 +1,94 @@
+"""DAC: sample peers by how well their models do on one's own data, guessing what was not tried.
+
+Zec, Ekblom, Willbo, Mogren and Girdzijauskas, 2022, "Decentralized adaptive clustering of deep nets is
+beneficial for client collaboration".
+
+    s_kj = 1 / loss of w_j on D_k, when j was last sampled               tried
+    s_kj = s_ij,  i = argmax s_ki over k's sampled i that know j         otherwise: two_hops
+    C_k  = m_selected others, drawn one by one from softmax_j(τ s_kj)    draw_by
+    w_k ← (w_k + Σ_{j∈C_k} w_j) / (1 + |C_k|)
+
+D_k are training data, τ is `tau`, m_selected `selected`; s is Info's matrix `similarity`, the losses are
+`loss`. Where nothing is known s = 0, so that the first round draws evenly.
+
+Deviations. All weigh alike in the average, large clients or small. Losses below 1e-6 count as 1e-6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coterie.core.errors import BadInput
+from coterie.core.method import METHODS
+from coterie.core.net import Net
+from coterie.core.seeds import Key
+from coterie.methods.peers.picks import Asked
+from coterie.methods.peers.random import Random
+from coterie.methods.peers.rounds import Direction, Shown, Turns
+
+LEAST = 1e-6  # of a loss
+
+
+@METHODS.register("dac")
+@dataclass(frozen=True)
+class DAC(Random):
+    """Everybody averages with others drawn by how well their models do on its data."""
+
+    tau: float = 30.0
+    """How much likelier the better ones are drawn; 0 draws evenly."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.tau < math.inf:
+            raise BadInput(f"tau={self.tau} must be at least 0 and finite: try 30")
+
+    def begin(self, clients: int) -> Mapping[str, Tensor]:
+        return {
+            "similarity": torch.zeros(clients, clients, dtype=torch.float64),
+            "tried": torch.zeros(clients, clients, dtype=torch.bool),
+        }
+
+    def scoring(self, key: Key) -> Direction | None:
+        return "theirs-on-mine"
+
+    def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
+        draws = key.at("peers").torch()
+        return [
+            [draw_by(self.tau * row, k, self.selected, draws)] for k, row in enumerate(notes["similarity"])
+        ]
+
+    def learn(self, notes: Mapping[str, Tensor], turns: Turns, key: Key) -> Mapping[str, Tensor]:
+        fresh = ~turns.scores.merit.isnan()
+        similarity = torch.where(fresh, 1 / (-turns.scores.merit).clamp(min=LEAST), notes["similarity"])
+        tried = notes["tried"] | fresh
+        return {"similarity": two_hops(similarity, tried, fresh), "tried": tried}
+
+    def show(self, turns: Turns, notes: Mapping[str, Tensor], key: Key) -> Shown:
+        known = notes["similarity"] > 0
+        return {}, {"similarity": notes["similarity"].where(known, math.nan)}
+
+
+def two_hops(similarity: Tensor, tried: Tensor, sampled: Tensor) -> Tensor:
+    """s, with guesses where k has not tried j: what the most alike of k's sampled [k, i] found of j."""
+    guessed = similarity.clone()
+    for k in range(len(similarity)):
+        friends = sampled[k].nonzero().flatten()
+        # the least alike first, so that the most alike has the last word
+        for i in friends[similarity[k, friends].argsort(stable=True)].tolist():
+            ask = tried[i] & ~tried[k]
+            ask[k] = False
+            guessed[k, ask] = similarity[i, ask]
+    return guessed
+
+
+def draw_by(logits: Tensor, me: int, size: int, draws: torch.Generator) -> Tensor:
+    """`size` others without replacement, each next one from the softmax over those left (Gumbel's trick)."""
+    uniform = torch.rand(len(logits), generator=draws, dtype=torch.float64).clamp(min=1e-300)
+    noisy = logits - (-uniform.log()).log()
+    noisy[me] = -math.inf
+    return noisy.argsort(descending=True, stable=True)[:size]

@@ -1,0 +1,66 @@
+"""Epsilon-greedy: greedy, with some of the picked swapped at random (Karlsson, 2021, algorithm 3).
+
+    C_selected as in greedy;   n_swap ~ Bin(m_selected, λ^t ε)
+    C_swap = n_swap of C_selected at random
+    C_new  = n_swap of (C_sampled \\ C_selected) ∪ C_swap at random
+    C_selected ← (C_selected \\ C_swap) ∪ C_new                             swap
+
+ε is `epsilon`, λ `decay`, t the round, counted from 1. Who is swapped out may be drawn again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coterie.core.errors import BadInput
+from coterie.core.method import METHODS
+from coterie.core.seeds import Key
+from coterie.methods.peers.greedy import Greedy
+
+
+@METHODS.register("epsilon-greedy")
+@dataclass(frozen=True)
+class EpsilonGreedy(Greedy):
+    """Greedy, but each of the picked gives way to a random one of the sampled with some probability."""
+
+    epsilon: float = 0.2
+    """The chance that a picked one is swapped, in round 0."""
+    decay: float = 1.0
+    """By what the chance is multiplied in each round (λ)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option, value in (("epsilon", self.epsilon), ("decay", self.decay)):
+            if not 0 <= value <= 1:
+                raise BadInput(
+                    f"{option}={value} must lie between 0 and 1: try {0.2 if option == 'epsilon' else 1}"
+                )
+
+    def pick(self, asked: Sequence[Tensor], merit: Tensor, key: Key) -> list[Tensor]:
+        chance, draws = swap_chance(self.epsilon, self.decay, key.round), key.at("swap").torch()
+        return [
+            swap(sampling, best, number_of_swaps(len(best), chance, draws), draws)
+            for sampling, best in zip(asked, super().pick(asked, merit, key), strict=True)
+        ]
+
+
+def swap_chance(epsilon: float, decay: float, t: int) -> float:
+    """λ^t ε."""
+    return epsilon * decay**t
+
+
+def number_of_swaps(picked: int, chance: float, draws: torch.Generator) -> int:
+    """One draw of Bin(picked, chance)."""
+    return int((torch.rand(picked, generator=draws, dtype=torch.float64) < chance).sum())
+
+
+def swap(sampled: Tensor, picked: Tensor, swaps: int, draws: torch.Generator) -> Tensor:
+    """`swaps` of the picked give way to as many of those not picked and of themselves."""
+    shuffled = picked[torch.randperm(len(picked), generator=draws)]
+    out, kept = shuffled[:swaps], shuffled[swaps:]
+    population = torch.cat([sampled[~torch.isin(sampled, picked)], out])
+    return torch.cat([kept, population[torch.randperm(len(population), generator=draws)[:swaps]]])

@@ -1,0 +1,39 @@
+"""Gossip learning: everybody pushes its model to a random peer, who averages it into its own.
+
+Ormándi, Hegedűs and Jelasity, 2013, "Gossip learning with linear models on fully distributed data"; Hegedűs,
+Danner and Jelasity, 2019, "Gossip learning as a decentralized alternative to federated learning".
+
+    p(j) ~ one of C \\ {j} at random;   C_k = {j : p(j) = k};   w_k ← (w_k + Σ_{j∈C_k} w_j) / (1 + |C_k|)
+
+Deviations. Rounds in place of clocks that tick by themselves: what arrives within a round is averaged
+together, and only then trained on. A model pushed to somebody who is gone is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coterie.core.method import METHODS
+from coterie.core.net import Net
+from coterie.core.seeds import Key
+from coterie.methods.peers.picks import Asked, draw_others
+from coterie.methods.peers.rounds import Peers
+
+
+@METHODS.register("gossip")
+@dataclass(frozen=True)
+class Gossip(Peers):
+    """Everybody pushes its model to one random other, who averages what arrives with its own."""
+
+    def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
+        n, draws = len(net.names), key.at("peers").torch()
+        return [[who] for who in arrivals(torch.cat([draw_others(n, j, 1, draws) for j in range(n)]))]
+
+
+def arrivals(pushed_to: Tensor) -> list[Tensor]:
+    """Whose models reach each client, if the j-th is pushed to pushed_to[j]."""
+    return [(pushed_to == k).nonzero().flatten() for k in range(len(pushed_to))]

@@ -1,0 +1,72 @@
+"""Random-weighted: random others, weighed by how well one's model does on their data.
+
+Karlsson, 2021, algorithm 5.
+
+    C_k ⊂ C \\ {k} at random;   a_j = accuracy of w_k on D_j,  j ∈ C_k;   a_k = its validation accuracy
+    w_k ← Σ_{j∈C_k∪{k}} a_j w_j / Σ_{j∈C_k∪{k}} a_j                        by_accuracy
+
+D_j are training data. Info's matrix `accuracy` has a_j, and a_k on its diagonal. Deviation: if all
+accuracies are 0, all weigh alike. A regression has no accuracies and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Beliefs
+from coterie.core.errors import BadData, BadInput, UnknownName
+from coterie.core.kernel import Part
+from coterie.core.method import METHODS
+from coterie.core.net import Net
+from coterie.core.seeds import Key
+from coterie.methods.peers.picks import Asked, alike
+from coterie.methods.peers.random import Random
+from coterie.methods.peers.rounds import Direction, Scores
+
+Own = Literal["validation", "train"]
+
+
+@METHODS.register("random-weighted")
+@dataclass(frozen=True)
+class RandomWeighted(Random):
+    """Everybody averages with random others, weighed by its model's accuracy on their data."""
+
+    own: Own = "validation"
+    """On which of its own samples a client takes its own weight: validation (the thesis) or train."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.own not in get_args(Own):
+            raise UnknownName("own", str(self.own), get_args(Own))
+
+    def scoring(self, key: Key) -> Direction | None:
+        return "mine-on-theirs"
+
+    def own_part(self) -> Part | None:
+        return self.own
+
+    def score(self, net: Net, beliefs: Beliefs, asked: Asked, who: Sequence[int], key: Key) -> Scores:
+        try:
+            scores = super().score(net, beliefs, asked, who, key)
+        except BadInput as error:
+            raise BadInput(f"{error}, which random-weighted needs: hold some out, or set own=train") from None
+        if scores.by == "loss":
+            raise BadData(
+                "random-weighted weighs by accuracy, which a regression has not: use random or greedy"
+            )
+        return scores
+
+    def weigh(self, me: int, picked: Tensor, merit: Tensor, key: Key) -> Tensor:
+        return by_accuracy(me, picked, merit)
+
+
+def by_accuracy(me: int, picked: Tensor, accuracy: Tensor) -> Tensor:
+    """A row of W: a_j / Σ a, for oneself and the picked; [client]."""
+    members = torch.cat([torch.tensor([me]), picked])
+    row = torch.zeros_like(accuracy).index_copy(0, members, accuracy[members])
+    return row / row.sum() if bool(row.sum() > 0) else alike(me, picked, len(accuracy))

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.core.errors import BadInput
+from coterie.metrics.collaboration import bytes_moved, communication_cost, drift, neighbours_found
+
+W = torch.tensor(
+    [
+        [0.5, 0.5, 0.0, 0.0],  # 0 chose 1, of its kin 1
+        [0.2, 0.4, 0.4, 0.0],  # 1 chose 0 and 2
+        [0.0, 0.0, 1.0, 0.0],  # 2 chose nobody
+        [0.3, 0.0, 0.0, 0.7],  # 3 is alone in its cluster
+    ]
+)
+
+
+def test_precision_and_recall_by_hand():
+    found = neighbours_found(W, [0, 0, 0, 1])
+    assert found.precision[[0, 1, 3]].tolist() == [1, 1, 0]
+    assert found.recall[:3].tolist() == [0.5, 1, 0]
+    assert math.isnan(found.precision[2])
+    assert math.isnan(found.recall[3])
+    assert found.mean_precision == pytest.approx(2 / 3)
+    assert found.mean_recall == 0.5
+
+
+def test_nobody_chosen_has_no_precision():
+    found = neighbours_found(torch.eye(3), [0, 0, 1])
+    assert math.isnan(found.mean_precision)
+    assert found.mean_recall == 0
+
+
+def test_what_does_not_fit_is_refused(refused):
+    with refused(BadInput, "weights of shape [4, 4] for 3 clusters: need [receiver, sender]"):
+        neighbours_found(W, [0, 0, 1])
+    with refused(BadInput, "client number 1 has no cluster: give one for each"):
+        neighbours_found(W, [0, None, 1, 1])
+
+
+def test_drift_by_hand():
+    # 0, 3 and 6 on a line: 3, 0 and 3 from their mean
+    line = torch.tensor([[0.0, 3, 6], [3, 0, 3], [6, 3, 0]])
+    assert drift(line) == pytest.approx(2)
+    assert drift(torch.zeros(3, 3)) == 0
+
+
+@given(st.integers(1, 6), st.integers(0, 10**6))
+def test_drift_is_the_distance_to_the_mean(n, seed):
+    models = torch.randn(n, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    apart = (models.unsqueeze(1) - models).norm(dim=2)
+    assert drift(apart) == pytest.approx(float((models - models.mean(dim=0)).norm(dim=1).mean()), abs=1e-6)
+
+
+def test_cost_and_bytes():
+    sent, received = torch.tensor([[1, 2], [3, 0]]), torch.tensor([[2, 1], [0, 3]])
+    assert communication_cost(sent, received) == 6  # both clients, over both rounds
+    assert communication_cost(sent[0], received[0]) == 3
+    assert bytes_moved(sent, 10).tolist() == [[10, 20], [30, 0]]
