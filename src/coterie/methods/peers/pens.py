@@ -1,7 +1,7 @@
 """PENS: find the neighbours worth having by how models do on data, then learn with them alone.
 
-Karlsson, 2021, "Decentralized federated learning and data heterogeneity", algorithm 4 (Performance-based
-Neighbour Selection; also Onoszko, Karlsson, Mogren and Zec, 2021).
+Karlsson and Onoszko, 2021, "PENS: Leveraging Data Heterogeneity in Federated Learning",
+algorithm 4 (Performance-based Neighbour Selection; also Onoszko, Karlsson, Mogren and Zec, 2021).
 
     step 1, R rounds    n_samplings times: pick m_selected of m_sample random others, as greedy does
                         all picks enter the history, only the last are averaged with

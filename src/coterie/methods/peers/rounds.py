@@ -3,7 +3,8 @@
     w_k ← LocalWork(w_k)
     w_k ← Σ_j W_kj w_j,   W_kj > 0 for oneself and the picked,   Σ_j W_kj = 1
 
-Karlsson, 2021, "Decentralized federated learning and data heterogeneity", algorithms 1 to 5, section 3.4.
+Karlsson and Onoszko, 2021, "PENS: Leveraging Data Heterogeneity in Federated Learning",
+algorithms 1 to 5, section 3.4.
 W is Info's `weights`. When the averaging happens is the `order`:
 
 thesis      all train; then clients average one after the other, in a random order drawn for each round, and
