@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
+from coterie.core.errors import UnknownName
 from coterie.core.net import Net
 from coterie.core.registry import Registry
 from coterie.core.seeds import Key
@@ -64,9 +65,19 @@ class Method(Protocol):
 
 
 METHODS: Registry[Method] = Registry("method")
+ALL = "all"
 
 
 def scatter(values: Tensor, hosts: Tensor, n: int, empty: float = float("nan")) -> Tensor:
     """Figures of the replies laid out by client: [client], `empty` where nobody answered."""
     out = torch.full((n,), empty, dtype=torch.float64)
     return out.index_copy_(0, hosts, values.double())
+
+
+def asking(requester: str, names: Sequence[str]) -> Tensor:
+    """The numbers of the clients that ask for a model: the one of that name, or everybody for `all`."""
+    if requester == ALL:
+        return torch.arange(len(names))
+    if requester not in names:
+        raise UnknownName("requester", requester, [ALL, *names])
+    return torch.tensor([list(names).index(requester)])

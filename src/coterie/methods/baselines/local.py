@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
-from coterie.core.errors import UnknownName
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, scatter
+from coterie.core.method import METHODS, Info, Models, asking, scatter
 from coterie.core.net import Net, to_own
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
@@ -37,22 +35,14 @@ class Local:
     """The only client that trains, by name; the others keep the first model. all: everybody trains."""
 
     def check(self, names: Sequence[str], rounds: int) -> None:
-        self.trainees(names)
-
-    def trainees(self, names: Sequence[str]) -> Tensor:
-        """The numbers of the clients that train."""
-        if self.requester == "all":
-            return torch.arange(len(names))
-        if self.requester not in names:
-            raise UnknownName("requester", self.requester, ["all", *names])
-        return torch.tensor([list(names).index(self.requester)])
+        asking(self.requester, names)
 
     def init(self, beliefs: Beliefs, clients: int) -> State:
         return State(tree.repeat(beliefs, clients))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         n = len(net.names)
-        edges = to_own(n)[self.trainees(net.names)]
+        edges = to_own(n)[asking(self.requester, net.names)]
         replies = net.visit(self.local, state.beliefs, edges, key, state.memory)
         weights = torch.zeros(n, n, dtype=torch.float64)
         weights[replies.hosts, replies.hosts] = 1

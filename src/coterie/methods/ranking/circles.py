@@ -20,15 +20,14 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadData, BadInput, UnknownName
+from coterie.core.errors import BadData, BadInput
 from coterie.core.kernel import Trainer
-from coterie.core.method import Info
+from coterie.core.method import Info, asking
 from coterie.core.net import Net, Replies
 from coterie.core.seeds import Key
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.score import Score
 
-ALL = "all"
 AT_ONCE = 64  # circles that train in one visit: more gain nothing, and their replies have to be held
 
 
@@ -67,13 +66,7 @@ def check_options(best: int, threshold: float, folds: int, passes: int) -> None:
 def check_requester(requester: str, names: Sequence[str]) -> None:
     if len(names) < 2:
         raise BadInput(f"a ranking needs at least 2 clients; got {len(names)}: add clients, or use local")
-    if requester != ALL and requester not in names:
-        raise UnknownName("requester", requester, [ALL, *names])
-
-
-def asking(requester: str, names: Sequence[str]) -> Tensor:
-    """The clients that want a ranking, in order."""
-    return torch.arange(len(names)) if requester == ALL else torch.tensor([list(names).index(requester)])
+    asking(requester, names)
 
 
 def refuse_small(net: Net, folds: int) -> None:

@@ -37,7 +37,7 @@ from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, scatter
+from coterie.core.method import ALL, METHODS, Info, Models, asking, scatter
 from coterie.core.net import Net, Replies, from_server
 from coterie.core.seeds import Key
 from coterie.kernels.fold import Fold, HeldOut
@@ -59,7 +59,7 @@ class Influence:
 
     local: Trainer = SGD()
     """The work of a client in a round."""
-    requester: str = circles.ALL
+    requester: str = ALL
     """The client that wants a ranking and a circle, or all; whoever does not ask trains alone."""
     best: int = 0
     """How many others to choose at most, the first of the ranking; 0 sets no bound."""
@@ -102,7 +102,7 @@ class Influence:
     def rank(self, beliefs: Beliefs, net: Net, key: Key) -> Ranking:
         circles.refuse_small(net, self.folds)
         n, start = len(net.names), tree.rows(beliefs, torch.tensor([0]))
-        requesters = circles.asking(self.requester, net.names)
+        requesters = asking(self.requester, net.names)
         visits, looks = [], [nothing_seen(n)]
         for k, (trainer, scorer) in enumerate(circles.looks(self.local, self.folds, self.passes, key)):
             replies = net.visit(trainer, start, from_server(torch.arange(n)), key.at("fold", k))

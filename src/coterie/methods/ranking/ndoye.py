@@ -32,7 +32,7 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models
+from coterie.core.method import ALL, METHODS, Info, Models, asking
 from coterie.core.net import Net, to_own
 from coterie.core.seeds import Key
 from coterie.kernels.fold import Fold
@@ -49,7 +49,7 @@ class Ndoye:
 
     local: Trainer = SGD()
     """The work of a client in a round."""
-    requester: str = circles.ALL
+    requester: str = ALL
     """The client that wants a ranking and a circle, or all; whoever does not ask trains alone."""
     best: int = 2
     """How many others to choose at most, the first of the ranking; 0 sets no bound."""
@@ -89,7 +89,7 @@ class Ndoye:
         replies = net.visit(Fold(self.local, passes=self.passes), beliefs, to_own(n), key.at("model"))
         models = net.settle(beliefs, replies)
         home = self.home_loss(beliefs, models, replies.hosts, net, key)
-        requesters = circles.asking(self.requester, net.names)
+        requesters = asking(self.requester, net.names)
         pairs = torch.cartesian_prod(replies.guests, requesters)
         away = net.visit(Score("train"), models, pairs[pairs[:, 0] != pairs[:, 1]], key.at("transfer"))
         there = torch.full((n, n), float("nan"), dtype=torch.float64)

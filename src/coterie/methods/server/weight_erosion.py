@@ -38,7 +38,7 @@ from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, scatter
+from coterie.core.method import METHODS, Info, Models, asking, scatter
 from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
@@ -132,15 +132,7 @@ class WeightErosion:
             raise BadInput(
                 f"weight-erosion needs at least 2 clients; got {len(names)}: add some or use local"
             )
-        self.requesters(names)
-
-    def requesters(self, names: Sequence[str]) -> list[int]:
-        """The numbers of the clients that ask for a model."""
-        if self.requester == "all":
-            return list(range(len(names)))
-        if self.requester not in names:
-            raise UnknownName("requester", self.requester, ["all", *names])
-        return [list(names).index(self.requester)]
+        asking(self.requester, names)
 
     def passes(self, rounds: Tensor, sizes: Tensor) -> Tensor:
         """Whole passes over each client's samples in so many rounds of local work: [client]."""
@@ -162,7 +154,7 @@ class WeightErosion:
         )
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        names, who = net.names, self.requesters(net.names)
+        names, who = net.names, asking(self.requester, net.names).tolist()
         # one requester after the other: only the replies to one of them are held at a time
         turns = [self.turn(idle(state, q), net, key, r) for q, r in enumerate(who)]
         state = State(
