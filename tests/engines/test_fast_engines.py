@@ -12,11 +12,12 @@ from coterie.core.errors import BadInput
 from coterie.core.learner import Learner
 from coterie.core.net import edges_of, to_own
 from coterie.core.seeds import Key
-from coterie.engines import Auto, InProcess, Loop, Pool, Stacked, replay
+from coterie.engines import Auto, InProcess, Loop, Pool, Stacked, replay, scoring
 from coterie.engines import stacked as stacked_module
 from coterie.engines.auto import CACHED, LARGE, SMALL, choose
 from coterie.engines.bank import Bank, adjoined
 from coterie.engines.memory import budget_in_bytes, free_bytes
+from coterie.engines.pictures import channels_last
 from coterie.kernels import SGD, Adam, Score
 
 
@@ -56,6 +57,13 @@ class TestBank:
         assert torch.equal(adjoined([x[3:], x[:2]]), torch.cat([x[3:], x[:2]]))
         assert torch.equal(adjoined([x, x.clone()]), torch.cat([x, x]))
 
+    def test_what_clients_share_is_held_once(self):
+        shared, own = (Samples(torch.randn(n, 2), torch.zeros(n)) for n in (4, 3))
+        bank = Bank.of([shared, own, shared])
+        assert len(bank.x) == 7
+        assert bank.starts.tolist() == [0, 4, 0]
+        assert torch.equal(bank.part(2).x, shared.x)
+
     def test_nobody_has_anything(self):
         nothing = Samples(torch.zeros(0, 2), torch.zeros(0))
         assert Bank.of([nothing, nothing]).part(1).x.shape == (0, 2)
@@ -78,6 +86,7 @@ class Counting(nn.Linear):
 class TestScoring:
     def test_a_pair_is_scored_once_and_a_guest_in_one_pass(self):
         net, beliefs = net_of(Loop(), Counting(3, 2))
+        net.traits(beliefs)  # found out once, by trying
         Counting.passes = 0
         edges = edges_of([(0, 2), (0, 0), (1, 1), (0, 2), (0, 1)])
         replies = net.visit(Score(), beliefs, edges, Key(0))
@@ -87,6 +96,39 @@ class TestScoring:
         for figure, values in replies.numbers.items():
             expected = torch.cat([a.numbers[figure] for a in alone])
             torch.testing.assert_close(values, expected, rtol=1e-6, atol=1e-6)
+
+    @pytest.mark.parametrize("channels", [1, 3])
+    def test_pictures_a_few_at_a_time_and_side_by_side_score_as_all_at_once(self, channels, monkeypatch):
+        monkeypatch.setattr(scoring, "NUMBERS", 4 * channels * 36)  # four pictures at a time
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(channels, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+        model.append(nn.Linear(16, 2))
+        net, _ = net_of(Loop(), model, (5, 9, 8), (channels, 6, 6))
+        others = [tree.belief_of(model), {n: -t for n, t in tree.belief_of(model).items()}]
+        edges = edges_of([(0, 2), (1, 0), (0, 0), (1, 1)])
+        found = net.visit(Score(), tree.stack(others), edges, Key(0)).numbers
+        for i, (guest, host) in enumerate(edges.tolist()):
+            mine = net.clients[host].test
+            with torch.no_grad():
+                out = torch.func.functional_call(model, others[guest], (mine.x,))
+            loss = nn.functional.cross_entropy(out, mine.y)
+            torch.testing.assert_close(found["loss"][i].float(), loss, rtol=1e-5, atol=1e-6)
+            assert found["accuracy"][i] == (out.argmax(1) == mine.y).double().mean()
+
+
+class TestPictures:
+    @pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 1, 4, 5)])
+    def test_the_same_pictures_with_channels_last(self, shape):
+        x = torch.randn(shape)
+        last = channels_last(x)
+        assert torch.equal(last, x)
+        assert torch.nn.functional.conv2d(last, torch.ones(4, shape[1], 2, 2)).is_contiguous(
+            memory_format=torch.channels_last
+        )
+
+    def test_what_is_no_picture_stays(self):
+        x = torch.randn(2, 3)
+        assert channels_last(x) is x
 
 
 class TestStacked:

@@ -30,15 +30,22 @@ class Bank:
 
     @staticmethod
     def of(parts: Sequence[Samples], device: torch.device | str = "cpu") -> Bank:
-        sizes = torch.tensor([len(p) for p in parts])
-        starts = sizes.cumsum(0) - sizes
-        x, y = adjoined([p.x for p in parts]), adjoined([p.y for p in parts])
-        return Bank(x.to(device), y.to(device), starts, sizes)
+        once = {place(p): p for p in parts}  # clients may share samples, such as a common test set
+        lengths = torch.tensor([len(p) for p in once.values()])
+        begins = dict(zip(once, (lengths.cumsum(0) - lengths).tolist(), strict=True))
+        x, y = adjoined([p.x for p in once.values()]), adjoined([p.y for p in once.values()])
+        starts = torch.tensor([begins[place(p)] for p in parts])
+        return Bank(x.to(device), y.to(device), starts, torch.tensor([len(p) for p in parts]))
 
     def part(self, i: int) -> Samples:
         """A client's own samples, as a view."""
         rows = slice(int(self.starts[i]), int(self.starts[i] + self.sizes[i]))
         return Samples(self.x[rows], self.y[rows])
+
+
+def place(samples: Samples) -> tuple[object, ...]:
+    """Where samples lie: the same for the same ones."""
+    return tuple((t.data_ptr(), t.shape, t.stride()) for t in (samples.x, samples.y))
 
 
 def adjoined(tensors: Sequence[Tensor]) -> Tensor:

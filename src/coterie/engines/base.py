@@ -1,4 +1,4 @@
-"""What engines in one process share: clients in memory, replies in the clear, scoring."""
+"""What engines in one process share: clients in memory, replies in the clear."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs, Weights
 from coterie.core.client import Client, Samples
-from coterie.core.devices import seeded
 from coterie.core.errors import BadInput, Diverged
 from coterie.core.kernel import Part, Reply, Scorer, Trainer, scores
 from coterie.core.learner import Learner
@@ -21,10 +20,9 @@ from coterie.core.net import Net, Replies
 from coterie.core.registry import Registry
 from coterie.core.seeds import Key
 from coterie.engines.bank import Bank, adjoined
-from coterie.engines.threads import threads_for
+from coterie.engines.scoring import score
 from coterie.engines.traits import Traits, traits_of
 
-CHUNK = 4096  # samples of one forward pass while scoring
 CPU = torch.device("cpu")
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 
@@ -100,7 +98,7 @@ class InProcess:
         memory: Beliefs | None = None,
     ) -> Replies:
         if scores(kernel):
-            return self._score(cast(Scorer, kernel), beliefs, edges, key)
+            return score(self, cast(Scorer, kernel), beliefs, edges, key)
         return self._train(cast(Trainer, kernel), beliefs, edges, key, memory)
 
     def _train(
@@ -141,36 +139,6 @@ class InProcess:
             f"round {key.round}, client {self.clients[int(hosts[edge])].name!r}: {what}: "
             "lower the learning rate or scale the inputs"
         )
-
-    def _score(self, kernel: Scorer, beliefs: Beliefs, edges: Tensor, key: Key) -> Replies:
-        """Each pair once, in one pass over the rows of all hosts that a guest visits."""
-        bank, pairs = self.banks[kernel.part], edges.tolist()
-        for host in {h for _, h in pairs}:
-            if not bank.sizes[host]:
-                raise BadInput(f"client {self.clients[host].name!r} has no {kernel.part} samples to score on")
-        visits: dict[int, list[int]] = {}
-        for guest, host in pairs:
-            visits.setdefault(guest, []).append(host)
-        figures: dict[tuple[int, int], dict[str, float]] = {}
-        for guest, visited in visits.items():
-            hosts = sorted(set(visited))
-            samples = [bank.part(h) for h in hosts]
-            x = adjoined([s.x for s in samples])
-            # what a module draws by itself comes from this guest's seed, as in training
-            seed = key.at("score", kernel.part, guest).integer()
-            with torch.no_grad(), seeded(seed, self.device), threads_for(x.numel()):
-                belief = tree.row(beliefs, guest)
-                outputs = torch.cat([self.learner.outputs(belief, piece) for piece in torch.split(x, CHUNK)])
-            for host, mine, out in zip(
-                hosts, samples, torch.split(outputs, [len(s) for s in samples]), strict=True
-            ):
-                losses = self.learner.losses(out, mine.y)
-                figures[guest, host] = kernel.measure(self.learner.task, out, losses, mine.y)
-        found = [figures[guest, host] for guest, host in pairs]
-        numbers = {
-            n: torch.tensor([f[n] for f in found], dtype=torch.float64) for n in (found[0] if found else ())
-        }
-        return Replies(edges, numbers)
 
     def mix(self, weights: Weights, replies: Replies) -> Beliefs:
         return tree.mix(weights, replies.sealed)

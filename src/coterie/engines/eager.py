@@ -16,6 +16,7 @@ from coterie.core.belief import Belief, belief_of
 from coterie.core.errors import BadInput
 from coterie.core.learner import Batch, Gradient, Learner, dropout_of
 from coterie.engines.flat import ALL, Layout
+from coterie.engines.pictures import channels_last
 
 
 class EagerLearner(Learner):
@@ -45,9 +46,7 @@ class EagerLearner(Learner):
         buffers = {name: belief[name].clone() for name in self.buffers}
         for owner, leaf, name in self._homes:
             owner._buffers[leaf] = buffers[name]
-        x = batch.x
-        if self._pictures and x.ndim == 4:
-            x = x.contiguous(memory_format=torch.channels_last)
+        x = channels_last(batch.x) if self._pictures else batch.x
         with torch.enable_grad(), dropout_of(self, seed):
             losses = self.losses(self._forward(x), batch.y)
             loss = (losses * batch.weight).sum() / batch.weight.sum().clamp(min=1)

@@ -53,7 +53,8 @@ def draws_by_itself(learner: Learner, belief: Belief, data: Samples) -> bool:
     with seeded(1, device), torch.no_grad(), dropout_of(learner, torch.tensor(1, device=device)):
         before = generator_state(device)
         tensors = {name: t.clone() for name, t in belief.items()}
-        functional_call(learner.training, tensors, (_rows(data).x,))
+        for module in (learner.training, learner.scoring):
+            functional_call(module, tensors, (_rows(data).x,))
         return not torch.equal(before, generator_state(device))
 
 
