@@ -1,15 +1,20 @@
-"""Peak memory of one round with many clients: python benchmarks/memory.py linear|pens-cnn
+"""Peak memory of one round with many clients: python benchmarks/memory.py linear|pens-cnn|pens
 
     linear     10,000 clients x 50 of 1x28x28, linear 784-10, SGD, FedAvg
     pens-cnn   1,000 clients x 125 of 3x32x32, the PENS CNN, Adam, averaging with 5 peers
+    pens       the same clients and model, a round of PENS, step 1: 20 sampled and scored, once
 
-The peak is that of the whole process: the data, torch itself and all models.
+The peak is that of the whole process: the data, torch itself and all models. That of pens does not grow with
+the number of samplings, for a client's images pass through a model a few at a time.
 """
 
 from __future__ import annotations
 
 import resource
 import sys
+from collections.abc import Callable
+
+from pens_round import Asked, Round
 
 from coterie.bench.contenders import prepare
 from coterie.bench.workloads import Workload, clients_of
@@ -31,9 +36,16 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6)
 
 
+def ready(name: str) -> Callable[[], object]:
+    """The round, with its data made."""
+    if name == "pens":
+        return Round(Asked(clients=1_000, sampled=20, samplings=1)).whole
+    run = prepare("auto", WORKLOADS[name], clients_of(WORKLOADS[name]))
+    return lambda: run(Key(0))
+
+
 if __name__ == "__main__":
-    chosen = WORKLOADS[sys.argv[1]]
-    run = prepare("auto", chosen, clients_of(chosen))
-    print(f"{chosen.name}: {peak():.2f} GB with the data")
-    run(Key(0))
-    print(f"{chosen.name}: {peak():.2f} GB after a round")
+    run = ready(sys.argv[1])
+    print(f"{sys.argv[1]}: {peak():.2f} GB with the data")
+    run()
+    print(f"{sys.argv[1]}: {peak():.2f} GB after a round")

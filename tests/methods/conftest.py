@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from coterie.core.method import survey
 from coterie.core.seeds import Key
 from coterie.engines import Absent
 
@@ -14,11 +15,11 @@ from coterie.engines import Absent
 def pull(client_of, net_of):
     """Clients with x = 1 and one target each, so that one full step at lr 0.25 takes w to (w + y) / 2."""
 
-    def make(targets, sizes=None):
-        sizes = sizes or [1] * len(targets)
+    def make(targets, sizes=None, clusters=None):
+        sizes, clusters = sizes or [1] * len(targets), clusters or [None] * len(targets)
         clients = [
-            client_of(torch.ones(n, 1), torch.full((n,), float(y)), name=f"c{i}")
-            for i, (y, n) in enumerate(zip(targets, sizes, strict=True))
+            client_of(torch.ones(n, 1), torch.full((n,), float(y)), name=f"c{i}", cluster=cluster)
+            for i, (y, n, cluster) in enumerate(zip(targets, sizes, clusters, strict=True))
         ]
         return net_of(nn.Linear(1, 1, bias=False), clients)
 
@@ -66,8 +67,9 @@ def play():
     """Some rounds of a method: the states, from the first on, and the infos."""
 
     def run(method, net, beliefs, rounds, seed=0, total=None):
-        clients = len(net.names)
+        clients, within = len(net.names), getattr(net, "net", net)
         method.check(net.names, total or rounds)
+        survey(method, within.clients, Key(seed, rounds=total or rounds))
         states, infos = [method.init(beliefs, clients)], []
         for r in range(1, rounds + 1):
             state, info = method.round(states[-1], net, Key(seed).at_round(r, total or rounds))

@@ -7,9 +7,11 @@ import torch
 from torch import nn
 
 from coterie.core.belief import belief_of, stack
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.client import Client
+from coterie.core.errors import BadData, BadInput, UnknownName
 from coterie.kernels import SGD, Adam
 from coterie.methods import METHODS, Central, Local
+from coterie.methods.baselines.central import shares_of
 
 FULL = SGD(lr=0.25, batch=100)
 START = {"weight": torch.zeros(1, 1, 1)}
@@ -113,6 +115,57 @@ class TestCentral:
         assert models.beliefs["weight"].tolist() == [[1.0]]
         assert models.of.tolist() == [0, 0]
         assert models.shared == 0
+
+
+class TestCentralByCluster:
+    def test_two_rounds_by_hand(self, pull, play):
+        # cluster 7 pools the targets 8, 2, 2 (mean 4), cluster 3 has 6: w → (w + mean) / 2 in each
+        net = pull([8, 6, 2], sizes=[1, 1, 2], clusters=[7, 3, 7])
+        states, infos = play(Central(FULL, by="cluster"), net, START, 2)
+        models = [Central(by="cluster").models(state, 3) for state in states]
+        assert [m.beliefs["weight"].flatten()[m.of].tolist() for m in models] == [
+            [0, 0, 0],
+            [2, 3, 2],
+            [3, 4.5, 3],
+        ]
+        assert [m.shared for m in models] == [None] * 3
+        shares = torch.tensor([[1 / 3, 0, 2 / 3], [0, 1, 0], [1 / 3, 0, 2 / 3]], dtype=torch.float64)
+        assert torch.equal(infos[0].weights, shares)
+        assert infos[0].loss.tolist() == [24.0, 36.0, 24.0]  # (64 + 4 + 4) / 3 and 36
+        assert [info.extras["samples_moved"] for info in infos] == [4, 0]
+
+    def test_shares(self):
+        assert shares_of(torch.tensor([1, 4, 3]), torch.tensor([0, 1, 0])).tolist() == [
+            [0.25, 0, 0.75],
+            [0, 1, 0],
+        ]
+
+    def test_one_cluster_is_all(self, pull, play):
+        net, work = pull([8, 6, 2], clusters=[4, 4, 4]), SGD(lr=0.1, momentum=0.9, keep=True)
+        one, all_ = (play(Central(work, by=by), net, START, 3) for by in ("cluster", "all"))
+        assert torch.equal(one[0][-1].beliefs["weight"], all_[0][-1].beliefs["weight"])
+        assert torch.equal(one[1][-1].weights, all_[1][-1].weights)
+
+    def test_is_central_of_each_cluster_by_itself(self, crowd, net_of, play):
+        module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+        start, work = stack([belief_of(module)]), SGD(batch=100, momentum=0.9, keep=True)
+        clients = [Client(**{**c.__dict__, "cluster": i % 2}) for i, c in enumerate(crowd((5, 9, 14, 6)))]
+        both, _ = play(Central(work, by="cluster"), net_of(module, clients), start, 3)
+        for cluster in (0, 1):
+            alone, _ = play(Central(work), net_of(module, clients[cluster::2]), start, 3)
+            for name, tensor in alone[-1].beliefs.items():
+                torch.testing.assert_close(both[-1].beliefs[name][cluster], tensor[0], rtol=0, atol=1e-6)
+
+    def test_without_clusters(self, pull, play, refused):
+        message = (
+            "client 'c0' has no cluster, which central by cluster needs: use a split that makes clusters"
+        )
+        with refused(BadData, message):
+            play(Central(by="cluster"), pull([8, 4]), START, 1)
+
+    def test_an_unknown_word(self, refused):
+        with refused(UnknownName, "unknown by 'clusters': did you mean cluster?"):
+            Central(by="clusters")
 
 
 @pytest.mark.parametrize("name", ["local", "central"])

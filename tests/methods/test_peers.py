@@ -14,6 +14,7 @@ from torch import nn
 from coterie.core.belief import belief_of, stack
 from coterie.core.errors import BadData, BadInput, UnknownName
 from coterie.core.kernel import scores
+from coterie.core.method import Facts, survey
 from coterie.core.net import edges_of
 from coterie.core.seeds import Key
 from coterie.engines import Absent
@@ -78,6 +79,10 @@ def start(*values: float) -> dict[str, torch.Tensor]:
 
 def w(state) -> list[float]:
     return state.beliefs["weight"].flatten().tolist()
+
+
+def known(n: int, validation: int = 5) -> list[Facts]:
+    return [Facts(f"c{i}", "classification", 20, validation, i % 2) for i in range(n)]
 
 
 def turn_order(n: int, round: int = 1, rounds: int = 1, seed: int = 0) -> list[int]:
@@ -573,8 +578,8 @@ class TestStopping:
     @pytest.mark.parametrize("order", ORDERS)
     def test_without_validation_samples(self, tug, play, refused, order):
         message = (
-            "client 'c0' has no validation samples to score on, which patience=3 needs: "
-            "hold some out, or set patience=0"
+            "client 'c0' has no validation samples, which patience=3 needs: "
+            "hold some out (validation=0.2), or set patience=0"
         )
         with refused(BadInput, message):
             play(Random(HALF, order, patience=3), tug([0.0, 4.0]), start(0), 1)
@@ -634,10 +639,34 @@ class TestRefusals:
         for kind in (Greedy, EpsilonGreedy, PENS):
             with refused(BadInput, f"sampled=4 {others}"):
                 kind(sampled=4).check(names, 1)
-            with refused(
-                BadInput, "selected=3 must lie between 1 and 2, those sampled: lower it or add clients"
-            ):
-                kind(selected=3, sampled=2).check(names, 1)
+            for few in ({"sampled": 2}, {}):
+                of = few.get("sampled", 3)  # three, if nothing is said
+                message = f"selected={of + 1} must lie between 1 and {of}, those sampled"
+                with refused(BadInput, f"{message}: lower it or raise sampled"):
+                    kind(selected=of + 1, **few).check([*names, "e"], 1)
+        with refused(BadInput, f"neighbours=4 {others}"):
+            PENS(neighbours=4).check(names, 1)
+        assert PENS(neighbours=3, sampled=3).check(names, 1) is None
+
+    @pytest.mark.parametrize("kind", EVERYONE)
+    def test_the_defaults_do_for_two_clients(self, kind, two_kinds, play):
+        net = two_kinds(n=2)
+        states, infos = play(kind(), net, first(net), 2)
+        assert not torch.equal(states[0].beliefs["weight"], states[-1].beliefs["weight"])
+        assert bool((infos[-1].weights.diagonal() > 0).all())
+
+    def test_a_default_that_is_more_than_there_are_is_said(self):
+        said = "sampled: all 2 others, fewer than the 3 of the default"
+        for kind in (Greedy, EpsilonGreedy, PENS):
+            assert said in kind().look(known(3), Key(0, rounds=30))
+            assert kind().look(known(4), Key(0, rounds=30)) == []
+            assert kind(sampled=2).look(known(3), Key(0, rounds=30)) == []
+        assert Greedy().to_ask(3) == 2
+
+    def test_no_rounds_for_step_2_are_said(self):
+        said = ["rounds=5 leave none for step 2 of pens: rounds_step1=5"]
+        assert PENS(rounds_step1=5).look(known(9), Key(0, rounds=5)) == said
+        assert PENS(rounds_step1=4).look(known(9), Key(0, rounds=5)) == []
 
     @pytest.mark.parametrize("kind", EVERYONE)
     def test_one_client(self, kind, refused):
@@ -654,7 +683,7 @@ class TestRefusals:
             (EpsilonGreedy, {"epsilon": NAN}, "epsilon=nan must lie between 0 and 1: try 0.2"),
             (PENS, {"samplings": 0}, "samplings=0 must be at least 1: try 1"),
             (PENS, {"rounds_step1": 0}, "rounds_step1=0 must be at least 1: try 1"),
-            (PENS, {"neighbours": 0}, "neighbours=0 must be at least 1: try 1"),
+            (PENS, {"neighbours": -1}, "neighbours=-1 must be at least 0: try 0"),
             (PENS, {"epochs2": -1}, "epochs2=-1 must be at least 0: try 0"),
             (
                 PENS,
@@ -683,17 +712,10 @@ class TestRefusals:
         with pytest.raises(UnknownName, match=f"unknown {option} '{value}'"):
             kind(**options)
 
-    def test_a_cluster_of_one_and_none_at_all(self, tug, two_kinds, play, refused):
+    def test_no_clusters_for_oracle(self, tug, play, refused):
         message = "client 'c0' has no cluster, which oracle needs: use a split that makes clusters"
         with refused(BadData, message):
             play(Oracle(HALF), tug([0.0, 1.0]), start(0), 1)
-        net = two_kinds(n=3)
-        message = (
-            "client 'c1' is alone in cluster 1; oracle needs at least 2 in each: "
-            "add clients or make fewer clusters"
-        )
-        with refused(BadData, message):
-            play(Oracle(), net, first(net), 1)
 
     def test_random_weighted_needs_accuracies_and_validation_samples(self, tug, crowd, net_of, play, refused):
         message = "random-weighted weighs by accuracy, which a regression has not: use random or greedy"
@@ -701,11 +723,43 @@ class TestRefusals:
             play(RandomWeighted(HALF, own="train"), tug([0.0, 1.0]), start(0), 1)
         net = net_of(nn.Linear(4, 3), crowd())
         message = (
-            "client 'c0' has no validation samples to score on, which random-weighted needs: "
-            "hold some out, or set own=train"
+            "client 'c0' has no validation samples, which random-weighted needs: "
+            "hold some out (validation=0.2), or set own=train"
         )
         with refused(BadInput, message):
             play(RandomWeighted(), net, first(net), 1)
+
+    @pytest.mark.parametrize("kind", EVERYONE)
+    def test_early_stopping_without_validation_samples(self, kind, refused):
+        clients = [*known(3), known(4, validation=0)[3]]
+        message = (
+            "client 'c3' has no validation samples, which patience=2 needs: "
+            "hold some out (validation=0.2), or set patience=0"
+        )
+        options = {"own": "train"} if kind is RandomWeighted else {}
+        with refused(BadInput, message):
+            kind(patience=2, **options).look(clients, Key(0, rounds=30))
+        assert kind(**options).look(clients, Key(0, rounds=30)) == []
+
+
+class TestSaid:
+    def test_a_cluster_of_one_trains_alone(self, two_kinds, play):
+        net = two_kinds(n=3)  # clusters 0, 1, 0
+        states, infos = play(Oracle(), net, first(net), 1)
+        assert infos[0].weights.tolist() == [[0.5, 0, 0.5], [0, 1, 0], [0.5, 0, 0.5]]
+        assert not torch.equal(states[0].beliefs["weight"][1], states[1].beliefs["weight"][1])
+        said = survey(Oracle(), net.clients, Key(0))
+        assert said == ["alone in a cluster, and so training alone: c1"]
+        assert survey(Oracle(), two_kinds(n=4).clients, Key(0)) == []
+
+    def test_a_graph_in_pieces(self):
+        apart = DPSGD(graph="erdos-renyi", edge_chance=0.0)
+        said = ["the erdos-renyi graph is in 4 pieces, each of which learns for itself"]
+        assert apart.look(known(4), Key(0)) == said
+        assert DPSGD().look(known(4), Key(0)) == []
+
+    def test_methods_with_nothing_to_say(self, two_kinds):
+        assert survey(METHODS.make("fedavg"), two_kinds(n=3).clients, Key(0)) == []
 
 
 def test_they_are_registered():

@@ -64,11 +64,35 @@ def test_killed_and_resumed_run_is_bit_identical(attempt, unbroken, tmp_path):
         words = ["resume", str(path)]
     finish(start(*words))
     assert kills, "no process was alive to be killed"
+    assert_same(path, reference)
+
+
+def assert_same(path: Path, reference: Path) -> None:
     for name in SAME:
         assert (path / name).read_bytes() == (reference / name).read_bytes(), name
     for matrix in sorted((reference / "collaboration").iterdir()):
         assert (path / "collaboration" / matrix.name).read_bytes() == matrix.read_bytes(), matrix.name
     assert sorted(p.name for p in path.iterdir()) == sorted(p.name for p in reference.iterdir())
+
+
+PENS = ["run", "--data", "digits", "--split", "clusters", "--clients", "6", "--rounds", "24", "--validation"]
+PENS += ["0.2", "--method", "pens", "--pens.rounds-step1", "12", "--pens.patience", "4", "--sgd.epochs", "5"]
+
+
+def test_pens_killed_in_step_1_at_the_switch_and_in_step_2(tmp_path):
+    reference, path = tmp_path / "unbroken", tmp_path / "run"
+    finish(start(*PENS, "--out", str(reference)))
+    words = [*PENS, "--out", str(path)]
+    for last in (6, 12, 18):  # the round after which it is killed; step 2 begins with 13
+        process = start(*words)
+        while process.poll() is None and len(read_lines(path / "metrics.jsonl")) <= last:
+            time.sleep(0.0005)
+        assert process.poll() is None, "over before it could be killed"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        words = ["resume", str(path)]
+    finish(start(*words))
+    assert_same(path, reference)
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):

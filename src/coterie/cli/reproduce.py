@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ examples:
   coterie reproduce grimberg-2020
   coterie reproduce gengler-2020 --scale small
   coterie reproduce gengler-2020 --cells B/100,A/10 --preset as-run --seeds 1
+  coterie reproduce karlsson-2021 --cells common-50 --minutes 60
 """
 
 
@@ -54,8 +56,12 @@ class Reproduce:
     ] = "usual"
     seeds: Annotated[int, tyro.conf.arg(help="How many seeds, from 0; by default what suits the paper.")] = 0
     scale: Annotated[
-        Literal["full", "small"], tyro.conf.arg(help="The paper's own, or one that takes a minute or two.")
+        Literal["full", "small", "tiny"],
+        tyro.conf.arg(help="The paper's own, or a smaller one; not every paper has all."),
     ] = "full"
+    minutes: Annotated[
+        float, tyro.conf.arg(help="Stop after so many and write what there is; 0 goes on to the end.")
+    ] = 0.0
     out: Annotated[str, tyro.conf.arg(help="The folder to write; by default runs/PAPER.")] = ""
     figures: Annotated[
         Literal["svg", "png", "none"], tyro.conf.arg(help="What kind of figures to write.")
@@ -74,7 +80,10 @@ def reproduce(words: Sequence[str]) -> int:
     chosen = paper(request.paper)
     asked = asked_of(chosen, request)
     try:
-        ran = run_all(chosen.jobs(asked))
+        ran = run_all(chosen.jobs(asked), 60 * request.minutes)
+    except TimeUp as end:
+        ran = True
+        screen.err.print(f"[dim]· {escape(str(end))}[/dim]", soft_wrap=True)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             "stopped; what is finished and the last saved round of the rest stay: give the same command again"
@@ -88,7 +97,7 @@ def reproduce(words: Sequence[str]) -> int:
         if request.results and path.stem == "results":
             copy = (
                 Path(request.results)
-                / f"{chosen.name}{'' if asked.scale == 'full' else '-small'}{path.suffix}"
+                / f"{chosen.name}{'' if asked.scale == 'full' else f'-{asked.scale}'}{path.suffix}"
             )
             print(f"table: {write_whole(copy, path.read_bytes())}")
     return 0
@@ -97,7 +106,10 @@ def reproduce(words: Sequence[str]) -> int:
 def asked_of(chosen: Paper, request: Reproduce) -> Asked:
     """The request with the paper's own defaults, checked."""
     if request.scale not in chosen.scales:
-        raise BadInput(f"{chosen.name} has no scale {request.scale!r}: leave it out, it takes a few minutes")
+        known = ", ".join(chosen.scales)
+        raise BadInput(f"{chosen.name} has no scale {request.scale!r}: it has {known}")
+    if request.minutes < 0:
+        raise BadInput(f"minutes={request.minutes} must be at least 0: 0 goes on to the end")
     if request.seeds < 0:
         raise BadInput(f"seeds={request.seeds} must be at least 1: try {chosen.seeds}")
     if request.cells:
@@ -117,8 +129,13 @@ def asked_of(chosen: Paper, request: Reproduce) -> Asked:
     )
 
 
-def run_all(jobs: Sequence[Job]) -> int:
+class TimeUp(Exception):
+    """The minutes are over; raised between two rounds, when all is saved."""
+
+
+def run_all(jobs: Sequence[Job], seconds: float) -> int:
     """Under one bar with the time left, from the speed of the last hour: a round may take a minute."""
+    end = time.monotonic() + seconds
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=15),
@@ -134,4 +151,10 @@ def run_all(jobs: Sequence[Job]) -> int:
         return 0
     with bar:
         task = bar.add_task("", total=total)
-        return run_jobs(jobs, lambda done, said: bar.update(task, completed=done, description=escape(said)))
+
+        def watch(done: float, said: str) -> None:
+            bar.update(task, completed=done, description=escape(said))
+            if seconds and time.monotonic() > end:
+                raise TimeUp(f"time is up at {said}: the same command goes on")
+
+        return run_jobs(jobs, watch)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import UnknownName
+from coterie.core.client import Client, Task
+from coterie.core.errors import BadData, UnknownName
 from coterie.core.net import Net
 from coterie.core.registry import Registry
 from coterie.core.seeds import Key
@@ -30,7 +31,9 @@ class Info:
     received    [client] models it received
     loss        [client] mean training loss of its visit, NaN for a client that did not train
     extras      further figures by name, anything JSON can hold
-    matrices    further matrices [receiver, sender] by name ("alpha"), NaN where there is nothing to say
+    matrices    further matrices [receiver, sender] by name ("alpha"), NaN where there is nothing to say;
+                one named CIRCLE has 1 for whom the receiver takes for its own kind so far, else 0, and is
+                held against true clusters as the weights are
     """
 
     weights: Tensor
@@ -50,8 +53,22 @@ class Models:
     shared: int | None = None
 
 
+class Facts(NamedTuple):
+    """What is known of a client before anything runs: never its data."""
+
+    name: str
+    task: Task
+    train: int
+    validation: int
+    cluster: int | None
+
+
 class Method(Protocol):
-    """`check` refuses options that cannot work for these clients and rounds, before anything runs."""
+    """`check` refuses options that cannot work for these clients and rounds, before anything runs.
+
+    A method may also have `look(clients: Sequence[Facts], key: Key) -> Sequence[str]`, which refuses what
+    these clients lack (`survey` calls it) and returns what is worth saying of them, for the run's record.
+    """
 
     def check(self, names: Sequence[str], rounds: int) -> None: ...
 
@@ -66,6 +83,24 @@ class Method(Protocol):
 
 METHODS: Registry[Method] = Registry("method")
 ALL = "all"
+CIRCLE = "circle"
+
+
+def survey(method: Method, clients: Sequence[Client], key: Key) -> list[str]:
+    """What a method says of these clients before round 1, if anything; or its refusal."""
+    look = getattr(method, "look", None)
+    facts = [Facts(c.name, c.task, len(c.train), len(c.validation), c.cluster) for c in clients]
+    return list(look(facts, key)) if look else []
+
+
+def true_clusters(names: Sequence[str], clusters: Sequence[int | None], method: str) -> list[int]:
+    """The clusters of a synthetic split, for yardsticks that may know them; a refusal if there are none."""
+    for name, cluster in zip(names, clusters, strict=True):
+        if cluster is None:
+            raise BadData(
+                f"client {name!r} has no cluster, which {method} needs: use a split that makes clusters"
+            )
+    return [cluster for cluster in clusters if cluster is not None]
 
 
 def scatter(values: Tensor, hosts: Tensor, n: int, empty: float = float("nan")) -> Tensor:

@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 from coterie.core.errors import BadInput, UnknownName
 
 Preset = Literal["text", "as-run"]
-Scale = Literal["full", "small"]
+Scale = Literal["full", "small", "tiny"]
 Format = Literal["svg", "png", "none"]
 Step = Callable[[float, str], None]
 Watch = Callable[[float, str], None]

@@ -1,23 +1,26 @@
 """D-PSGD: everybody averages with its neighbours in a fixed graph.
 
-Lian et al., 2017, "Can decentralized algorithms outperform centralized algorithms?"
+Lian, Zhang, Zhang, Hsieh, Zhang and Liu, 2017, "Can decentralized algorithms outperform centralized
+algorithms? A case study for decentralized parallel stochastic gradient descent".
 
     w_k ← Σ_j W_kj LocalWork(w_j)
     W_kj = 1 / (1 + max(d_k, d_j)) on edges,   W_kk = 1 - Σ_{j≠k} W_kj         metropolis
 
 d_k is the number of k's neighbours. The paper asks for a symmetric W whose rows and columns add up to 1 and
-leaves its choice open: these are the weights of Metropolis and Hastings (Xiao and Boyd, 2004), by which the
-mean of all models stays where it is if all average at-once.
+leaves its choice open: these are Metropolis weights (Xiao, Boyd and Lall, 2005, "A scheme for robust
+distributed sensor fusion based on average consensus"), by which the mean of all models stays where it is if
+all average at-once.
 
-Deviations. Local work may be more than one step. Whoever is gone leaves its weight to those who would have
-heard it. A graph in several pieces is allowed, and Info's extras say of how many `pieces`: each piece learns
-for itself.
+Deviations. The paper's step goes from the averaged model, with the gradient at the model before; here models
+are averaged after the step. Local work may be more than one step. Whoever is gone leaves its weight to those
+who would have heard it. A graph in several pieces is allowed: each piece learns for itself, the run's notes
+say so, and Info's extras of how many `pieces`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
@@ -27,7 +30,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.method import METHODS
+from coterie.core.method import METHODS, Facts
 from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.methods.peers.picks import Asked
@@ -64,9 +67,13 @@ class DPSGD(Peers):
     def weigh(self, me: int, picked: Tensor, merit: Tensor, key: Key) -> Tensor:
         return metropolis(me, picked, self.links(len(merit), key).sum(dim=1))
 
+    def look(self, clients: Sequence[Facts], key: Key) -> list[str]:
+        pieces = pieces_of(self.links(len(clients), key))
+        said = [f"the {self.graph} graph is in {pieces} pieces, each of which learns for itself"]
+        return [*super().look(clients, key), *(said if pieces > 1 else [])]
+
     def show(self, turns: Turns, notes: Mapping[str, Tensor], key: Key) -> Shown:
-        graph = nx.from_numpy_array(self.links(len(turns.here), key).numpy())
-        return {"pieces": nx.number_connected_components(graph)}, {}
+        return {"pieces": pieces_of(self.links(len(turns.here), key))}, {}
 
 
 def metropolis(me: int, picked: Tensor, degree: Tensor) -> Tensor:
@@ -75,6 +82,11 @@ def metropolis(me: int, picked: Tensor, degree: Tensor) -> Tensor:
     row[picked] = 1 / (1 + degree[picked].clamp(min=int(degree[me])).double())
     row[me] = 1 - row.sum()
     return row
+
+
+def pieces_of(links: Tensor) -> int:
+    """In how many pieces a graph [client, client] is."""
+    return int(nx.number_connected_components(nx.from_numpy_array(links.numpy())))
 
 
 @lru_cache(maxsize=4)  # asked for by every client of every round

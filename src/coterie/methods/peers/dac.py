@@ -1,7 +1,7 @@
 """DAC: sample peers by how well their models do on one's own data, guessing what was not tried.
 
-Zec, Ekblom, Willbo, Mogren and Girdzijauskas, 2022, "Decentralized adaptive clustering of deep nets is
-beneficial for client collaboration".
+Listo Zec, Ekblom, Willbo, Mogren and Girdzijauskas, 2022, "Decentralized adaptive clustering of deep nets is
+beneficial for client collaboration", arXiv:2206.08839.
 
     s_kj = 1 / loss of w_j on D_k, when j was last sampled               tried
     s_kj = s_ij,  i = argmax s_ki over k's sampled i that know j         otherwise: two_hops
@@ -11,7 +11,10 @@ beneficial for client collaboration".
 D_k are training data, τ is `tau`, m_selected `selected`; s is Info's matrix `similarity`, the losses are
 `loss`. Where nothing is known s = 0, so that the first round draws evenly.
 
-Deviations. All weigh alike in the average, large clients or small. Losses below 1e-6 count as 1e-6.
+Deviations. All weigh alike in the average, where the authors' program weighs by numbers of samples. There a
+client passes on its guesses too; here only what it has tried, so that two hops are two. There all train once
+and then average and train in turn (`order` program). Its second variant, with a τ that grows from round to
+round, is not offered. Losses below 1e-6 count as 1e-6.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ Danner and Jelasity, 2019, "Gossip learning as a decentralized alternative to fe
     p(j) ~ one of C \\ {j} at random;   C_k = {j : p(j) = k};   w_k ← (w_k + Σ_{j∈C_k} w_j) / (1 + |C_k|)
 
 Deviations. Rounds in place of clocks that tick by themselves: what arrives within a round is averaged
-together, and only then trained on. A model pushed to somebody who is gone is lost.
+together, and only then trained on. All weigh alike, where the paper of 2019 weighs models by their age, and
+that of 2013 merges the two that arrived last. A model pushed to somebody who is gone is lost.
 """
 
 from __future__ import annotations

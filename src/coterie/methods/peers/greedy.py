@@ -18,11 +18,13 @@ from typing import get_args
 from torch import Tensor
 
 from coterie.core.errors import UnknownName
-from coterie.core.method import METHODS
+from coterie.core.method import METHODS, Facts
 from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.methods.peers.picks import Asked, check_peers, draw_others, highest
 from coterie.methods.peers.rounds import Direction, Peers
+
+SAMPLED = 3  # if nothing is said
 
 
 @METHODS.register("greedy")
@@ -32,8 +34,8 @@ class Greedy(Peers):
 
     selected: int = 1
     """With how many of the sampled to average (the thesis: 4)."""
-    sampled: int = 3
-    """How many others to ask (the thesis: 20 of 199)."""
+    sampled: int = 0
+    """How many others to ask (the thesis: 20 of 199); 0: three, or all if they are fewer."""
     direction: Direction = "mine-on-theirs"
     """My model on their data by accuracy, as in the thesis, or theirs-on-mine by loss."""
 
@@ -44,15 +46,25 @@ class Greedy(Peers):
 
     def check(self, names: Sequence[str], rounds: int) -> None:
         super().check(names, rounds)
-        check_peers("sampled", self.sampled, len(names) - 1, "the other clients")
-        check_peers("selected", self.selected, self.sampled, "those sampled")
+        asked = self.to_ask(len(names))
+        check_peers("sampled", asked, len(names) - 1)
+        check_peers("selected", self.selected, asked, "those sampled", "lower it or raise sampled")
+
+    def look(self, clients: Sequence[Facts], key: Key) -> list[str]:
+        fewer = not self.sampled and len(clients) - 1 < SAMPLED
+        said = [f"sampled: all {len(clients) - 1} others, fewer than the {SAMPLED} of the default"]
+        return [*super().look(clients, key), *(said if fewer else [])]
+
+    def to_ask(self, clients: int) -> int:
+        """How many of these clients each asks."""
+        return self.sampled or min(SAMPLED, clients - 1)
 
     def scoring(self, key: Key) -> Direction | None:
         return self.direction
 
     def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
         n, draws = len(net.names), key.at("peers").torch()
-        return [[draw_others(n, k, self.sampled, draws)] for k in range(n)]
+        return [[draw_others(n, k, self.to_ask(n), draws)] for k in range(n)]
 
     def pick(self, asked: Sequence[Tensor], merit: Tensor, key: Key) -> list[Tensor]:
         return [highest(sampling, merit, self.selected) for sampling in asked]

@@ -3,20 +3,19 @@
     C_k ⊂ {j ≠ k : cluster of j = cluster of k} at random,   |C_k| = m_selected, or all if they are fewer
 
 A yardstick: what would perfect knowledge of one's own kind be worth? The clusters are the net's `clusters`,
-which a synthetic split gives; no other method looks at them. m_selected is `selected`.
+which a synthetic split gives; beside `central` by cluster no other method looks at them. m_selected is
+`selected`. Whoever is alone in its cluster trains alone, and the run's notes say so.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from coterie.core.errors import BadData
-from coterie.core.method import METHODS
+from coterie.core.method import METHODS, Facts, true_clusters
 from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.methods.peers.picks import Asked, draw_from
@@ -28,27 +27,18 @@ from coterie.methods.peers.random import Random
 class Oracle(Random):
     """Random, but only with others of the same true cluster: a yardstick that knows what nobody knows."""
 
+    def look(self, clients: Sequence[Facts], key: Key) -> list[str]:
+        clusters = true_clusters([c.name for c in clients], [c.cluster for c in clients], "oracle")
+        alone = [c.name for c, kin in zip(clients, kin_of(clusters), strict=True) if not len(kin)]
+        said = [f"alone in a cluster, and so training alone: {', '.join(alone)}"] if alone else []
+        return [*super().look(clients, key), *said]
+
     def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
-        check_clusters(net.names, net.clusters)
-        draws = key.at("peers").torch()
-        return [[draw_from(kin, self.selected, draws)] for kin in kin_of(net.clusters)]
+        kin, draws = kin_of(true_clusters(net.names, net.clusters, "oracle")), key.at("peers").torch()
+        return [[draw_from(mine, self.selected, draws)] for mine in kin]
 
 
-def check_clusters(names: Sequence[str], clusters: Sequence[int | None]) -> None:
-    size = Counter(clusters)
-    for name, cluster in zip(names, clusters, strict=True):
-        if cluster is None:
-            raise BadData(
-                f"client {name!r} has no cluster, which oracle needs: use a split that makes clusters"
-            )
-        if size[cluster] < 2:
-            raise BadData(
-                f"client {name!r} is alone in cluster {cluster}; oracle needs at least 2 in each: "
-                "add clients or make fewer clusters"
-            )
-
-
-def kin_of(clusters: Sequence[int | None]) -> list[Tensor]:
+def kin_of(clusters: Sequence[int]) -> list[Tensor]:
     """Everybody's others of the same cluster."""
     return [
         torch.tensor([j for j, other in enumerate(clusters) if other == mine and j != k], dtype=torch.int64)

@@ -8,10 +8,10 @@ algorithm 4 (Performance-based Neighbour Selection; also Onoszko, Karlsson, Mogr
     neighbours          N_k = {j : c_kj > T_k},   T_k = Σ_j c_kj / (N - 1)     expected_count, neighbours_of
     step 2              random, drawing from N_k only
 
-c_kj, how often k picked j, is Info's matrix `history`; R is `rounds_step1`, n_samplings `samplings`, m_sample
-`sampled`, m_selected `selected`, N the number of clients. Nobody missing, T_k = m_selected R n_samplings /
-(N - 1), what blind picks would give. Algorithm 4 divides by the number of clients ever sampled, which in the
-end is N - 1. A subclass may set another `threshold`.
+c_kj, how often k picked j, is Info's matrix `history`, N_k by the history so far its `circle`; R is
+`rounds_step1`, n_samplings `samplings`, m_sample `sampled`, m_selected `selected`, N the number of clients.
+Nobody missing, T_k = m_selected R n_samplings / (N - 1), what blind picks would give. Algorithm 4 divides by
+the number of clients ever sampled, which in the end is N - 1. A subclass may set another `threshold`.
 
 Deviations. Whoever was away in some rounds of step 1 has fewer picks, and its T_k is as much lower. Whoever
 finds nobody trains alone in step 2. Early stopping looks at step 2 only.
@@ -29,12 +29,14 @@ from torch import Tensor
 
 from coterie.core.errors import BadInput
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS
+from coterie.core.method import CIRCLE, METHODS, Facts
 from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.methods.peers.greedy import Greedy
-from coterie.methods.peers.picks import Asked, counts, draw_from, draw_others
+from coterie.methods.peers.picks import Asked, check_peers, counts, draw_from, draw_others
 from coterie.methods.peers.rounds import Direction, Shown, Turns
+
+NEIGHBOURS = 20  # if nothing is said
 
 
 @METHODS.register("pens")
@@ -46,8 +48,8 @@ class PENS(Greedy):
     """How often, in a round of step 1, to sample and pick."""
     rounds_step1: int = 20
     """Rounds of step 1; step 2 has the rest."""
-    neighbours: int = 20
-    """With how many of its neighbours to average in a round of step 2, at most."""
+    neighbours: int = 0
+    """With how many of its neighbours to average in a round of step 2, at most; 0: 20, as in the thesis."""
     epochs1: int = 0
     """Local epochs in step 1; 0: as in the local work."""
     epochs2: int = 0
@@ -58,7 +60,7 @@ class PENS(Greedy):
         for option, least in (
             ("samplings", 1),
             ("rounds_step1", 1),
-            ("neighbours", 1),
+            ("neighbours", 0),
             ("epochs1", 0),
             ("epochs2", 0),
         ):
@@ -67,6 +69,16 @@ class PENS(Greedy):
         in_epochs = getattr(self.local, "epochs", 0) and not getattr(self.local, "steps", 0)
         if (self.epochs1 or self.epochs2) and not in_epochs:
             raise BadInput("epochs1 and epochs2 need local work in epochs: set steps=0, or both to 0")
+
+    def check(self, names: Sequence[str], rounds: int) -> None:
+        super().check(names, rounds)
+        if self.neighbours:
+            check_peers("neighbours", self.neighbours, len(names) - 1)
+
+    def look(self, clients: Sequence[Facts], key: Key) -> list[str]:
+        never = key.rounds <= self.rounds_step1
+        said = [f"rounds={key.rounds} leave none for step 2 of pens: rounds_step1={self.rounds_step1}"]
+        return [*super().look(clients, key), *(said if never else [])]
 
     def step(self, key: Key) -> int:
         """1 while the history is collected, then 2."""
@@ -85,8 +97,9 @@ class PENS(Greedy):
     def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
         n, draws = len(net.names), key.at("peers").torch()
         if self.step(key) == 1:
-            return [[draw_others(n, k, self.sampled, draws) for _ in range(self.samplings)] for k in range(n)]
-        return [[draw_from(found, self.neighbours, draws)] for found in self.circles(notes)]
+            asked = self.to_ask(n)
+            return [[draw_others(n, k, asked, draws) for _ in range(self.samplings)] for k in range(n)]
+        return [[draw_from(found, self.neighbours or NEIGHBOURS, draws)] for found in self.circles(notes)]
 
     def circles(self, notes: Mapping[str, Tensor]) -> list[Tensor]:
         """Each client's neighbours, by the history so far."""
@@ -111,8 +124,12 @@ class PENS(Greedy):
         )
 
     def show(self, turns: Turns, notes: Mapping[str, Tensor], key: Key) -> Shown:
-        extras = {"step": self.step(key), "circles": [len(found) for found in self.circles(notes)]}
-        return extras, {"history": notes["history"].double()} if self.step(key) == 1 else {}
+        circles = self.circles(notes)
+        extras = {"step": self.step(key), "circles": [len(found) for found in circles]}
+        if self.step(key) == 2:
+            return extras, {}
+        circle = counts([[found] for found in circles], len(circles)).double()
+        return extras, {"history": notes["history"].double(), CIRCLE: circle}
 
 
 def expected_count(picks: Tensor, clients: int) -> Tensor:

@@ -29,7 +29,7 @@ class Random(Peers):
 
     def check(self, names: Sequence[str], rounds: int) -> None:
         super().check(names, rounds)
-        check_peers("selected", self.selected, len(names) - 1, "the other clients")
+        check_peers("selected", self.selected, len(names) - 1)
 
     def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
         n, draws = len(net.names), key.at("peers").torch()

@@ -18,15 +18,13 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.errors import BadData, BadInput, UnknownName
+from coterie.core.errors import BadData, UnknownName
 from coterie.core.kernel import Part
-from coterie.core.method import METHODS
-from coterie.core.net import Net
+from coterie.core.method import METHODS, Facts
 from coterie.core.seeds import Key
-from coterie.methods.peers.picks import Asked, alike
+from coterie.methods.peers.picks import alike, check_validation
 from coterie.methods.peers.random import Random
-from coterie.methods.peers.rounds import Direction, Scores
+from coterie.methods.peers.rounds import Direction
 
 Own = Literal["validation", "train"]
 
@@ -50,16 +48,14 @@ class RandomWeighted(Random):
     def own_part(self) -> Part | None:
         return self.own
 
-    def score(self, net: Net, beliefs: Beliefs, asked: Asked, who: Sequence[int], key: Key) -> Scores:
-        try:
-            scores = super().score(net, beliefs, asked, who, key)
-        except BadInput as error:
-            raise BadInput(f"{error}, which random-weighted needs: hold some out, or set own=train") from None
-        if scores.by == "loss":
+    def look(self, clients: Sequence[Facts], key: Key) -> list[str]:
+        if any(c.task == "regression" for c in clients):
             raise BadData(
                 "random-weighted weighs by accuracy, which a regression has not: use random or greedy"
             )
-        return scores
+        if self.own == "validation":
+            check_validation(clients, "random-weighted", "set own=train")
+        return super().look(clients, key)
 
     def weigh(self, me: int, picked: Tensor, merit: Tensor, key: Key) -> Tensor:
         return by_accuracy(me, picked, merit)

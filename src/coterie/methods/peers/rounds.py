@@ -37,13 +37,13 @@ from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.kernel import Part, Trainer
-from coterie.core.method import Info, Models, scatter
+from coterie.core.method import Facts, Info, Models, scatter
 from coterie.core.net import Net, Replies, edges_of, to_own
 from coterie.core.seeds import Key
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
 from coterie.methods.peers import stopping
-from coterie.methods.peers.picks import Asked, alike, counts, distinct, effective, last_of
+from coterie.methods.peers.picks import Asked, alike, check_validation, counts, distinct, effective, last_of
 
 Order = Literal["thesis", "program", "at-once"]
 Direction = Literal["mine-on-theirs", "theirs-on-mine"]
@@ -116,6 +116,12 @@ class Peers(ABC):
     def check(self, names: Sequence[str], rounds: int) -> None:
         if len(names) < 2:
             raise BadInput(f"peers need at least 2 clients; got {len(names)}: add some or use local")
+
+    def look(self, clients: Sequence[Facts], key: Key) -> list[str]:
+        """Refuses what these clients lack; what is worth saying of them."""
+        if self.patience:
+            check_validation(clients, f"patience={self.patience}", "set patience=0")
+        return []
 
     # what a method is made of: only `ask` has to be given
 
@@ -251,12 +257,7 @@ class Peers(ABC):
         if state.best is None or not self.watching(key):
             return State(turns.beliefs, notes, state.watch, state.best, turns.memory)
         n, updated = len(net.names), turns.here & going_on(state)
-        try:
-            replies = net.visit(Score("validation"), turns.beliefs, to_own(n)[updated], key.at("validation"))
-        except BadInput as error:
-            raise BadInput(
-                f"{error}, which patience={self.patience} needs: hold some out, or set patience=0"
-            ) from None
+        replies = net.visit(Score("validation"), turns.beliefs, to_own(n)[updated], key.at("validation"))
         watched, better = stopping.watch(
             state.watch, scatter(merits(replies)[0], replies.hosts, n), self.patience
         )

@@ -1,0 +1,496 @@
+"""Tables 4.1 to 4.3 beside ours, claims and figures 4.1 to 4.3 of karlsson-2021, from runs done or under way.
+
+A run that is not finished counts with its last scored round, which its line names. Two methods are compared,
+seed by seed, in the last round that both have a score of, or, if both are finished, in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie.core.errors import BadRun
+from coterie.metrics.summary import Interval, interval, mean_over_clients
+from coterie.papers import drawing, pages
+from coterie.papers.base import PRESETS, Asked, Paper, Preset, Scale
+from coterie.papers.claims import Claim, Verdict, above_zero, every, near_zero
+from coterie.papers.karlsson_2021 import (
+    EPSILONS,
+    INITS,
+    MAIN,
+    ONE,
+    SETTINGS,
+    TABLE_41,
+    TABLE_42,
+    TABLE_43,
+    cell_of,
+    place,
+)
+from coterie.report.canvas import ramp
+from coterie.report.inks import COLOURS
+from coterie.runs.files import write_whole
+from coterie.runs.folder import is_run, read_record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABELS = {
+    "central-half": "central, one cluster",
+    "central-all": "central, both clusters",
+    "oracle": "Oracle",
+    "pens": "PENS",
+    "epsilon-greedy-0.5": "epsilon-greedy (0.5, 1)",
+    "epsilon-greedy-1-0.99": "epsilon-greedy (1, 0.99)",
+    "epsilon-greedy-0.2": "epsilon-greedy (0.2, 1)",
+    "greedy": "greedy",
+    "random-weighted": "random-weighted",
+    "random": "random",
+    "local": "local",
+}
+GREEDY = ("greedy", *EPSILONS)
+MOST = 1000
+NEAR = 3.0  # points: PENS is "almost as" good as Oracle
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """accuracy by scored round, over clients; models sent and received by the average client until then.
+
+    precision and recall of PENS's neighbours after step 1; collected [receiver, sender], in how many rounds.
+    """
+
+    accuracy: Mapping[int, float]
+    cost: float
+    finished: bool
+    precision: float | None
+    recall: float | None
+    collected: np.ndarray | None
+    origin: Mapping[str, Any]
+
+    @property
+    def last(self) -> int:
+        return max(self.accuracy)
+
+
+Seeds = Mapping[int, Run]
+Cells = Mapping[str, Seeds]  # by cell and seed
+
+
+def read(asked: Asked, paper: Paper) -> dict[Preset, Cells]:
+    """Every run below OUT at this scale that has a scored round, by preset."""
+    found: dict[Preset, Cells] = {}
+    for preset in PRESETS:
+        cells = {}
+        for cell in paper.cells(asked.scale):
+            folder = place(asked.out, preset, asked.scale, cell, 0).parent
+            seeds = sorted(int(p.name.removeprefix("seed-")) for p in folder.glob("seed-[0-9]*"))
+            runs = {s: read_run(folder / f"seed-{s}", cell, asked.scale) for s in seeds}
+            if begun := {s: run for s, run in runs.items() if run is not None and run.last}:
+                cells[cell] = begun
+        if cells:
+            found[preset] = cells
+    return found
+
+
+def read_run(path: Path, cell: str, scale: Scale) -> Run | None:
+    if not is_run(path):
+        return None
+    record, taken = read_record(path), cell_of(cell, scale)
+    rounds, values = record.curve("accuracy")
+    if not rounds:
+        return None
+    moved = [(m["sent"], m["received"]) for m in record.metrics if m["round"] <= rounds[-1]]
+    precision = recall = collected = None
+    if taken.method not in ONE and not taken.iid:
+        collected = np.sum([w > 0 for w in record.weights.values()], axis=0, dtype=float)
+        np.fill_diagonal(collected, 0)
+    if taken.method == "pens":
+        measured = {m["round"]: m.get("measures", {}) for m in record.metrics}
+        end = measured.get(SETTINGS[scale].step1, {})
+        if "circle_precision" in end:
+            precision = mean_over_clients(end["circle_precision"])
+            recall = mean_over_clients(end["circle_recall"])
+    return Run(
+        accuracy=dict(zip(rounds, values.mean(axis=1).tolist(), strict=True)),
+        cost=float(np.sum(moved, axis=(0, 1)).mean()),
+        finished=record.finished,
+        precision=precision,
+        recall=recall,
+        collected=collected,
+        origin=record.about,
+    )
+
+
+def gain(cells: Cells, cell: str, over: str) -> list[float]:
+    """Points by which a cell's accuracy is above another's, seed by seed, in the same round."""
+    found = []
+    for seed, a in cells.get(cell, {}).items():
+        b = cells.get(over, {}).get(seed)
+        if b is None:
+            continue
+        if a.finished and b.finished:
+            found.append(100 * (a.accuracy[a.last] - b.accuracy[b.last]))
+        elif both := [r for r in a.accuracy if r in b.accuracy and r > 0]:
+            found.append(100 * (a.accuracy[max(both)] - b.accuracy[max(both)]))
+    return found
+
+
+def settings_of(cells: Cells) -> list[str]:
+    """The groups with two clusters that have any run, in the paper's order."""
+    named = dict.fromkeys(cell.partition("/")[0] for cell in cells)
+    return [group for group in named if group.partition("-")[0] in INITS]
+
+
+def above(method: str, other: str, groups: Sequence[str], cells: Cells) -> Verdict:
+    pairs = {g: gain(cells, f"{g}/{method}", f"{g}/{other}") for g in groups}
+    return every({g: above_zero(v) for g, v in pairs.items() if v})
+
+
+def most(group: str) -> bool:
+    """Whether it has as many clients as the thesis' largest setting, where it finds that PENS fails."""
+    return group.endswith(f"-{MOST}")
+
+
+def pens_above_random(cells: Cells) -> Verdict:
+    return above("pens", "random", [g for g in settings_of(cells) if not most(g)], cells)
+
+
+def not_with_most(cells: Cells) -> Verdict:
+    return above("random", "pens", [g for g in settings_of(cells) if most(g)], cells)
+
+
+def pens_near_oracle(cells: Cells) -> Verdict:
+    groups = [g for g in settings_of(cells) if not most(g)]
+    pairs = {g: gain(cells, f"{g}/pens", f"{g}/oracle") for g in groups}
+    return every({g: near_zero(v, NEAR) for g, v in pairs.items() if v})
+
+
+def common_above_independent(cells: Cells) -> Verdict:
+    parts = {}
+    for group in settings_of(cells):
+        kind, _, n = group.partition("-")
+        for method in ("pens", "random", "oracle"):
+            values = gain(cells, f"common-{n}/{method}", f"independent-{n}/{method}")
+            if kind == "common" and values:
+                parts[f"{method}, {n}"] = above_zero(values)
+    return every(parts)
+
+
+def precise(cells: Cells) -> Verdict:
+    parts = {}
+    for group in settings_of(cells):
+        runs = cells.get(f"{group}/pens", {}).values()
+        gaps = [
+            100 * (r.precision - r.recall) for r in runs if r.precision is not None and r.recall is not None
+        ]
+        if gaps:
+            parts[group] = above_zero(gaps)
+    return every(parts)
+
+
+def precision_falls(cells: Cells) -> Verdict:
+    parts = {}
+    for init in INITS:
+        numbers = sorted(int(g.partition("-")[2]) for g in settings_of(cells) if g.startswith(init))
+        if len(numbers) < 2:
+            continue
+        few, many = (
+            {s: r.precision for s, r in cells.get(f"{init}-{n}/pens", {}).items() if r.precision is not None}
+            for n in (numbers[0], numbers[-1])
+        )
+        if gaps := [100 * (few[s] - many[s]) for s in few if s in many]:
+            parts[f"{init}, {numbers[0]} – {numbers[-1]}"] = above_zero(gaps)
+    return every(parts)
+
+
+def choosing_helps(cells: Cells) -> Verdict:
+    """Independent initialisation: all that choose are above random."""
+    group = main_of(cells, "independent")
+    methods = ("pens", "random-weighted", *GREEDY)
+    parts = {LABELS[m]: gain(cells, f"{group}/{m}", f"{group}/random") for m in methods}
+    return every({m: above_zero(v) for m, v in parts.items() if v})
+
+
+def greed_hurts(cells: Cells) -> Verdict:
+    """Common initialisation: greedy ones are below random."""
+    group = main_of(cells, "common")
+    parts = {LABELS[m]: gain(cells, f"{group}/random", f"{group}/{m}") for m in GREEDY}
+    return every({m: above_zero(v) for m, v in parts.items() if v})
+
+
+def main_of(cells: Cells, init: str) -> str:
+    """The group of that initialisation that has all methods."""
+    return next(
+        (c.partition("/")[0] for c in cells if c.startswith(f"{init}-") and c.endswith("/greedy")), ""
+    )
+
+
+def federation_works(cells: Cells) -> Verdict:
+    group = next((c.partition("/")[0] for c in cells if c.startswith("iid-")), "")
+    pairs = {
+        "random – local": gain(cells, f"{group}/random", f"{group}/local"),
+        "central – random": gain(cells, f"{group}/central-half", f"{group}/random"),
+    }
+    return every({name: above_zero(v) for name, v in pairs.items() if v})
+
+
+def pens_costs_more(cells: Cells) -> Verdict:
+    parts = {}
+    for group in settings_of(cells):
+        a, b = cells.get(f"{group}/pens", {}), cells.get(f"{group}/random", {})
+        ratios = [a[s].cost / b[s].cost for s in a if s in b and a[s].finished and b[s].finished]
+        if ratios:
+            found = above_zero([r - 1 for r in ratios])
+            parts[group] = Verdict(found.word, f"{np.mean(ratios):.1f} times")
+    return every(parts)
+
+
+CLAIMS: list[Claim[Cells]] = [
+    Claim(f"PENS is above random (with fewer than {MOST:,} clients)", "4.3, figure 4.3", pens_above_random),
+    Claim(f"PENS is below random with {MOST:,} clients", "4.3, figure 4.3", not_with_most),
+    Claim(f"PENS is near Oracle, within {NEAR:g} points (fewer than {MOST:,})", "4.2, 4.3", pens_near_oracle),
+    Claim("common above independent initialisation", "4.2, figure 4.3", common_above_independent),
+    Claim("PENS's neighbours: precision is above recall", "Table 4.3", precise),
+    Claim("their precision falls with the number of clients", "Table 4.3", precision_falls),
+    Claim("independent initialisation: all that choose are above random", "4.2", choosing_helps),
+    Claim("common initialisation: greedy methods are below random", "4.2", greed_hurts),
+    Claim("PENS moves more models than random", "Table 4.2", pens_costs_more),
+    Claim("IID data: central is above random, and random above local", "Table 4.1", federation_works),
+]
+
+
+def write_all(paper: Paper, asked: Asked) -> list[Path]:
+    results = read(asked, paper)
+    if not results:
+        raise BadRun(f"{asked.out} has no scored round of {paper.name} yet: run some cells first")
+    text = page(paper, asked, results)
+    written = [write_whole(asked.out / "results.md", text)]
+    written.append(write_whole(asked.out / "results.csv", pages.csv_text(rows(results, asked.scale))))
+    if asked.figures != "none" and drawing.at_hand():
+        written += drawing.write(asked.out / "figures", lambda: draw(results, asked.scale), asked.figures)
+    return written
+
+
+def page(paper: Paper, asked: Asked, results: Mapping[Preset, Cells]) -> str:
+    runs = [(s, run) for cells in results.values() for by in cells.values() for s, run in by.items()]
+    cut = sum(not run.finished for _, run in runs)
+    seeds = sorted({s for s, _ in runs})
+    parts = [
+        f"# {paper.name}, scale {asked.scale}",
+        f"{paper.citation}. What the presets and scales are: `coterie.papers.karlsson_2021`.",
+        "\n".join(
+            [
+                f"- seeds: {', '.join(map(str, seeds))}; {len(runs)} runs, {cut} of them not finished",
+                *pages.origin_lines(run.origin for _, run in runs),
+            ]
+        ),
+    ]
+    if asked.scale != "full":
+        parts.append(
+            "Fewer clients, pictures and rounds: orders can be compared with the thesis, figures not."
+        )
+    parts.append(
+        "Test accuracy in %, the mean over clients; ± is half of the 95 % interval over seeds. *Models* are "
+        "those that the average client has sent and received. *Round* is the one that figures are of: before "
+        "the last, where a run is not finished."
+    )
+    for preset, cells in results.items():
+        seeds_of = {cell: 1 + max(by) for cell, by in cells.items()}
+        parts += [f"## {preset}", pages.commands(paper, preset, asked.scale, seeds_of)]
+        for title, header, lines in tables(cells, asked.scale):
+            if lines:
+                parts += [f"### {title}", pages.table(header, lines)]
+    parts += ["## Claims", pages.CLAIMS_NOTE, pages.claims_table(CLAIMS, results)]
+    return "\n\n".join(parts) + "\n"
+
+
+Lines = list[list[object]]
+
+
+def tables(cells: Cells, scale: Scale) -> Iterable[tuple[str, list[str], Lines]]:
+    """Title, header and lines of each table."""
+    full, given = scale == "full", SETTINGS[scale]
+    header = ["method", "seeds", "round", "accuracy", "models"]
+    theirs = ["thesis", "models there"] if full else []
+    lines: Lines = []
+    for method, (mean, half) in TABLE_41.items():
+        if by := cells.get(f"iid-{given.main}/{method}"):
+            named = LABELS[method] if method != "central-half" else "central"
+            lines.append([named, *figures(by), *([f"{mean} ± {half}", "–"] if full else [])])
+    yield f"Table 4.1: IID data, {given.main} clients", [*header, *theirs], lines
+    for n in given.sizes:
+        for init in reversed(INITS):
+            lines = []
+            for method in (*ONE[:-1], *MAIN, ONE[-1]):
+                where = "common" if method in ONE else init  # one client's first model is the same in both
+                if by := cells.get(f"{where}-{n}/{method}"):
+                    known = TABLE_42[init][method] if full and n == given.main else None
+                    said = [f"{known[0]} ± {known[1]}", f"{known[2]} ± {known[3]}"] if known else ["–", "–"]
+                    lines.append([LABELS[method], *figures(by), *(said if full else [])])
+            title = "Table 4.2" if n == given.main else "Figure 4.3"
+            yield f"{title}: {n} clients, {init} initialisation", [*header, *theirs], lines
+    yield (
+        "Table 4.3: PENS's neighbours after step 1, in %",
+        [
+            "clients and initialisation",
+            "seeds",
+            "precision",
+            "recall",
+            *(["thesis: precision", "recall"] * full),
+        ],
+        neighbour_lines(cells, full),
+    )
+    yield (
+        "Figure 4.1: random on IID data, one option changed",
+        ["option", "seeds", "round", "accuracy", "models"],
+        [
+            [f"{cell.replace('/', ' ')}{' times the usual' if cell.startswith('rate') else ''}", *figures(by)]
+            for cell, by in cells.items()
+            if cell.partition("/")[0] in given.varied
+        ],
+    )
+
+
+def figures(by: Seeds) -> list[object]:
+    """Seeds, round, accuracy and models of a line."""
+    last = sorted({run.last for run in by.values()})
+    accuracy = interval([run.accuracy[run.last] for run in by.values()])
+    cost = interval([run.cost for run in by.values()])
+    rounds = str(last[0]) if len(last) == 1 else f"{last[0]} to {last[-1]}"
+    return [len(by), rounds, pages.plus_minus(accuracy), pages.plus_minus(cost, 0, 1)]
+
+
+def neighbour_lines(cells: Cells, full: bool) -> Lines:
+    lines: Lines = []
+    for group in settings_of(cells):
+        runs = [r for r in cells.get(f"{group}/pens", {}).values() if r.precision is not None]
+        if runs:
+            found = [interval([r.precision or 0.0 for r in runs]), interval([r.recall or 0.0 for r in runs])]
+            theirs = [f"{v:.1f}" for v in TABLE_43[group]] if full else []
+            lines.append([group, len(runs), *map(pages.plus_minus, found), *theirs])
+    return lines
+
+
+def rows(results: Mapping[Preset, Cells], scale: Scale) -> list[dict[str, object]]:
+    """One line for each run."""
+    return [
+        {
+            "preset": preset,
+            "scale": scale,
+            "cell": cell,
+            "seed": seed,
+            "round": run.last,
+            "finished": run.finished,
+            "accuracy": run.accuracy[run.last],
+            "models": run.cost,
+            "precision": run.precision,
+            "recall": run.recall,
+            "commit": run.origin["commit"],
+            "command": f"coterie reproduce karlsson-2021 --cells {cell} --preset {preset} --scale {scale} "
+            f"--seeds {seed + 1}",
+        }
+        for preset, cells in results.items()
+        for cell, by in cells.items()
+        for seed, run in by.items()
+    ]
+
+
+def draw(results: Mapping[Preset, Cells], scale: Scale) -> dict[str, Figure]:
+    drawn = {}
+    for preset, cells in results.items():
+        for number, figure in (
+            ("4-1", options_changed(cells, scale)),
+            ("4-2", who_collected(cells, scale)),
+            ("4-3", by_clients(cells, scale)),
+        ):
+            if figure is not None:
+                drawn[f"figure-{number}-{preset}-{scale}"] = figure
+    return drawn
+
+
+def options_changed(cells: Cells, scale: Scale) -> Figure | None:
+    """Figure 4.1: accuracy by the value of one option, the others being the usual."""
+    given = SETTINGS[scale]
+    usual = {"selected": given.sizes[given.main].others, "epochs": given.epochs, "rate": 1.0}
+    base = cells.get(f"iid-{given.main}/random", {})
+    figure, axes = drawing.canvas(7, 2.4, 1, len(given.varied), sharey=True)
+    drawn = False
+    for ax, (option, values) in zip(axes[0], given.varied.items(), strict=True):
+        found = {v: cells.get(f"{option}/{v:g}", {}) for v in values} | {usual[option]: base}
+        points = [(v, final(by)) for v, by in sorted(found.items()) if by]
+        drawn |= len(points) > 1
+        bars(ax, [v for v, _ in points], [p for _, p in points], COLOURS[0], "random")
+        ax.set(xlabel="rate / usual rate" if option == "rate" else option, xscale="log")
+    axes[0][0].set_ylabel("test accuracy, %")
+    return figure if drawn else None
+
+
+def who_collected(cells: Cells, scale: Scale) -> Figure | None:
+    """Figure 4.2: how often the receiver (row) averaged with the sender's model; clusters in blocks."""
+    group = main_of(cells, "independent") or next(iter(settings_of(cells)), "")
+    found = {}
+    for method in MAIN:
+        kept = [r.collected for r in cells.get(f"{group}/{method}", {}).values() if r.collected is not None]
+        if kept:
+            found[method] = np.mean(kept, axis=0)
+    if not found:
+        return None
+    columns = min(4, len(found))
+    lines = -(-len(found) // columns)
+    figure, axes = drawing.canvas(1.9 * columns, 2.1 * lines, lines, columns)
+    for ax in axes.flat[len(found) :]:
+        ax.set_visible(False)
+    for ax, (method, counts) in zip(axes.flat, found.items(), strict=False):
+        ax.imshow(counts / max(counts.max(), 1), cmap=ramp(("#ffffff", COLOURS[0])), vmin=0, vmax=1)
+        half = len(counts) / 2 - 0.5
+        ax.axhline(half, color="#555555", linewidth=0.5)
+        ax.axvline(half, color="#555555", linewidth=0.5)
+        ax.set_title(LABELS[method], fontsize=7)
+        ax.set(xticks=[], yticks=[])
+    axes[0][0].set(xlabel="sender", ylabel="receiver")
+    figure.suptitle(f"{group}, {scale}: who collected whose model", fontsize=8)
+    return figure
+
+
+def by_clients(cells: Cells, scale: Scale) -> Figure | None:
+    """Figure 4.3: accuracy by number of clients, for each initialisation."""
+    numbers = list(SETTINGS[scale].sizes)
+    figure, axes = drawing.canvas(6, 2.6, 1, 2, sharey=True)
+    drawn = False
+    for ax, init in zip(axes[0], INITS, strict=True):
+        for i, method in enumerate(("oracle", "pens", "random")):
+            points = {n: cells.get(f"{init}-{n}/{method}", {}) for n in numbers}
+            known = {n: final(by) for n, by in points.items() if by}
+            drawn |= bool(known)
+            shift = [n * (0.96 + 0.04 * i) for n in known]
+            bars(ax, shift, list(known.values()), COLOURS[i], LABELS[method])
+        ax.set(title=f"{init} initialisation", xlabel="clients", xscale="log")
+        ax.set_xticks(numbers, [str(n) for n in numbers])
+        ax.minorticks_off()
+    axes[0][0].set_ylabel("test accuracy, %")
+    axes[0][0].legend(fontsize=7)
+    return figure if drawn else None
+
+
+def final(by: Seeds) -> Interval:
+    return interval([100 * run.accuracy[run.last] for run in by.values()])
+
+
+def bars(ax: Any, x: Sequence[float], found: Sequence[Interval], colour: str, label: str) -> None:
+    """Means with their intervals; none where there is one seed."""
+    half = [0.0 if np.isnan(f.half) else f.half for f in found]
+    ax.errorbar(
+        x,
+        [f.mean for f in found],
+        half,
+        color=colour,
+        marker="o",
+        markersize=3,
+        linewidth=1,
+        capsize=2,
+        label=label,
+    )
