@@ -39,3 +39,23 @@ def test_matrices_by_name_round_receiver_and_sender(hospitals, tmp_path, out):
 
 def test_most_methods_name_none(hospitals):
     assert coterie.train(torch.nn.Linear(4, 2), hospitals, rounds=1).matrices == {}
+
+
+@pytest.mark.parametrize("out", [None, "run"])
+def test_collaboration_by_round_and_client(hospitals, tmp_path, out):
+    model = torch.nn.Linear(4, 2)  # 10 numbers of 4 bytes
+    place = None if out is None else tmp_path / out
+    clients = [replace(c, cluster=i // 2) for i, c in enumerate(hospitals)]
+    result = coterie.train(model, clients, rounds=2, out=place)
+    frame = result.collaboration.query("round > 0")
+    assert len(frame) == 2 * 3
+    assert frame["bytes"].tolist() == [80] * 6  # one model sent and one received
+    assert frame["drift"].tolist() == [0] * 6
+    # everybody is averaged with: one of the two others is of the first two's kind, none of the last one's
+    assert frame["precision"].tolist() == [0.5, 0.5, 0] * 2
+    assert frame["recall"].dropna().tolist() == [1, 1] * 2
+
+
+def test_without_clusters_there_is_nothing_to_find(hospitals):
+    result = coterie.train(torch.nn.Linear(4, 2), hospitals, rounds=1)
+    assert list(result.collaboration) == ["round", "client", "sent", "received", "bytes", "drift"]

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput
-from coterie.metrics.collaboration import bytes_moved, communication_cost, drift, neighbours_found
+from coterie.metrics import collaboration
+from coterie.metrics.collaboration import bytes_moved, communication_cost, drifts, neighbours_found
 
 W = torch.tensor(
     [
@@ -44,17 +45,29 @@ def test_what_does_not_fit_is_refused(refused):
 
 
 def test_drift_by_hand():
-    # 0, 3 and 6 on a line: 3, 0 and 3 from their mean
-    line = torch.tensor([[0.0, 3, 6], [3, 0, 3], [6, 3, 0]])
-    assert drift(line) == pytest.approx(2)
-    assert drift(torch.zeros(3, 3)) == 0
+    # 0, 3 and 6 on a line: 3, 0 and 3 from their mean; the counter of batches is no parameter
+    line = {"w": torch.tensor([[0.0], [3], [6]]), "batches": torch.tensor([1, 100, 1000])}
+    assert drifts(line, torch.arange(3), ["w"]).tolist() == [3, 0, 3]
+    # two clients share the first model and nobody has the last: the mean of 0, 0 and 3 is 1
+    assert drifts(line, torch.tensor([0, 1, 0]), ["w"]).tolist() == [1, 2, 1]
+    # (0, 0) and (6, 8) in two tensors: 5 from (3, 4) each
+    two = {"w": torch.tensor([[0.0], [6]]), "v": torch.tensor([[[0.0]], [[8]]])}
+    assert drifts(two, torch.arange(2), ["w", "v"]).tolist() == [5, 5]
 
 
-@given(st.integers(1, 6), st.integers(0, 10**6))
-def test_drift_is_the_distance_to_the_mean(n, seed):
+def test_equal_models_have_not_drifted_at_all():
+    same = {"w": torch.full((7, 5), 0.1)}
+    assert drifts(same, torch.arange(7), ["w"]).tolist() == [0] * 7
+    assert drifts(same, torch.zeros(3, dtype=torch.int64), ["w"]).tolist() == [0] * 3
+
+
+@given(st.integers(1, 6), st.integers(0, 10**6), st.integers(1, 30))
+def test_drift_is_the_distance_to_the_mean_however_few_rows_are_looked_at_at_once(n, seed, chunk):
     models = torch.randn(n, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    apart = (models.unsqueeze(1) - models).norm(dim=2)
-    assert drift(apart) == pytest.approx(float((models - models.mean(dim=0)).norm(dim=1).mean()), abs=1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(collaboration, "CHUNK", chunk)
+        found = drifts({"w": models}, torch.arange(n), ["w"])
+    torch.testing.assert_close(found, (models - models.mean(dim=0)).norm(dim=1))
 
 
 def test_cost_and_bytes():

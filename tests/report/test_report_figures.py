@@ -16,7 +16,8 @@ pytest.importorskip("matplotlib")
 def test_svg_is_the_same_each_time_and_well_formed(make_likely, tmp_path):
     records = [make_likely(label, seed, rounds=5) for label in ("local", "greedy") for seed in (0, 1)]
     one, two = write_figures(tmp_path / "a", records), write_figures(tmp_path / "b", records)
-    names = ["rounds", "clients", "gains", "matrix-local", "matrix-greedy", "sizes", "labels"]
+    names = ["rounds", "clients", "gains", "matrix-local", "collected-local", "matrix-greedy"]
+    names += ["collected-greedy", "sizes", "labels"]
     assert [p.name for p in one] == [f"{n}.svg" for n in names]
     for a, b in zip(one, two, strict=True):
         assert a.read_bytes() == b.read_bytes()
@@ -27,7 +28,9 @@ def test_svg_is_the_same_each_time_and_well_formed(make_likely, tmp_path):
 def test_png_is_the_same_each_time(make_known, tmp_path):
     records = [make_known({"rmse": [1.0, 2.0]}, task="regression")]
     one, two = write_figures(tmp_path / "a", records, "png"), write_figures(tmp_path / "b", records, "png")
-    assert [p.name for p in one] == ["rounds.png", "clients.png", "matrix-fedavg.png", "sizes.png"]
+    assert [p.name for p in one] == [
+        f"{name}.png" for name in ("rounds", "clients", "matrix-fedavg", "collected-fedavg", "sizes")
+    ]
     assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
     assert one[0].read_bytes().startswith(b"\x89PNG")
 
@@ -96,7 +99,8 @@ def test_many_clients_odd_names_and_gaps(make_likely, make_known, tmp_path):
         make_known({"accuracy": [0.5, None]}, x, names=["$\\alpha", "<b>" * 20]) for x in ("a/b", "a b", "?")
     ]
     names = [p.name for p in write_figures(tmp_path / "odd", odd, "png")]
-    assert names[2:5] == ["matrix-a-b.png", "matrix-a-b-2.png", "matrix-method.png"]
+    labels = ("a-b", "a-b-2", "method")
+    assert names[2:8] == [f"{what}-{x}.png" for x in labels for what in ("matrix", "collected")]
 
 
 def test_a_run_without_scores_still_shows_its_data(make_known):

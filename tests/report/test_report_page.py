@@ -12,7 +12,7 @@ import pytest
 from coterie.core.errors import BadInput, BadRun
 from coterie.report import Section, render_page, write_report
 
-PARTS = ["summary", "rounds", "clients", "matrix", "data", "cost", "notes", "repeat"]
+PARTS = ["summary", "rounds", "clients", "matrix", "collected", "data", "cost", "notes", "repeat"]
 VOID = {"meta", "link", "input", "br"}
 CHOOSE = """
 for (const menu of document.querySelectorAll("figure select")) {
@@ -76,7 +76,7 @@ def test_every_part_is_there(make_likely):
     assert [i for i in made.ids if i.startswith("s0-") and not i.endswith("plot")] == [
         f"s0-{p}" for p in PARTS
     ]
-    plots_there = {"rounds", "clients", "matrix", "sizes", "labels"}
+    plots_there = {"rounds", "clients", "matrix", "collected", "sizes", "labels"}
     assert set(made.data) == {f"s0-{p}-plot" for p in plots_there}
     for text in (
         "Over 10 clients and 2 seeds, fedavg reaches",
@@ -95,7 +95,7 @@ def test_close_ups_are_there_where_there_is_something_to_see(make_likely, tellin
     records[0].matrices = {}
     made = page(records)
     parts = [i for i in made.ids if i.startswith("s0-") and not i.endswith("plot")]
-    assert parts == [f"s0-{p}" for p in [*PARTS[:4], "traces", "features", *PARTS[4:]]]
+    assert parts == [f"s0-{p}" for p in [*PARTS[:5], "traces", "features", *PARTS[5:]]]
     assert {"s0-traces-plot", "s0-features-plot"} < set(made.data)
     options = [made.texts[i + 1] for i, text in enumerate(made.texts) if text.strip() == "Show"]
     assert "alpha" in options
@@ -318,6 +318,7 @@ def test_settings_are_flat_and_readable(make_known):
 def test_a_browser_draws_every_figure(make_likely, telling, tmp_path):
     records = [telling(make_likely("local", classes=3)), telling(make_likely("greedy", classes=3))]
     del records[0].matrices["alpha"]
+    records[1].metrics[1]["measures"] = {"recall": [0.5] * 10, "drift": [1.0] * 10}
     path = write_report(tmp_path / "report.html", [Section("x", records)])
     # then somebody chooses the last of each menu, and what is drawn then is written below the page
     path.write_text(path.read_text(encoding="utf-8").replace("</body>", f"<script>{CHOOSE}</script></body>"))
@@ -325,7 +326,7 @@ def test_a_browser_draws_every_figure(make_likely, telling, tmp_path):
     options += ["--no-first-run", f"--user-data-dir={tmp_path / 'profile'}"]
     options += ["--virtual-time-budget=8000", "--enable-logging=stderr", "--dump-dom"]
     done = subprocess.run(["chromium", *options, path.as_uri()], capture_output=True, text=True, timeout=120)
-    assert done.stdout.count('class="plot-container') == 7
+    assert done.stdout.count('class="plot-container') == 9
     assert "CONSOLE" not in done.stderr
     drawn = json.loads(done.stdout.split("DRAWN")[1])
     lines, bars = drawn["s0-traces-plot"], drawn["s0-features-plot"]
@@ -333,3 +334,4 @@ def test_a_browser_draws_every_figure(make_likely, telling, tmp_path):
     assert lines[:3] == ["local", "greedy", "always its commonest class"]
     assert lines[3:] == [f"agent {i}" for i in range(9)]
     assert bars == ["local", "greedy"]
+    assert drawn["s0-measures-plot"] == ["greedy"]

@@ -6,7 +6,7 @@ import base64
 
 import numpy as np
 
-from coterie.report import plots, views
+from coterie.report import heatmaps, plots, views
 from coterie.report.inks import inks
 
 
@@ -33,7 +33,7 @@ def test_bars_hold_the_numbers_of_the_views(two_seeds):
 
 def test_packed_matrices_come_back(make_likely):
     run = make_likely("greedy", rounds=5)
-    plot = plots.matrix_plot(views.groups([run]))
+    plot = heatmaps.matrix_plot(views.groups([run]))
     (packed,) = plot["runs"]
     assert packed["rounds"] == [1, 2, 3, 4, 5]
     steps = np.frombuffer(base64.b64decode(packed["packed"]), dtype="<u2").reshape(5, 10, 10)
@@ -58,8 +58,8 @@ def test_dots_of_many_clients_keep_their_intervals(make_likely):
 
 def test_the_matrix_shown_first_is_the_one_with_a_choice(make_likely):
     runs = [make_likely(label, rounds=2) for label in ("local", "fedavg", "greedy", "central")]
-    assert plots.matrix_plot(views.groups(runs))["first"] == 2
-    assert plots.matrix_plot(views.groups([make_likely("fedavg", clients=1)]))["first"] == 0
+    assert heatmaps.matrix_plot(views.groups(runs))["first"] == 2
+    assert heatmaps.matrix_plot(views.groups([make_likely("fedavg", clients=1)]))["first"] == 0
 
 
 def test_names_are_shortened_only_while_they_stay_apart():

@@ -97,8 +97,8 @@ def test_html_table_escapes_and_has_every_method(make_known):
 
 def test_csv_round_trip(two_seeds, tmp_path):
     paths = write_csv(tmp_path / "out", two_seeds)
-    assert [p.name for p in paths] == ["history.csv", "summary.csv", "clients.csv"]
-    history, summary, clients = (pd.read_csv(p) for p in paths)
+    assert [p.name for p in paths] == ["history.csv", "summary.csv", "clients.csv", "collaboration.csv"]
+    history, summary, clients, collaboration = (pd.read_csv(p) for p in paths)
     assert list(history)[:2] == ["label", "seed"]
     one = history.query(
         "label == 'fedavg' and seed == 1 and round == 2 and split == 'test' and metric == 'accuracy'"
@@ -108,10 +108,14 @@ def test_csv_round_trip(two_seeds, tmp_path):
     assert len(history) == 72
     pd.testing.assert_frame_equal(summary, summary_frame(two_seeds), check_dtype=False)
     pd.testing.assert_frame_equal(clients, clients_frame(two_seeds), check_dtype=False)
+    # 3 rounds x 2 clients, 4 runs
+    assert len(collaboration) == 24
+    assert collaboration.groupby("label")["bytes"].sum().to_dict() == {"fedavg": 41600, "local": 0}
     gains = clients.query("label == 'fedavg'")["gain"]
     assert gains.tolist() == pytest.approx([0.2, 0.0, 0.0, 0.1])
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         "clients.csv",
+        "collaboration.csv",
         "history.csv",
         "summary.csv",
     ]

@@ -58,7 +58,27 @@ def test_curves(record):
 
 
 def test_traffic(record):
-    assert record.traffic() == {"sent": 4, "received": 6, "bytes": 400, "seconds": 1.75}
+    assert record.traffic() == {"sent": 4, "received": 6, "each": 5, "bytes": 400, "seconds": 1.75}
+
+
+def test_collaboration_by_round_and_client(record):
+    record.metrics[0]["measures"] = {"drift": [0.0, 0.0]}
+    record.metrics[1]["measures"] = {"recall": [1.0, 0.5], "precision": [0.25, None]}
+    frame = record.collaboration()
+    assert list(frame) == ["round", "client", "sent", "received", "bytes", "precision", "recall", "drift"]
+    assert frame["round"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert frame["bytes"].tolist() == [0, 0, 80, 40, 160, 120]  # (sent + received) models of 40 bytes
+    assert frame["precision"].dropna().tolist() == [0.25]
+    assert frame.query("round == 1")["recall"].tolist() == [1, 0.5]
+    assert frame["drift"].dropna().tolist() == [0, 0]
+
+
+def test_runs_of_earlier_versions_measured_nothing(record):
+    for entry in record.metrics:
+        del entry["measures"]
+    assert list(record.collaboration()) == ["round", "client", "sent", "received", "bytes"]
+    assert len(record.collaboration()) == 6
+    assert Record("empty", {"rounds": 1}, record.about).collaboration().empty
 
 
 def test_history_in_long_form(record):

@@ -42,6 +42,7 @@ def test_round_0_scores_the_first_model(tiny):
         "sent": [0, 0],
         "received": [0, 0],
         "extras": {},
+        "measures": {"drift": [0, 0]},
     }
 
 

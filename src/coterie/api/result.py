@@ -46,6 +46,13 @@ class Result:
             for name, by_round in self.record.matrices.items()
         }
 
+    @cached_property
+    def collaboration(self) -> pd.DataFrame:
+        """A row for each round and client: sent, received (models), bytes, drift; precision and recall of
+        whom it chose, where clients have clusters. NaN where there is nothing to measure.
+        """
+        return self.record.collaboration()
+
     @property
     def notes(self) -> list[str]:
         """What happened to the data, and anything else worth knowing before trusting a figure."""

@@ -33,9 +33,9 @@ class Report:
         tyro.conf.Positional[str],
         tyro.conf.arg(help="The folder of a run, a comparison, or several of them."),
     ]
-    csv: Annotated[bool, tyro.conf.arg(help="Also write history, summary, clients and matrices as CSV.")] = (
-        False
-    )
+    csv: Annotated[
+        bool, tyro.conf.arg(help="Also write history, summary, clients, collaboration and matrices as CSV.")
+    ] = False
     figures: Annotated[
         Literal["none", "png", "svg"], tyro.conf.arg(help="Also write the figures, for a paper.")
     ] = "none"

@@ -20,7 +20,7 @@ from rich.progress import (
 
 from coterie.metrics.summary import HEADLINE, mean_over_clients
 from coterie.report.page import Section
-from coterie.report.tables import print_table
+from coterie.report.terminal import print_table
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch
 

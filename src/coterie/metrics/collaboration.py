@@ -4,7 +4,8 @@ W is a matrix of weights [receiver, sender]; whoever has a weight above 0 there,
 
     precision_k = |chosen_k ∩ kin_k| / |chosen_k|       NaN for whoever chose nobody
     recall_k    = |chosen_k ∩ kin_k| / |kin_k|          NaN for whoever is alone in its cluster
-    drift       = mean_k ‖w_k - w̄‖,   w̄ = mean_k w_k
+    drift_k     = ‖w_k - w̄‖,   w̄ = mean_k w_k          over trained parameters
+    cost        = mean_k (models sent by k + models received by k)
 
 kin_k are the others of k's true cluster.
 """
@@ -12,13 +13,16 @@ kin_k are the others of k's true cluster.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
+
+CHUNK = 2**20  # numbers of models looked at at once
 
 
 class Found(NamedTuple):
@@ -51,13 +55,37 @@ def mean_of_known(values: Tensor) -> float:
     return float(known.mean()) if len(known) else math.nan
 
 
-def drift(apart: Tensor) -> float:
-    """The mean distance of models to their mean, from their distances [model, model] to one another.
+def drifts(beliefs: Beliefs, of: Tensor, names: Iterable[str]) -> Tensor:
+    """‖w_k - w̄‖ [client], over the named tensors; client k's model is row `of[k]`.
 
-    ‖w_k - w̄‖² = mean_j d_kj² - ½ mean_ij d_ij²: a net's `distances` are enough, and nothing is opened.
+    Two passes over the models, some rows at a time: never all pairs, and no second copy of them all.
     """
-    squares = apart.double().square()
-    return float((squares.mean(dim=1) - squares.mean() / 2).clamp(min=0).sqrt().mean())
+    rows, place, owners = torch.unique(of, return_inverse=True, return_counts=True)
+    if len(rows) == 1:
+        return torch.zeros(len(of), dtype=torch.float64)
+    flat = [beliefs[name].flatten(1) for name in names]
+    if (
+        sum(t.numel() for t in flat) <= CHUNK
+    ):  # small models: all at once, as each call costs more than its sums
+        flat = [torch.cat(flat, dim=1)]
+    squares = torch.stack([_from_mean(t, rows.to(t.device), owners) for t in flat])
+    return squares.sum(dim=0).sqrt()[place]
+
+
+def _from_mean(flat: Tensor, rows: Tensor, owners: Tensor) -> Tensor:
+    """Squared distances [row] of some rows to their mean, in which each counts once for each owner.
+
+    w̄ = w_0 + mean_k (w_k - w_0): equal models are exactly 0 apart, and float32 is exact enough.
+    """
+    wide = torch.promote_types(flat.dtype, torch.float32)
+    some = max(1, CHUNK // max(1, flat.shape[1]))
+    first, share = flat[rows[0]].to(wide), (owners / owners.sum()).to(device=flat.device, dtype=wide)
+    parts = [slice(i, i + some) for i in range(0, len(rows), some)]
+    mean = first.clone()
+    for part in parts:
+        mean += share[part] @ (flat[rows[part]] - first)
+    apart = [torch.linalg.vector_norm(flat[rows[part]] - mean, dim=1) for part in parts]
+    return torch.cat(apart).cpu().double().square()
 
 
 def communication_cost(sent: Tensor, received: Tensor) -> float:

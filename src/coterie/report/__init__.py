@@ -4,18 +4,19 @@ from coterie.report.figures import write_figures
 from coterie.report.page import Section, render_page, write_report
 from coterie.report.tables import (
     clients_frame,
+    collaboration_frame,
     history_frame,
-    print_table,
-    render_table,
     summary_frame,
     summary_html,
     write_csv,
 )
+from coterie.report.terminal import print_table, render_table
 from coterie.report.words import headline
 
 __all__ = [
     "Section",
     "clients_frame",
+    "collaboration_frame",
     "headline",
     "history_frame",
     "print_table",

@@ -34,7 +34,7 @@ BARS = 30  # clients that are drawn as bars; more are dots
 def write_figures(
     folder: str | Path, records: Sequence[Record], format: Literal["svg", "png"] = "svg"
 ) -> list[Path]:
-    """Writes rounds, clients, gains, sizes, labels, a matrix for each method, and close-ups of some clients.
+    """Writes rounds, clients, gains, measures, sizes, labels, matrices by method, and some clients close up.
 
     Returns their paths.
     """
@@ -71,10 +71,20 @@ def draw(records: Sequence[Record]) -> dict[str, Figure]:
             drawn = [views.gain_bars(x, runs, by_label[alone], metric) for x, runs in others.items()]
             unit = "points" if metric in words.PERCENT else words.NAMES[metric]
             made["gains"] = clients(first.clients, drawn, ink, metric, f"gain over {alone}, {unit}")
+    for measure in views.metrics(records, views.MEASURED):
+        made[measure.replace("_", "-")] = rounds(by_label, ink, measure, views.MEASURED)
+    order = views.client_order(first)
     for label, runs in by_label.items():
-        found = views.matrices(label, runs, views.client_order(first))
+        found = views.matrices(label, runs, order)
         if found is not None:
-            made[canvas.unused(f"matrix-{canvas.slug(label)}", made)] = matrix(found)
+            title = f"{canvas.plain(label)}, round {found.rounds[-1]}, seed {found.seed}"
+            said = ("listens", "is listened to", "weight")
+            made[canvas.unused(f"matrix-{canvas.slug(label)}", made)] = matrix(found, title, *said)
+        found = views.collected(label, runs, order)
+        if found is not None:
+            title = f"{canvas.plain(label)}, {found.of_rounds} rounds, seed {found.seed}"
+            said = ("collects", "is collected from", "rounds")
+            made[canvas.unused(f"collected-{canvas.slug(label)}", made)] = matrix(found, title, *said)
     for name, figure in closeups.draw(by_label, ink).items():
         made[canvas.unused(name, made)] = figure
     counted = views.labels(first)
@@ -84,12 +94,13 @@ def draw(records: Sequence[Record]) -> dict[str, Figure]:
     return made
 
 
-def rounds(by_label: views.Groups, ink: Mapping[str, Ink], metric: str) -> Figure:
+def rounds(by_label: views.Groups, ink: Mapping[str, Ink], metric: str, scores: str = views.OWN) -> Figure:
     """Metric by round: lines and bands as on the page."""
     figure, axes = canvas.sheet(4.5, 3)
-    band, factor = views.band_kind(by_label), words.factor(metric)
+    kind, factor = views.band_kind(by_label), words.factor(metric)
+    band = kind if scores == views.OWN else "seeds"
     for label, runs in by_label.items():
-        curve, look = views.curve(label, runs, band, metric), ink[label]
+        curve, look = views.curve(label, runs, band, metric, scores), ink[label]
         if np.isfinite(curve.low).any():
             axes.fill_between(
                 curve.rounds,
@@ -107,10 +118,11 @@ def rounds(by_label: views.Groups, ink: Mapping[str, Ink], metric: str) -> Figur
             marker="o" if len(curve.rounds) == 1 else "",
             **style,
         )
-    axes.set(xlabel="round", ylabel=f"test {words.unit(metric)}")
+    axes.set(xlabel="round", ylabel=f"{'test ' * (scores == views.OWN)}{words.unit(metric)}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     shade = "95 % interval over seeds" if band == "seeds" else "the middle half of the clients (one seed)"
-    axes.set_title(f"shade: {shade}", fontsize=7, loc="left", color="#52606d")
+    if band == kind:
+        axes.set_title(f"shade: {shade}", fontsize=7, loc="left", color="#52606d")
     axes.legend(fontsize=7, ncols=2 if len(by_label) > 4 else 1)
     return figure
 
@@ -154,19 +166,23 @@ def clients(
     return figure
 
 
-def matrix(found: views.Matrices) -> Figure:
-    """Who listened to whom in the last round."""
+def matrix(found: views.Matrices, title: str, to: str, sender: str, unit: str) -> Figure:
+    """The last frame, with lines between the groups of clients."""
     figure, axes = canvas.sheet(4, 3.6)
     values = found.values[-1]
-    signed = np.nanmin(values) < 0
-    bound = float(np.nanmax(np.abs(values))) or 1.0
+    known = values[np.isfinite(values)]
+    signed = bool((known < 0).any())
+    bound = float(np.abs(known).max(initial=0)) or 1.0
     steps = colours.SCALE_SIGNED if signed else colours.SCALE
     image = axes.imshow(values, cmap=canvas.ramp(steps), vmin=-bound if signed else 0, vmax=bound)
     canvas.ticks(axes, found.names, "x")
     canvas.ticks(axes, found.names, "y")
-    axes.set(xlabel="is listened to", ylabel="listens")
-    axes.set_title(f"{canvas.plain(found.label)}, round {found.rounds[-1]}, seed {found.seed}", fontsize=8)
-    figure.colorbar(image, ax=axes, label="weight", shrink=0.85)
+    for edge in found.edges:
+        axes.axvline(edge, color="#1f2933", linewidth=0.8)
+        axes.axhline(edge, color="#1f2933", linewidth=0.8)
+    axes.set(xlabel=sender, ylabel=to)
+    axes.set_title(title, fontsize=8)
+    figure.colorbar(image, ax=axes, label=unit, shrink=0.85)
     return figure
 
 

@@ -74,12 +74,18 @@
     const shown = figure.querySelector("output");
     const alone = figure.querySelector("input.self");
     const frames = new Map();
+    // between groups of clients: on an axis of names, the n-th name is at n
+    const border = { type: "line", line: { color: "#1f2933", width: 1.5 } };
+    const borders = plot.edges.flatMap((at) => [
+      { ...border, xref: "x", x0: at, x1: at, yref: "paper", y0: 0, y1: 1 },
+      { ...border, xref: "paper", x0: 0, x1: 1, yref: "y", y0: at, y1: at },
+    ]);
 
     function draw() {
       const run = plot.runs[Number(menu.value)];
       if (!frames.has(run)) frames.set(run, unpack(run, n));
       const all = frames.get(run);
-      const without = alone.checked;
+      const without = alone?.checked ?? false;
       const clean = (rows) => (without ? rows.map((row, r) => row.map((v, s) => (r === s ? null : v))) : rows);
       let low = 0;
       let high = 0;
@@ -90,8 +96,9 @@
             if (v < low) low = v;
           }
       const bound = Math.max(high, -low) || 1;
-      const frame = Number(slider.value);
-      shown.textContent = `${run.rounds[frame]} of ${run.rounds[run.rounds.length - 1]}`;
+      const frame = slider ? Number(slider.value) : 0;
+      if (slider) shown.textContent = `${run.rounds[frame]} of ${run.rounds[run.rounds.length - 1]}`;
+      const most = slider ? "" : ` of ${run.of}`;
       const heat = {
         type: "heatmap",
         x: plot.names,
@@ -102,21 +109,23 @@
         colorscale: low < 0 ? plot.signed : plot.scale,
         xgap: n <= 40 ? 1 : 0,
         ygap: n <= 40 ? 1 : 0,
-        customdata: plot.full.map((to) => plot.full.map((from) => `${to} listens to ${from}`)),
-        hovertemplate: "%{customdata}<br>weight %{z:.3~g}<extra></extra>",
+        customdata: plot.full.map((to) => plot.full.map((from) => `${to} ${plot.said.pair} ${from}`)),
+        hovertemplate: `%{customdata}<br>${plot.said.value} %{z:.4~g}${most}<extra></extra>`,
         hoverongaps: false,
         colorbar: { orientation: "h", x: 0.5, y: 1.01, yanchor: "bottom", thickness: 10, len: 1, outlinewidth: 0 },
       };
       const own = {
-        xaxis: { type: "category", title: { text: "is listened to" }, showgrid: false, constrain: "domain" },
-        yaxis: { type: "category", title: { text: "listens" }, showgrid: false, autorange: "reversed" },
+        xaxis: { type: "category", title: { text: plot.said.from }, showgrid: false, constrain: "domain" },
+        yaxis: { type: "category", title: { text: plot.said.to }, showgrid: false, autorange: "reversed" },
         margin: { l: 56, r: 8, t: 8, b: 44 },
         plot_bgcolor: "#f1f3f5",
+        shapes: borders,
       };
       Plotly.react(canvas, [heat], layoutOf(own), config);
     }
 
     function choose() {
+      if (!slider) return draw();
       const last = plot.runs[Number(menu.value)].rounds.length - 1;
       slider.max = String(last);
       slider.value = String(last);
@@ -125,8 +134,8 @@
     }
 
     menu.addEventListener("change", choose);
-    slider.addEventListener("input", draw);
-    alone.addEventListener("change", draw);
+    slider?.addEventListener("input", draw);
+    alone?.addEventListener("change", draw);
     choose();
   }
 

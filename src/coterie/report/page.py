@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import BadInput
-from coterie.report import features, parts, plots, tables, traces, views, words
+from coterie.report import features, heatmaps, parts, plots, tables, traces, views, words
 from coterie.report.inks import Ink, inks
 from coterie.runs.files import write_whole
 from coterie.runs.record import Record
@@ -97,6 +97,8 @@ def _section(
         ("rounds", "Round by round", _rounds(by_label, colours, f"s{i}-rounds-plot")),
         ("clients", "Client by client", _clients(by_label, colours, f"s{i}-clients-plot")),
         ("matrix", "Who listens to whom", _matrix(by_label, f"s{i}-matrix-plot")),
+        ("collected", "Who collected from whom", _collected(by_label, f"s{i}-collected-plot")),
+        ("measures", "Neighbours and drift", _measures(by_label, colours, f"s{i}-measures-plot")),
         ("traces", "One client, round by round", _traces(by_label, colours, f"s{i}-traces-plot")),
         ("features", "What the models weigh", _features(by_label, colours, f"s{i}-features-plot")),
         ("data", "Who has which data", _data(first, records, f"s{i}")),
@@ -116,20 +118,26 @@ def _section(
 
 
 def _rounds(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
+    said = f"{_lines(by_label)} Round 0 is the model before training."
+    return figure(key, plots.curves_plot(by_label, colours), said)
+
+
+def _lines(by_label: views.Groups, over_clients: bool = True) -> str:
+    """How to read lines and shades; with one seed, there may be a shade over clients."""
+    said = "Lines: the mean over clients."
     if views.band_kind(by_label) == "seeds":
         single = [label for label, runs in by_label.items() if len(runs) == 1]
         said = "Lines: the mean over clients, then over seeds. Shade: its 95 % interval over seeds."
         said += f" {', '.join(single)}: one seed, so no shade." if single else ""
-    else:
-        said = (
-            "Lines: the mean over clients. Shade: the middle half of the clients (from the 25th to the 75th "
-            "percentile), not an interval: there is one seed."
+    elif over_clients:
+        said += (
+            " Shade: the middle half of the clients (from the 25th to the 75th percentile), not an interval: "
+            "there is one seed."
         )
     most = max(len(views.figures(r, "loss", views.TRAIN)[0]) for runs in by_label.values() for r in runs)
     if most > plots.POINTS:
         said += f" At most {plots.POINTS} evenly chosen rounds are drawn."
-    said += " Round 0 is the model before training."
-    return figure(key, plots.curves_plot(by_label, colours), said)
+    return said
 
 
 def _clients(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
@@ -142,24 +150,17 @@ def _clients(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> st
 
 
 def _matrix(by_label: views.Groups, key: str) -> str:
-    plot = plots.matrix_plot(by_label)
+    plot = heatmaps.matrix_plot(by_label)
     if plot is None:
         return "<p>No round has finished yet.</p>"
-    first = next(iter(by_label.values()))[0]
-    n, drawn, order = len(first.clients), len(plot["names"]), views.client_order(first)
     said = (
         "Row: who listens; column: to whom; colour: with what weight, on a scale of its own for each method."
     )
-    if order != sorted(order):
-        said += " Clients stand by the group that the split put them in."
-    if drawn < n:
-        said += f" {n} clients are drawn as {drawn} groups of neighbours, each the mean of its members."
+    said += heatmaps.places(plot, by_label)
     thinned = [run for run in plot["runs"] if len(run["rounds"]) < run["of"]]
     if thinned:
         most, of = max(len(run["rounds"]) for run in thinned), max(run["of"] for run in thinned)
         said += f" To keep the page small, {most} of {of} rounds are here, evenly chosen."
-    if len({views.seed(r) for runs in by_label.values() for r in runs}) > 1:
-        said += f" Of several seeds, seed {plot['runs'][0]['seed']} is shown."
     controls = (
         _menu("Method", "run", [run["label"] for run in plot["runs"]], plot["first"])
         + '<label class="wide">Round <input class="round" type="range" min="0" step="1"><output></output>'
@@ -167,6 +168,30 @@ def _matrix(by_label: views.Groups, key: str) -> str:
         '<label><input class="self" type="checkbox"> leave out own weight</label>'
     )
     return figure(key, plot, said, controls, "matrix")
+
+
+def _collected(by_label: views.Groups, key: str) -> str:
+    """Nothing before the first round."""
+    plot = heatmaps.collected_plot(by_label)
+    if plot is None:
+        return ""
+    said = (
+        "Row: who collects; column: from whom; colour: in how many rounds of the run the other's model had a "
+        "weight in the one's, straight or by way of a server."
+    )
+    controls = _menu("Method", "run", [run["label"] for run in plot["runs"]], plot["first"])
+    return figure(key, plot, said + heatmaps.places(plot, by_label), controls, "matrix")
+
+
+def _measures(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
+    """Nothing where nothing was measured, as in runs of earlier versions."""
+    plot = plots.measures_plot(by_label, colours)
+    if not plot["choices"]:
+        return ""
+    records = [r for runs in by_label.values() for r in runs]
+    last = f'<div class="box">{tables.measures_html(records, colours)}</div>'
+    said = f"{_lines(by_label, over_clients=False)} {tables.measures_legend(records)} "
+    return figure(key, plot, f"{said}The table has the last that was measured.") + last
 
 
 def _traces(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
@@ -220,7 +245,8 @@ def _cost(by_label: views.Groups, colours: Mapping[str, Ink]) -> str:
     return (
         parts.cost(by_label, colours)
         + "<p>For a whole run, the mean over seeds. A model counts when a client sends or receives one "
-        f"({one} each); one that goes straight from a client to another counts at both ends. Training and "
+        f"({one} each); one that goes straight from a client to another counts at both ends. Models per "
+        "client: sent and received, the mean over clients. Training and "
         f"scoring are time on the clock.{pooled}</p>"
     )
 

@@ -56,11 +56,11 @@ def cost(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
         traffic = [r.traffic() for r in runs]
         mean = {key: float(np.mean([t[key] for t in traffic])) for key in traffic[0]}
         scoring = float(np.mean([sum(t.get("evaluate_seconds") or 0 for t in r.timings) for r in runs]))
-        steps = max(1, min(r.done for r in runs)) * len(runs[0].clients)
-        each = mean["bytes"] / steps
-        rows.append((label, mean["sent"], mean["received"], mean["bytes"], each, mean["seconds"], scoring))
-    tops = [max(float(row[i]) for row in rows) or 1.0 for i in range(1, 7)]
-    show = (words.whole, words.whole, words.size, words.size, words.duration, words.duration)
+        each = mean["bytes"] / len(runs[0].clients)
+        models = (mean["sent"], mean["received"], mean["each"])
+        rows.append((label, *models, mean["bytes"], each, mean["seconds"], scoring))
+    tops = [max(float(row[i]) for row in rows) or 1.0 for i in range(1, 8)]
+    show = (*(words.whole,) * 3, *(words.size,) * 2, *(words.duration,) * 2)
 
     def cell(value: float, i: int) -> str:
         bar = f'<span class="bar" style="width:{100 * value / tops[i]:.1f}%"></span>'
@@ -71,8 +71,9 @@ def cost(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
         "method",
         "models sent",
         "models received",
+        "models per client",
         "traffic",
-        f"traffic per client{words.GAP}and{words.GAP}round",
+        "traffic per client",
         "training",
         "scoring",
     ]

@@ -22,9 +22,6 @@ from coterie.runs.record import Record
 Plot = dict[str, Any]
 
 POINTS = 300  # of a curve
-FRAMES = 40  # of a matrix
-CELLS = 1_000_000  # of all matrices of a section together: 2.7 MB
-SIDE = 240  # clients that a matrix shows one by one
 BARS = 30  # clients that are drawn as bars; more are dots
 
 
@@ -50,9 +47,29 @@ def ticks(names: Sequence[str], limit: int = 18) -> list[str]:
 
 def curves_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> Plot:
     """Metric by round, a line a method with its band; every model, split and metric there is."""
-    band, few = views.band_kind(by_label), len(by_label) <= 6
-    choices = []
-    for scores, metric, name in _curve_choices(by_label):
+    return {"choices": _curves(by_label, inks, _curve_choices(by_label), views.band_kind(by_label))}
+
+
+def measures_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> Plot:
+    """The same of what was measured of collaboration; with one seed without a band.
+
+    Of clients that pick one other, half may have a precision of 0 and half of 1: a middle half says nothing.
+    """
+    records = [r for runs in by_label.values() for r in runs]
+    measured = views.metrics(records, views.MEASURED)
+    wanted = [(views.MEASURED, m, words.NAMES[m]) for m in measured]
+    return {"choices": _curves(by_label, inks, wanted, "seeds")}
+
+
+def _curves(
+    by_label: views.Groups,
+    inks: Mapping[str, Ink],
+    wanted: Sequence[tuple[str, str, str]],
+    band: views.Band,
+) -> list[dict[str, Any]]:
+    """A choice for each (scores, metric, name)."""
+    few, choices = len(by_label) <= 6, []
+    for scores, metric, name in wanted:
         data: list[dict[str, Any]] = []
         for label, runs in by_label.items():
             curve = views.curve(label, runs, band, metric, scores)
@@ -68,7 +85,7 @@ def curves_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> Plot:
         if max((trace["x"][-1] for trace in data), default=0) <= 10:
             layout["xaxis"]["dtick"] = 1  # there is no half a round
         choices.append({"name": name, "data": data, "layout": layout})
-    return {"choices": choices}
+    return choices
 
 
 def _curve_choices(by_label: views.Groups) -> list[tuple[str, str, str]]:
@@ -170,37 +187,6 @@ def _by_client(
         "yaxis": {"title": {"text": f"{name}{unit}"}, "zeroline": signed},
     }
     return {"name": name, "data": data, "layout": layout}
-
-
-def matrix_plot(by_label: views.Groups) -> Plot | None:
-    """Who listened to whom: {"names", "runs": [{"label", "seed", "rounds", "low", "high", "packed"}], ...}.
-
-    `packed` holds [round, receiver, sender] as little-endian 16-bit numbers in base64: 0 to 65534 stand for
-    `low` to `high`, 65535 for nothing. That is finer than three digits and a third of the same as text.
-    """
-    order = views.client_order(next(iter(by_label.values()))[0])
-    n = min(SIDE, len(order))
-    frames = max(1, min(FRAMES, CELLS // (n * n * len(by_label))))
-    found = [views.matrices(label, runs, order, frames, SIDE) for label, runs in by_label.items()]
-    shown = [m for m in found if m is not None]
-    if not shown:
-        return None
-    runs = [
-        {"label": m.label, "seed": m.seed, "rounds": m.rounds, "of": m.of_rounds} | pack(m.values)
-        for m in shown
-    ]
-    names = {"names": ticks(shown[0].names), "full": [plain(n) for n in shown[0].names]}
-    others = ~np.eye(len(shown[0].names), dtype=bool)
-    apart = [float(np.nan_to_num(m.values[-1][others]).std()) if others.any() else 0.0 for m in shown]
-    # at first where it matters most who is listened to
-    first = max(range(len(shown)), key=lambda i: (apart[i], shown[i].label != views.baseline(by_label)))
-    return names | {
-        "kind": "matrix",
-        "first": first,
-        "runs": runs,
-        "scale": ramp(colours.SCALE),
-        "signed": ramp(colours.SCALE_SIGNED),
-    }
 
 
 def ramp(steps: Sequence[str]) -> list[tuple[float, str]]:

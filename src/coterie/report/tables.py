@@ -1,21 +1,15 @@
-"""The summary: one line a method, for the terminal, for pandas, as HTML and as CSV."""
+"""The summary: one line a method, as cells, for pandas, as HTML and as CSV; and other tables beside it."""
 
 from __future__ import annotations
 
 import html
 import math
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich import box
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
 from coterie.metrics.summary import Interval, interval, worst_client
 from coterie.report import views, words
@@ -28,11 +22,13 @@ def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
     """One row a method: figures as fractions, halves of 95 % intervals over seeds as `<figure>_half`.
 
     `worst_*` is the worst client's figure in each seed, then the mean over seeds. `gain` is the difference
-    to `local` in the headline metric, paired by client and seed, above zero if better. `sent`, `received`
-    (models), `messages` (both together), `bytes` and `seconds` are means over seeds of a whole run.
+    to `local` in the headline metric, paired by client and seed, above zero if better. `precision`, `recall`,
+    `circle_precision`, `circle_recall` and `drift` are the last that were measured, where any were. `sent`,
+    `received` (models), `messages` (both together), `messages_each` (by the average client), `bytes` and
+    `seconds` are means over seeds of a whole run.
     """
     by_label = views.groups(records)
-    metrics = views.metrics(records)
+    metrics, measured = views.metrics(records), views.metrics(records, views.MEASURED)
     main = views.headline_metric(records)
     alone = views.baseline(by_label)
     rows = []
@@ -52,6 +48,7 @@ def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
             compared = label != alone
             spreads["gain"] = views.gain_over_seeds(runs, by_label[alone], main) if compared else none
         spreads |= {m: views.over_seeds(runs, m) for m in metrics if m != main}
+        spreads |= {m: views.over_seeds(runs, m, views.MEASURED) for m in measured}
         for name, spread in spreads.items():
             row |= {name: spread.mean, f"{name}_half": spread.half}
         traffic = [r.traffic() for r in runs]
@@ -60,6 +57,7 @@ def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
             "sent": cost["sent"],
             "received": cost["received"],
             "messages": cost["sent"] + cost["received"],
+            "messages_each": cost["each"],
         }
         rows.append(row | {"bytes": cost["bytes"], "seconds": cost["seconds"]})
     return pd.DataFrame(rows)
@@ -86,10 +84,19 @@ def clients_frame(records: Sequence[Record]) -> pd.DataFrame:
 
 def history_frame(records: Sequence[Record]) -> pd.DataFrame:
     """Every figure of every round: label, seed, round, client, model, split, metric, value."""
+    return _together(records, Record.history)
+
+
+def collaboration_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """Models, bytes and measures: label, seed, round, client, sent, received, bytes, precision, ..."""
+    return _together(records, Record.collaboration)
+
+
+def _together(records: Sequence[Record], frame: Callable[[Record], pd.DataFrame]) -> pd.DataFrame:
     parts = []
     for label, runs in views.groups(records).items():
         for record in runs:
-            part = record.history()
+            part = frame(record)
             part.insert(0, "label", label)
             part.insert(1, "seed", views.seed(record))
             parts.append(part)
@@ -118,7 +125,7 @@ def matrix_frames(records: Sequence[Record]) -> Iterator[pd.DataFrame]:
 
 
 def write_csv(folder: str | Path, records: Sequence[Record]) -> list[Path]:
-    """Writes history.csv, summary.csv and clients.csv into a folder; returns their paths.
+    """Writes history.csv, summary.csv, clients.csv and collaboration.csv; returns their paths.
 
     Where a method named matrices, they are in matrices.csv, written round by round: they may be many.
     """
@@ -126,6 +133,7 @@ def write_csv(folder: str | Path, records: Sequence[Record]) -> list[Path]:
         "history.csv": history_frame(records),
         "summary.csv": summary_frame(records),
         "clients.csv": clients_frame(records),
+        "collaboration.csv": collaboration_frame(records),
     }
     written = [
         write_whole(Path(folder) / name, frame.to_csv(index=False, lineterminator="\n"))
@@ -143,24 +151,17 @@ def _write_matrices(path: Path, records: Sequence[Record]) -> None:
             frame.to_csv(file, header=i == 0, index=False, lineterminator="\n")
 
 
-def render_table(records: Sequence[Record], width: int | None = None) -> Table:
-    """The summary for a terminal; metrics that `width` has no room for are left out."""
-    table = _rich(records, short=False)
-    wide = Console(width=1000)
-    if width is not None and Measurement.get(wide, wide.options, table).maximum > width:
-        return _rich(records, short=True)
-    return table
-
-
-def print_table(records: Sequence[Record], console: Console | None = None) -> None:
-    """Prints the summary, as wide as the console allows."""
-    console = console or Console()
-    console.print(render_table(records, console.width))
-
-
 def summary_html(records: Sequence[Record], inks: Mapping[str, Ink] | None = None) -> str:
     """The summary as an HTML table; with inks, each method shows its colour."""
-    header, rows = cells(records)
+    return _html(*cells(records), inks)
+
+
+def measures_html(records: Sequence[Record], inks: Mapping[str, Ink] | None = None) -> str:
+    """What was measured of collaboration, last, as an HTML table."""
+    return _html(*measured_cells(records), inks)
+
+
+def _html(header: Sequence[str], rows: Sequence[Sequence[str]], inks: Mapping[str, Ink] | None) -> str:
     head = "".join(f'<th scope="col">{html.escape(h)}</th>' for h in header)
     lines = []
     for label, *rest in rows:
@@ -184,11 +185,27 @@ def cells(records: Sequence[Record], short: bool = False) -> tuple[list[str], li
         line = [row["method"]]
         for name in shown:
             metric = name if name in words.NAMES else main
-            value = Interval(row[name], row[f"{name}_half"], row["seeds"])
-            line.append(words.spread(value, metric, sign=name == "gain"))
+            line.append(words.spread(_interval(row, name), metric, sign=name == "gain"))
         line += [words.whole(row["messages"]), words.size(row["bytes"]), words.duration(row["seconds"])]
         rows.append(line)
     return header, rows
+
+
+def measured_cells(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """The same of what was measured of collaboration, and the models of the average client."""
+    measured = views.metrics(records, views.MEASURED)
+    found, rest = [m for m in measured if m != "drift"], [m for m in measured if m == "drift"]
+    header = ["method", *map(words.unit, found), "models per client", *map(words.unit, rest)]
+    rows = []
+    for row in summary_frame(records).to_dict("records"):
+        line = [row["method"], *(words.spread(_interval(row, m), m) for m in found)]
+        line.append(words.whole(row["messages_each"]))
+        rows.append([*line, *(words.spread(_interval(row, m), m) for m in rest)])
+    return header, rows
+
+
+def _interval(row: Mapping[str, Any], name: str) -> Interval:
+    return Interval(row[name], row[f"{name}_half"], row["seeds"])
 
 
 def legend(records: Sequence[Record]) -> str:
@@ -210,6 +227,21 @@ def legend(records: Sequence[Record]) -> str:
     return said + (", the mean over seeds." if counts != [1] else ".")
 
 
+def measures_legend(records: Sequence[Record], drift: bool = True) -> str:
+    """What was measured, in words."""
+    measured, said = views.metrics(records, views.MEASURED), []
+    if "recall" in measured:
+        said.append(
+            "Precision: how many of those a client gave a weight are of its own group; recall: how many of "
+            "the others of its group it gave one. Who gave nobody one has no precision."
+        )
+    if "circle_recall" in measured:
+        said.append("Circle: whom the method takes for a client's own kind so far, averaged with or not.")
+    if drift and "drift" in measured:
+        said.append("Distance: Euclidean, of a client's model to the mean of all clients' models.")
+    return " ".join(said)
+
+
 def unfinished(records: Sequence[Record]) -> list[str]:
     """What to say of runs that stopped before their last round."""
     return [
@@ -218,27 +250,3 @@ def unfinished(records: Sequence[Record]) -> list[str]:
         for r in records
         if not r.finished
     ]
-
-
-def _rich(records: Sequence[Record], short: bool) -> Table:
-    header, rows = cells(records, short)
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-        pad_edge=False,
-        caption_justify="left",
-        caption_style="dim",
-    )
-    for i, title in enumerate(header):
-        heading = Text("\n".join(textwrap.wrap(title, 11)))
-        table.add_column(
-            heading, justify="right" if i else "left", vertical="bottom", no_wrap=i > 0, overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*(Text(c) for c in row))
-    notes = [legend(records), *(f"Unfinished: {text}." for text in unfinished(records))]
-    if short:
-        notes.append("Further metrics need a wider terminal.")
-    table.caption = Text(" ".join(notes))
-    return table

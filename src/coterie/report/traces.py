@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coterie.core.method import CIRCLE
 from coterie.report import inks as colours
 from coterie.report import plots, views, words
 from coterie.report.inks import Ink
@@ -53,10 +54,10 @@ class Score:
 
 
 def traces(by_label: views.Groups, cells: int = CELLS, receivers: int = 10**9) -> list[Trace]:
-    """Every named matrix, each of the first seed that has it."""
+    """Every named matrix, each of the first seed that has it; a circle of zeros and ones makes no lines."""
     found = []
     for label, runs in by_label.items():
-        for name in dict.fromkeys(name for r in runs for name in r.matrices):
+        for name in dict.fromkeys(name for r in runs for name in r.matrices if name != CIRCLE):
             found.append((label, name, next(r for r in runs if name in r.matrices)))
     share = cells // max(1, len(found))
     made = [trace(label, name, record, share, receivers) for label, name, record in found]

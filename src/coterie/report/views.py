@@ -19,6 +19,7 @@ import numpy as np
 
 from coterie.core.errors import BadInput
 from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER, Interval, interval, mean_over_clients
+from coterie.runs.measures import MEASURES
 from coterie.runs.record import Record
 
 Groups = Mapping[str, Sequence[Record]]
@@ -26,6 +27,7 @@ T = TypeVar("T")
 
 OWN = "own/test"
 TRAIN = "own/train"
+MEASURED = "measured"
 METRICS = {
     "classification": ("accuracy", "balanced_accuracy", "auc", "loss"),
     "regression": ("rmse", "r2", "loss"),
@@ -82,18 +84,20 @@ def headline_metric(records: Sequence[Record]) -> str:
 
 def metrics(records: Sequence[Record], scores: str = OWN) -> list[str]:
     """The metrics that any run has a figure of, the headline first."""
-    known = METRICS[task(records[0])]
+    known = MEASURES if scores == MEASURED else METRICS[task(records[0])]
     return [m for m in known if any(np.isfinite(figures(r, m, scores)[1]).any() for r in records)]
 
 
 def figures(record: Record, metric: str, scores: str = OWN) -> tuple[list[int], np.ndarray]:
-    """Scored rounds, and figures [round, client], NaN where there is none."""
+    """Rounds that have some, and figures [round, client], NaN where there is none."""
     if scores == TRAIN:
-        lines = [(m["round"], m["train_loss"]) for m in record.metrics]
+        tables = [(m["round"], m["train_loss"]) for m in record.metrics]
+    elif scores == MEASURED:  # runs of earlier versions measured nothing
+        tables = [(m["round"], m.get("measures", {}).get(metric)) for m in record.metrics]
     else:
         # a run may lack a split or a metric altogether
         tables = [(m["round"], m["scores"].get(scores, {}).get(metric)) for m in record.evaluated()]
-        lines = [(round, values) for round, values in tables if values is not None]
+    lines = [(round, values) for round, values in tables if values is not None]
     values = [[math.nan if v is None else float(v) for v in row] for _, row in lines]
     return [int(round) for round, _ in lines], np.asarray(values).reshape(len(lines), len(record.clients))
 
@@ -187,7 +191,10 @@ def _bars(label: str, values: np.ndarray) -> Bars:
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """Who listened to whom in one run: [frame, receiver, sender], for some of its rounds."""
+    """Who listened to whom in one run: [frame, receiver, sender], for some of its rounds.
+
+    `edges` are the places between the names where one group of clients ends and the next begins.
+    """
 
     label: str
     seed: int
@@ -195,32 +202,54 @@ class Matrices:
     of_rounds: int
     values: np.ndarray
     names: list[str]
+    edges: list[float]
 
 
 def matrices(
     label: str, runs: Sequence[Record], order: Sequence[int], frames: int = 1, side: int = 10**9
 ) -> Matrices | None:
-    """The first seed's matrices, clients in this order: at most `frames`, evenly chosen, and the last.
-
-    More than `side` clients are drawn as means of neighbours, so that a thousand fit on a screen.
-    """
+    """The first seed's weights, clients in this order: at most `frames`, evenly chosen, and the last."""
     record = next((r for r in runs if r.weights), None)
     if record is None:
         return None
     chosen = thin(sorted(record.weights), frames)
+    values = np.stack([np.asarray(record.weights[round], dtype=float) for round in chosen])
+    return _drawn(label, record, chosen, values, order, side)
+
+
+def collected(label: str, runs: Sequence[Record], order: Sequence[int], side: int = 10**9) -> Matrices | None:
+    """In how many rounds, of all of the first seed, each gave each other a weight above 0: one frame."""
+    record = next((r for r in runs if r.weights), None)
+    if record is None:
+        return None
+    rounds = sorted(record.weights)
+    times = np.zeros((len(order), len(order)))
+    for round in rounds:
+        times += np.asarray(record.weights[round]) > 0
+    np.fill_diagonal(times, math.nan)
+    return _drawn(label, record, rounds, times[None], order, side)
+
+
+def _drawn(
+    label: str, record: Record, rounds: list[int], values: np.ndarray, order: Sequence[int], side: int
+) -> Matrices:
+    """Clients in this order; more than `side` as means of neighbours, so that a thousand fit on a screen."""
     step = math.ceil(len(order) / side)
     starts = range(0, len(order), step)
     blocks = [order[i : i + step] for i in starts]
-    values = np.stack(
-        [np.asarray(record.weights[round], dtype=float)[np.ix_(order, order)] for round in chosen]
-    )
-    if step > 1:
-        sizes = np.array([len(b) for b in blocks])
-        values = np.add.reduceat(np.add.reduceat(values, starts, axis=1), starts, axis=2)
-        values /= sizes[:, None] * sizes
-    all_names = record.clients
-    names = [" … ".join(dict.fromkeys((all_names[b[0]], all_names[b[-1]]))) for b in blocks]
-    return Matrices(label, seed(record), chosen, len(record.weights), values, names)
+    values = values[:, order][:, :, order]
+    if step > 1:  # means of what is known
+        known = np.isfinite(values)
+        total, count = (
+            np.add.reduceat(np.add.reduceat(part, starts, axis=1), starts, axis=2)
+            for part in (np.where(known, values, 0.0), known.astype(float))
+        )
+        values = np.divide(total, count, out=np.full(total.shape, math.nan), where=count > 0)
+    names = [" … ".join(dict.fromkeys((record.clients[b[0]], record.clients[b[-1]]))) for b in blocks]
+    group = [record.about["clients"][i].get("cluster") for i in order]
+    borders = [i for i in range(1, len(group)) if None not in group and group[i] != group[i - 1]]
+    edges = [i / step - 0.5 for i in borders]
+    return Matrices(label, seed(record), rounds, len(record.weights), values, names, edges)
 
 
 def client_order(record: Record) -> list[int]:

@@ -18,8 +18,13 @@ NAMES = {
     "loss": "loss",
     "rmse": "RMSE",
     "r2": "R²",
+    "precision": "precision",
+    "recall": "recall",
+    "circle_precision": "precision of the circle",
+    "circle_recall": "recall of the circle",
+    "drift": "distance to the mean model",
 }
-PERCENT = ("accuracy", "balanced_accuracy")
+PERCENT = ("accuracy", "balanced_accuracy", "precision", "recall", "circle_precision", "circle_recall")
 NONE = "—"
 GAP = "\u00a0"  # a space that no line ends at
 

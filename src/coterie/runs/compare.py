@@ -19,7 +19,9 @@ from typing import Any
 import tomli_w
 
 from coterie.core.errors import BadInput, BadRun
+from coterie.core.method import survey
 from coterie.core.options import coerced, plain
+from coterie.core.seeds import Key
 from coterie.kernels import KERNELS
 from coterie.methods import METHODS
 from coterie.runs.experiment import prepare
@@ -68,9 +70,10 @@ class Comparison:
         """Refuses a method that cannot work before the first one runs."""
         ways = [self.with_method(spec) for spec in self.methods]
         methods = [way.made("method") for way in ways]
-        names = [c.name for c in prepare(ways[0], None).clients]
+        clients = prepare(ways[0], None).clients
         for way, method in zip(ways, methods, strict=True):
-            method.check(names, way.rounds)
+            method.check([c.name for c in clients], way.rounds)
+            survey(method, clients, Key(way.seed, rounds=way.rounds))
 
     def table(self) -> dict[str, Any]:
         shared = {k: v for k, v in self.settings.table().items() if k != "method"}

@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from coterie.core.belief import Belief
+from coterie.metrics.collaboration import bytes_moved, communication_cost
+from coterie.runs.measures import MEASURES
 
 
 @dataclass
@@ -83,15 +86,40 @@ class Record:
         return pd.DataFrame(rows, columns=["round", "client", "model", "split", "metric", "value"])
 
     def traffic(self) -> dict[str, float]:
-        """Models sent and received by all clients, their bytes, and seconds of training."""
-        sent = sum(sum(m["sent"]) for m in self.metrics)
-        received = sum(sum(m["received"]) for m in self.metrics)
+        """Models of all clients, those of the average one (`each`), bytes, and seconds of training."""
+        n = len(self.clients)
+        sent, received = (
+            torch.tensor([m[way] for m in self.metrics], dtype=torch.int64).reshape(-1, n)
+            for way in ("sent", "received")
+        )
+        models = sent + received
         return {
-            "sent": sent,
-            "received": received,
-            "bytes": (sent + received) * int(self.about["belief_bytes"]),
+            "sent": int(sent.sum()),
+            "received": int(received.sum()),
+            "each": communication_cost(sent, received),
+            "bytes": int(bytes_moved(models.sum(), int(self.about["belief_bytes"]))),
             "seconds": sum(t["seconds"] for t in self.timings),
         }
+
+    def collaboration(self) -> pd.DataFrame:
+        """A row for each round and client: models sent and received, their bytes, and what was measured.
+
+        The measures are columns by name, NaN where one is not defined or was not measured in a round.
+        """
+        measured = [name for name in MEASURES if any(name in m.get("measures", ()) for m in self.metrics)]
+        nothing = [None] * len(self.clients)
+        parts = [
+            pd.DataFrame(
+                {"round": m["round"], "client": self.clients, "sent": m["sent"], "received": m["received"]}
+                | {name: m.get("measures", {}).get(name, nothing) for name in measured}
+            )
+            for m in self.metrics
+        ]
+        columns = ["round", "client", "sent", "received", *measured]
+        frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+        size = int(self.about["belief_bytes"])
+        frame.insert(4, "bytes", (frame["sent"] + frame["received"]) * size)
+        return frame.astype(dict.fromkeys(measured, float))
 
 
 def line(
@@ -101,6 +129,7 @@ def line(
     sent: list[int],
     received: list[int],
     extras: Mapping[str, Any],
+    measures: Mapping[str, list[float | None]] | None = None,
 ) -> dict[str, Any]:
     """One round of metrics.jsonl: only what is the same each time the run is repeated.
 
@@ -108,6 +137,8 @@ def line(
                  value for each client, None where it is not defined; None if this round was not scored
     train_loss   one value for each client, None for a client that did not train
     sent, received   models, one count for each client
+    measures     of collaboration by name (see `measures.py`), one value for each client, None where it is
+                 not defined; runs of earlier versions have none
     """
     return {
         "round": round,
@@ -116,4 +147,5 @@ def line(
         "sent": sent,
         "received": received,
         "extras": dict(extras),
+        "measures": dict(measures or {}),
     }

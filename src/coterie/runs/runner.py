@@ -19,6 +19,7 @@ from coterie.core.net import edges_of
 from coterie.kernels.score import Score
 from coterie.runs.experiment import Experiment
 from coterie.runs.folder import Folder, read_record
+from coterie.runs.measures import measure
 from coterie.runs.record import Record, line
 
 Watch = Callable[[Record], None]
@@ -48,10 +49,12 @@ def run(
         record.weights, record.matrices, record.models = past.weights, past.matrices, past.models
     if saved is None:
         begin = time.perf_counter()
-        scores = evaluate(experiment, method.models(state, clients))
+        first = method.models(state, clients)
+        scores, told = evaluate(experiment, first), measured(experiment, None, first)
         timing = {"round": 0, "seconds": 0.0, "evaluate_seconds": time.perf_counter() - begin}
         nothing = [0] * clients
-        _write(record, folder, line(0, scores, [None] * clients, nothing, nothing, {}), timing, None)
+        entry = line(0, scores, [None] * clients, nothing, nothing, {}, told)
+        _write(record, folder, entry, timing, None)
         done = 0
         if folder:
             folder.save(state, 0, experiment.config)
@@ -71,12 +74,13 @@ def run(
                 raise Diverged(f"{error}{kept}") from None
             trained = time.perf_counter()
             due = experiment.due("evaluate", r)
-            figured = evaluate(experiment, method.models(after, clients)) if due else None
+            now = method.models(after, clients) if due else None
+            figured = None if now is None else evaluate(experiment, now)
+            told = measured(experiment, info, now)
             scored = time.perf_counter()
             state, done = after, r
-            entry = line(
-                r, figured, figures(info.loss), info.sent.tolist(), info.received.tolist(), info.extras
-            )
+            sent, received = info.sent.tolist(), info.received.tolist()
+            entry = line(r, figured, figures(info.loss), sent, received, info.extras, told)
             timing = {"round": r, "seconds": trained - begin, "evaluate_seconds": scored - trained}
             _write(record, folder, entry, timing, info)
             if folder and experiment.due("checkpoint", r):
@@ -117,6 +121,15 @@ def evaluate(experiment: Experiment, models: Models) -> dict[str, dict[str, list
             known[pairs] = {m: figures(v) for m, v in replies.numbers.items() if m != "samples"}
         scores[name] = known[pairs]
     return scores
+
+
+def measured(
+    experiment: Experiment, info: Info | None, models: Models | None
+) -> dict[str, list[float | None]]:
+    """Measures of collaboration by name, one value for each client; of a round without models, fewer."""
+    clusters = [c.cluster for c in experiment.clients]
+    told = measure(info, models, clusters, experiment.judge.learner.trainable)
+    return {name: figures(values) for name, values in told.items()}
 
 
 def figures(values: Tensor) -> list[float | None]:

@@ -1,0 +1,73 @@
+"""The summary on a terminal, and below it whether clients found their own kind, as far as there is room."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from coterie.report import tables, views
+from coterie.runs.record import Record
+
+
+def render_table(records: Sequence[Record], width: int | None = None) -> Table:
+    """The summary; metrics that `width` has no room for are left out."""
+    notes = [tables.legend(records), *(f"Unfinished: {text}." for text in tables.unfinished(records))]
+    table = _rich(*tables.cells(records), notes)
+    if width is not None and _width(table) > width:
+        notes.append("Further metrics need a wider terminal.")
+        return _rich(*tables.cells(records, short=True), notes)
+    return table
+
+
+def render_measures(records: Sequence[Record], width: int | None = None) -> Table | None:
+    """What was measured against true groups, if there are any; without room, the last columns go."""
+    if "recall" not in views.metrics(records, views.MEASURED):
+        return None
+    header, rows = tables.measured_cells(records)
+    table = _rich(header, rows, [tables.measures_legend(records)])
+    while width is not None and _width(table) > width and len(header) > 3:
+        header, rows = header[:-1], [row[:-1] for row in rows]
+        said = tables.measures_legend(records, drift=False)
+        table = _rich(header, rows, [said, "Further columns need a wider terminal."])
+    return table
+
+
+def print_table(records: Sequence[Record], console: Console | None = None) -> None:
+    """Prints the summary and the measures, as wide as the console allows."""
+    console = console or Console()
+    console.print(render_table(records, console.width))
+    measured = render_measures(records, console.width)
+    if measured is not None:
+        console.print()
+        console.print(measured)
+
+
+def _rich(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        pad_edge=False,
+        caption_justify="left",
+        caption_style="dim",
+    )
+    for i, title in enumerate(header):
+        heading = Text("\n".join(textwrap.wrap(title, 11)))
+        table.add_column(
+            heading, justify="right" if i else "left", vertical="bottom", no_wrap=i > 0, overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(c) for c in row))
+    table.caption = Text(" ".join(notes))
+    return table
+
+
+def _width(table: Table) -> int:
+    wide = Console(width=1000)
+    return Measurement.get(wide, wide.options, table).maximum
