@@ -1,0 +1,7 @@
+"""python -m coterie"""
+
+import sys
+
+from coterie.cli.main import main
+
+sys.exit(main())
