@@ -19,6 +19,7 @@ from coterie.core.learner import Learner
 from coterie.core.net import Net, Replies
 from coterie.core.registry import Registry
 from coterie.core.seeds import Key
+from coterie.engines.allocator import keep_freed_memory
 from coterie.engines.bank import Bank, adjoined
 from coterie.engines.scoring import score
 from coterie.engines.traits import Traits, traits_of
@@ -63,6 +64,7 @@ class InProcess:
     banks: Mapping[Part, Bank] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        keep_freed_memory()
         banks = {part: Bank.of([getattr(c, part) for c in self.clients], self.device) for part in PARTS}
         clients = tuple(
             replace(

@@ -43,6 +43,7 @@ NATURAL = {
     "fashion-mnist": ("interests", "lenet5-small"),
     "cifar10": ("clusters", "pens-cnn"),
     "cifar100": ("dirichlet", "resnet18"),
+    "tiny-imagenet": ("dirichlet", "resnet18"),
 }
 
 
@@ -132,11 +133,11 @@ class Settings:
         return replace(named, options={name: t for name, t in tables.items() if t})
 
     def table(self) -> dict[str, Any]:
-        """As TOML holds it: settings first, then one table of options for each part."""
+        """As TOML holds it: settings first, then one table of options for each part; nothing where nothing."""
         flat = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name != "options"}
         return {
             **{k: v for k, v in flat.items() if v is not None},
-            **{k: dict(v) for k, v in self.options.items()},
+            **{k: {o: x for o, x in v.items() if x is not None} for k, v in self.options.items()},
         }
 
 
