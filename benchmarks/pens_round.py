@@ -5,12 +5,12 @@
     c   its scoring alone: one plain forward pass of each trained model, in eval mode, over the training data
         of the distinct clients it sampled, with nothing measured
 
-The figure is a / (b + c), which is to be at most 1.3. So that no weak rival flatters it, c takes the fastest way
-that was found: a thread for each core, channels-last, 32 images at a time. `--plain` takes the usual one: the
-main thread, the usual layout, 1000 images at a time. One epoch is the hardest case: the more epochs (the thesis
-has 11 with 125 images), the more of a is b. Images are random. All three draw the same random numbers, so they
-train on the same batches and score the same pairs; each is timed `--repeats` times in turn, after a warm-up
-with a few clients, and the best counts.
+The figure is a / (b + c), which is to be at most 1.3. So that no weak rival flatters it, c takes the fastest
+way that was found: a thread for each core, channels-last, 32 images at a time. `--plain` takes the usual one:
+the main thread, the usual layout, 1000 images at a time. One epoch is the hardest case: the more epochs (the
+thesis has 11 with 125 images), the more of a is b. Images are random. All three draw the same random numbers,
+so they train on the same batches and score the same pairs; each is timed `--repeats` times in turn, after a
+warm-up with a few clients, and the best counts.
 
 With 200 clients, c alone passes 3.2 million images through the network, some minutes on two cores;
 `--clients 20 --sampled 2` asks for the same shares and is over in seconds.
@@ -101,7 +101,7 @@ class Round:
         if self.plain:
             self.passes(trained, range(len(self.hosts)), 1000, torch.contiguous_format)
             return
-        # threads of their own, for in the main one glibc returns memory after each layer and asks for it again
+        # threads of their own: in the main one, glibc returns memory after each layer and asks for it again
         cores = os.cpu_count() or 1
         shares = [range(i, len(self.hosts), cores) for i in range(cores)]
         with one_thread_each(), ThreadPoolExecutor(cores) as threads:

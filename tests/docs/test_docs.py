@@ -38,7 +38,7 @@ EXPLAINED = sorted((DOCS / "methods").glob("*.md"))
 
 @pytest.mark.parametrize(
     "page",
-    [DOCS / "tutorial.md", DOCS / "adding-a-method.md", DOCS / "tuning.md", *EXPLAINED, README],
+    [DOCS / "tutorial.md", DOCS / "adding-a-method.md", DOCS / "tuning.md", DOCS / "measures.md", *EXPLAINED, README],
     ids=lambda p: p.name,
 )
 def test_python_on_the_page_runs(page, here):

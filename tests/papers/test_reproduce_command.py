@@ -35,7 +35,12 @@ def test_alone_it_lists_papers(capsys):
         (
             ["grimberg-2020", "--scale", "small"],
             BadInput,
-            "grimberg-2020 has no scale 'small': leave it out, it takes a few minutes",
+            "grimberg-2020 has no scale 'small': it has full",
+        ),
+        (
+            ["gengler-2020", "--minutes", "-1"],
+            BadInput,
+            "minutes=-1.0 must be at least 0: 0 goes on to the end",
         ),
     ],
 )
@@ -102,7 +107,9 @@ def test_defaults_are_the_papers_own(monkeypatch, tmp_path):
     from coterie.cli import reproduce as command
 
     seen = []
-    monkeypatch.setattr(command, "run_all", lambda jobs: seen.extend(job.label for job in jobs) or len(jobs))
+    monkeypatch.setattr(
+        command, "run_all", lambda jobs, seconds: seen.extend(job.label for job in jobs) or len(jobs)
+    )
     monkeypatch.setattr(gengler_2020.Gengler, "write", lambda self, asked: [])
     reproduce(["gengler-2020", "--scale", "small"])
     assert seen == [

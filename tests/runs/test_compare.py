@@ -213,7 +213,7 @@ def test_specs(spec, name, options):
         ("fedavg:sgd.lrr=1", UnknownName, "unknown option of kernel sgd 'lrr': did you mean lr?"),
         ("fedavg:sgdd.lr=1", UnknownName, "unknown kernel 'sgdd': did you mean sgd?"),
         ("finetune:tune=1.5", BadInput, "method finetune: tune must be of type int; got 1.5"),
-        ("central:lr=1", BadInput, "method central has no options; got 'lr': leave it out"),
+        ("central:lr=1", UnknownName, "unknown option of method central 'lr': known are by"),
     ],
 )
 def test_refused_specs(refused, spec, kind, message):

@@ -14,7 +14,9 @@ from coterie.api.result import Result
 from coterie.api.train import train
 from coterie.core.client import Client
 from coterie.core.errors import BadInput
+from coterie.core.method import survey
 from coterie.core.options import options_of
+from coterie.core.seeds import Key
 from coterie.methods import METHODS
 from coterie.report.page import Section, write_report
 from coterie.report.tables import summary_frame
@@ -77,7 +79,9 @@ def compare(
     }
     for spec, (name, _) in specs.items():
         mine = {k: v for k, v in chosen[spec].items() if k in of[name]}
-        METHODS.make(name, **mine).check([c.name for c in clients], options.get("rounds", 30))
+        method, rounds = METHODS.make(name, **mine), options.get("rounds", 30)
+        method.check([c.name for c in clients], rounds)
+        survey(method, clients, Key(seed, rounds=rounds))
     results: dict[str, list[Result]] = {}
     for spec, (name, _) in specs.items():
         results[spec] = [

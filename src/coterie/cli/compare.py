@@ -47,6 +47,7 @@ def run_all(path: Path, comparison: Comparison, command: str | None) -> list[Rec
     """Every run of a comparison that is not finished yet, under one progress bar."""
     rounds = comparison.settings.rounds
     records: list[Record] = []
+    said: set[str] = set()
     settings = [s for _, s in comparison.cells()]
     try:
         with screen.progress(rounds * len(settings)) as bar:
@@ -55,8 +56,7 @@ def run_all(path: Path, comparison: Comparison, command: str | None) -> list[Rec
                 watch = screen.watcher(bar, label, before=rounds * len(records))
                 record = run_cell(path / place, cell, spec, command, watch)
                 watch(record)
-                if not records:
-                    screen.say_notes(record.about)
+                screen.say_notes(record.about, said)
                 records.append(record)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(path)) from None

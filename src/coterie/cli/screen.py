@@ -35,17 +35,21 @@ out = Screen(highlight=False)
 err = Screen(stderr=True, highlight=False)
 
 
-def say_notes(about: Mapping[str, Any]) -> None:
-    """What happened to the data; clients with the same note share a line."""
-    for note in about["notes"]:
-        err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
+def say_notes(about: Mapping[str, Any], said: set[str] | None = None) -> None:
+    """What happened to the data; clients with the same note share a line. What was said is not said again."""
+    said = set() if said is None else said
     shared: dict[str, list[str]] = {}
     for client in about["clients"]:
         for note in client["notes"]:
             shared.setdefault(note, []).append(client["name"])
+    lines = list(about["notes"])
     for note, names in shared.items():
         who = "all clients" if len(names) == len(about["clients"]) > 1 else ", ".join(names)
-        err.print(f"[dim]· {escape(who)}: {escape(note)}[/dim]", soft_wrap=True)
+        lines.append(f"{who}: {note}")
+    for line in lines:
+        if line not in said:
+            err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)
+    said.update(lines)
 
 
 def say_sections(sections: Sequence[Section], page: Path) -> None:

@@ -16,7 +16,7 @@ from coterie.core.client import Client, class_count
 from coterie.core.devices import device_of
 from coterie.core.errors import BadInput
 from coterie.core.learner import Learner
-from coterie.core.method import Method
+from coterie.core.method import Method, survey
 from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
@@ -92,6 +92,7 @@ def assemble(
 ) -> Experiment:
     """Checks that the parts fit each other."""
     method.check([c.name for c in clients], int(config["rounds"]))
+    said = survey(method, clients, Key(int(config["seed"]), rounds=int(config["rounds"])))
     task = clients[0].task
     precision = next((t.dtype for t in beliefs.values() if t.is_floating_point()), torch.float32)
     clients = [c.cast(precision) for c in clients]
@@ -103,7 +104,7 @@ def assemble(
     absent = float(config.get("absent", 0.0))
     return Experiment(
         config=config,
-        about=about_run(clients, beliefs, [*notes, *_large_batches(method, clients)], command),
+        about=about_run(clients, beliefs, [*notes, *_large_batches(method, clients), *said], command),
         clients=tuple(clients),
         model=model,
         beliefs=beliefs,
