@@ -47,7 +47,7 @@ class TestSettings:
     def test_step_1_is_on_top_at_full_scale_and_within_elsewhere(self):
         assert k.rounds_of(cell_of("common-50/pens", "full"), "full") == 353
         assert k.rounds_of(cell_of("common-50/random", "full"), "full") == 333
-        assert k.rounds_of(cell_of("common-16/pens", "small"), "small") == 10
+        assert k.rounds_of(cell_of("common-16/pens", "small"), "small") == 8
 
     def test_figure_4_1_changes_one_option(self):
         usual = method_of(cell_of("iid-200/random", "full"), "text", "full")
