@@ -125,7 +125,7 @@ def test_flags_and_a_file_say_the_same(done):
     for name in ("config.toml", "metrics.jsonl", "models.safetensors"):
         assert Path("by-file", name).read_bytes() == Path("by-flags", name).read_bytes()
     config = config_of("by-file")
-    assert config["finetune"] == {"tune": 1, "weighted": False, "sample": 1.0}
+    assert config["finetune"] == {"tune": 1, "weighted": False, "sample": 1.0, "norm": "average"}
     assert config["age-strict"] == {"unknown": "drop"}
     assert (config["split"], config["model"], config["validation"]) == ("age-strict", "logistic", 0.1)
 
@@ -516,7 +516,7 @@ def test_a_plugin_is_a_method_like_any_other(done, monkeypatch):
     words = ["--plugins", "mine.py", "--method", "mine-too", "--mine-too.sample", "0.5"]
     done("run", *TITANIC, *words, "--out", "here")
     config = config_of("here")
-    assert config["mine-too"] == {"weighted": True, "sample": 0.5}
+    assert config["mine-too"] == {"weighted": True, "sample": 0.5, "norm": "average"}
     done("run", *TITANIC, "--fedavg.sample", "0.5", "--out", "there")
     assert Path("here/metrics.jsonl").read_bytes() == Path("there/metrics.jsonl").read_bytes()
     done("resume", "here")

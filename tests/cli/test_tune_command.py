@@ -126,7 +126,12 @@ def test_its_files_are_configs_of_run_and_compare(done, here):
         wanted = best[config["method"]]
         assert config["sgd"]["lr"] == wanted["sgd.lr"]
         if config["method"] == "finetune":
-            assert config["finetune"] == {"tune": 1, "weighted": wanted["finetune.weighted"], "sample": 1.0}
+            assert config["finetune"] == {
+                "tune": 1,
+                "weighted": wanted["finetune.weighted"],
+                "sample": 1.0,
+                "norm": "average",
+            }
             for name in ("config.toml", "metrics.jsonl"):
                 assert (place.parent / name).read_bytes() == Path("one", name).read_bytes()
 

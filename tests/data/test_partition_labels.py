@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
+from coterie.data.build import deal_clients
 from coterie.data.dataset import Dataset, Pool, label_counts
 from coterie.data.partition import SPLITS, Deal, Dirichlet, Iid, Interests, Shift, Split
 from coterie.data.partition.dirichlet import draw, log_gamma_draws, repair
@@ -150,6 +151,40 @@ def test_four_clients_and_ten_classes_at_the_papers_smallest_alpha(seed: int) ->
         counts = table(Dirichlet(alpha=0.0001).deal(data, part, 4, Key(seed)), part)
         assert ((counts > 0).sum(axis=0) == 1).all()  # each class has one owner
         assert counts.sum(axis=1).min() >= len(part) // 10
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**32),
+    alpha=st.sampled_from([0.3, 0.0001]),
+    classes=st.integers(2, 200),
+    each=st.integers(10, 30),
+)
+def test_four_clients_at_the_papers_alphas_have_data_to_train_and_test_on(
+    seed: int, alpha: float, classes: int, each: int
+) -> None:
+    data = balanced(each * classes + 40, classes, test=4 * classes)
+    assert data.test is not None
+    split = Dirichlet(alpha)
+    train, test = (table(split.deal(data, p, 4, Key(seed)), p, classes) for p in data.pools)
+    assert train.sum() == len(data.train)
+    assert test.sum() == len(data.test)
+    assert train.sum(axis=1).min() >= 10
+    assert test.sum(axis=1).min() >= 1
+    if alpha == 0.0001 and classes >= 8:  # enough for one of the draws, as it is, to give everybody some
+        whole = (train > 0).sum(axis=0) == 1
+        assert (~whole).sum() <= 3  # a class is shared about once in a thousand
+        assert ((test > 0) == (train > 0))[:, whole].all()
+    dealt = deal_clients(data, split, 4, Key(seed))  # single classes are what the split aims at
+    assert [len(c.train) for c in dealt.clients] == train.sum(axis=1).tolist()
+    assert [len(c.test) for c in dealt.clients] == test.sum(axis=1).tolist()
+
+
+def test_a_client_of_a_single_class_is_dealt_and_said() -> None:
+    data = balanced(400, classes=4, test=40)
+    dealt = deal_clients(data, Dirichlet(0.0001), 4, Key(0))
+    assert all(len(c.train.y.unique()) == 1 for c in dealt.clients)
+    assert all(c.test.y.unique().tolist() == c.train.y.unique().tolist() for c in dealt.clients)
 
 
 def test_ten_clients_and_ten_classes_are_repaired_by_moving_whole_classes() -> None:

@@ -12,7 +12,7 @@ from coterie.data.sources import SOURCES
 
 NAMES = [
     "breast-cancer", "cifar10", "cifar100", "diabetes", "digits", "fashion-mnist", "heart-disease", "mnist",
-    "titanic",
+    "tiny-imagenet", "titanic",
 ]  # fmt: skip
 
 

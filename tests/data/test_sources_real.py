@@ -37,6 +37,7 @@ def load(name: str, **options):
         ("fashion-mnist", [0.2860], [0.3530], [6000] * 10, [1000] * 10),
         ("cifar10", [0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616], [5000] * 10, [1000] * 10),
         ("cifar100", [0.5071, 0.4865, 0.4409], [0.2673, 0.2564, 0.2762], [500] * 100, [100] * 100),
+        ("tiny-imagenet", [0.4802, 0.4481, 0.3975], [0.2770, 0.2691, 0.2821], [500] * 200, [50] * 200),
     ],
 )  # fmt: skip
 def test_pictures_have_the_published_counts_and_constants(name, mean, deviation, train, test):

@@ -11,6 +11,17 @@ from torch import nn
 from coterie.core.errors import BadInput, UnknownName
 from coterie.models import MODELS, Mlp, ResNet18, count_parameters
 
+
+def resnet18_size(width: int, channels: int, outputs: int) -> int:
+    """Convolutions, the two numbers of each normalised channel, and the head."""
+    total = 9 * channels * width + 2 * width
+    total += 2 * (2 * 9 * width**2 + 2 * 2 * width)
+    for made in (2 * width, 4 * width, 8 * width):
+        halved = 9 * (made // 2) * made + 9 * made**2 + (made // 2) * made + 3 * 2 * made
+        total += halved + 2 * 9 * made**2 + 2 * 2 * made
+    return total + (8 * width + 1) * outputs
+
+
 SIZES = [
     ("logistic", {}, (9,), 2, 9 * 2 + 2),
     ("logistic", {}, (1, 28, 28), 10, 7_850),
@@ -29,8 +40,9 @@ SIZES = [
     ("lenet5-small", {}, (1, 16, 16), 10, 156 + 2_416 + 170),
     ("resnet18", {}, (3, 32, 32), 10, 11_173_962),
     ("resnet18", {"norm": "group"}, (3, 32, 32), 10, 11_173_962),
-    ("resnet18", {"width": 4, "norm": "group"}, (1, 8, 8), 3, None),
-    ("resnet18", {"width": 8}, (3, 9, 12), 100, None),
+    ("resnet18", {"width": 16}, (3, 64, 64), 200, resnet18_size(16, 3, 200)),
+    ("resnet18", {"width": 4, "norm": "group"}, (1, 8, 8), 3, resnet18_size(4, 1, 3)),
+    ("resnet18", {"width": 8}, (3, 9, 12), 100, resnet18_size(8, 3, 100)),
 ]
 NAMES = [f"{name}-{'x'.join(map(str, inputs))}-{i}" for i, (name, _, inputs, _, _) in enumerate(SIZES)]
 
@@ -43,11 +55,10 @@ def built(
 
 @pytest.mark.parametrize(("name", "options", "inputs", "outputs", "size"), SIZES, ids=NAMES)
 def test_size_shape_and_gradients(
-    name: str, options: dict[str, object], inputs: tuple[int, ...], outputs: int, size: int | None
+    name: str, options: dict[str, object], inputs: tuple[int, ...], outputs: int, size: int
 ) -> None:
     model = built(name, options, inputs, outputs)
-    if size is not None:
-        assert count_parameters(model) == size
+    assert count_parameters(model) == size
     x = torch.randn(5, *inputs, generator=torch.Generator().manual_seed(0))
     out = model(x)
     assert out.shape == (5, outputs)
@@ -57,6 +68,10 @@ def test_size_shape_and_gradients(
         assert p.grad is not None, parameter
         assert torch.isfinite(p.grad).all(), parameter
         assert p.grad.abs().sum() > 0, parameter
+
+
+def test_the_count_for_any_width_is_the_known_one_at_64() -> None:
+    assert resnet18_size(64, 3, 10) == 11_173_962
 
 
 @pytest.mark.parametrize("name", list(MODELS))

@@ -159,7 +159,7 @@ class TestRuns:
         assert run_jobs(g.PAPER.jobs(asked(stopped)), quietly) == 0
         run_jobs(g.PAPER.jobs(asked(whole)), quietly)
         for method in g.METHODS:
-            a, b = (g.place(out, "text", "small", "B/10", method, 0) for out in (stopped, whole))
+            a, b = (g.place(out, "text", "small", g.name_of("B/10", method), 0) for out in (stopped, whole))
             assert (a / "metrics.jsonl").read_bytes() == (b / "metrics.jsonl").read_bytes()
             assert read_record(a).done == 2
 

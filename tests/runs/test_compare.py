@@ -87,11 +87,16 @@ def test_labels_seeds_and_options_are_those_of_the_specs(done):
     assert [r.config["method"] for r in records[::2]] == ["local", "fedavg", "fedavg", "finetune"]
     assert [r.config.get("fedavg") for r in records[::2]] == [
         None,
-        {"weighted": True, "sample": 1.0},
-        {"weighted": False, "sample": 1.0},
+        {"weighted": True, "sample": 1.0, "norm": "average"},
+        {"weighted": False, "sample": 1.0, "norm": "average"},
         None,
     ]
-    assert records[-1].config["finetune"] == {"tune": 1, "weighted": True, "sample": 0.5}
+    assert records[-1].config["finetune"] == {
+        "tune": 1,
+        "weighted": True,
+        "sample": 0.5,
+        "norm": "average",
+    }
     assert all(
         r.config["sgd"]["lr"] == 0.5 and r.finished and r.about["command"] == "a command" for r in records
     )
@@ -228,7 +233,7 @@ def test_only_a_methods_own_options_reach_it():
     assert not {"fedavg", "finetune"} & local.options.keys()
     assert half.options["fedavg"]["sample"] == 0.5
     assert whole.options["fedavg"]["sample"] == 1.0
-    assert tuned.options["finetune"] == {"tune": 2, "weighted": True, "sample": 1.0}
+    assert tuned.options["finetune"] == {"tune": 2, "weighted": True, "sample": 1.0, "norm": "average"}
     assert "fedavg" not in tuned.options
 
 

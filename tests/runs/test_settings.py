@@ -29,7 +29,7 @@ def test_resolved_spells_everything_out():
     }
     assert {k: v for k, v in settings.options.items() if k != settings.engine} == {
         "shift": {"distribution": "B", "shares": [], "order": "shuffled"},
-        "fedavg": {"weighted": True, "sample": 1.0},
+        "fedavg": {"weighted": True, "sample": 1.0, "norm": "average"},
         "sgd": asdict(SGD(lr=0.5)),
     }
 

@@ -53,7 +53,7 @@ from coterie.data.sources import SOURCES
 from coterie.kernels import SGD
 from coterie.methods import FedAvg, Local, WeightErosion
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
-from coterie.runs.folder import is_run, read_record
+from coterie.papers.places import is_finished, place
 from coterie.runs.record import Record
 
 METHODS = ("weight-erosion", "fedavg", "local")
@@ -202,12 +202,9 @@ def agents_of(preset: Preset, scale: Scale, cell: str, seed: int) -> tuple[Clien
     return tuple(made)
 
 
-def place(out: Path, preset: Preset, scale: Scale, cell: str, method: str, seed: int) -> Path:
-    return out / preset / scale / cell.replace("/", "-") / method / f"seed-{seed}"
-
-
-def is_finished(path: Path) -> bool:
-    return is_run(path) and (path / "models.safetensors").exists() and read_record(path).finished
+def name_of(cell: str, method: str) -> str:
+    """The folder of a cell's method."""
+    return f"{cell.replace('/', '-')}/{method}"
 
 
 def compute(path: Path, preset: Preset, scale: Scale, cell: str, method: str, seed: int, step: Step) -> None:
@@ -279,7 +276,7 @@ class Gengler:
 
 
 def job_of(asked: Asked, preset: Preset, cell: str, method: str, seed: int) -> Job:
-    path = place(asked.out, preset, asked.scale, cell, method, seed)
+    path = place(asked.out, preset, asked.scale, name_of(cell, method), seed)
 
     def run(step: Step) -> None:
         compute(path, preset, asked.scale, cell, method, seed, step)

@@ -15,7 +15,8 @@ from coterie.metrics.summary import Interval, interval
 from coterie.papers import drawing, pages
 from coterie.papers.base import PRESETS, Asked, Paper, Preset, Scale
 from coterie.papers.claims import Claim, Verdict, above_zero, every, near_zero
-from coterie.papers.gengler_2020 import METHODS, TABLE_II, best_and_last, is_finished, place
+from coterie.papers.gengler_2020 import METHODS, TABLE_II, best_and_last, name_of
+from coterie.papers.places import begun, is_finished
 from coterie.runs.files import write_whole
 from coterie.runs.folder import read_record
 
@@ -47,17 +48,16 @@ def read(asked: Asked, paper: Paper) -> dict[Preset, Cells]:
     found: dict[Preset, Cells] = {}
     for preset in PRESETS:
         cells = {cell: methods(asked.out, preset, asked.scale, cell) for cell in paper.cells(asked.scale)}
-        if begun := {cell: runs for cell, runs in cells.items() if runs}:
-            found[preset] = begun
+        if known := {cell: runs for cell, runs in cells.items() if runs}:
+            found[preset] = known
     return found
 
 
 def methods(out: Path, preset: Preset, scale: Scale, cell: str) -> dict[str, dict[int, Run]]:
     found: dict[str, dict[int, Run]] = {}
     for method in METHODS:
-        folder = place(out, preset, scale, cell, method, 0).parent
-        seeds = sorted(int(p.name.removeprefix("seed-")) for p in folder.glob("seed-[0-9]*"))
-        runs = {s: read_run(folder / f"seed-{s}") for s in seeds if is_finished(folder / f"seed-{s}")}
+        paths = begun(out, preset, scale, name_of(cell, method))
+        runs = {seed: read_run(path) for seed, path in paths.items() if is_finished(path)}
         if runs:
             found[method] = runs
     return found

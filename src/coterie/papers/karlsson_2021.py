@@ -64,7 +64,7 @@ from coterie.methods.peers.random import Random
 from coterie.methods.peers.random_weighted import RandomWeighted
 from coterie.methods.peers.rounds import Peers
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
-from coterie.runs.folder import is_run, read_record
+from coterie.papers.places import is_finished, place
 from coterie.runs.record import Record
 
 EPSILONS = {
@@ -360,14 +360,6 @@ def together(name: str, clients: Sequence[Client], tested: Sequence[Client]) -> 
 
     learn, validate = joined([c.train for c in clients]), joined([c.validation for c in clients])
     return Client(name, learn, joined([c.test for c in tested]), validate, classes=clients[0].classes)
-
-
-def place(out: Path, preset: Preset, scale: Scale, cell: str, seed: int) -> Path:
-    return out / preset / scale / cell / f"seed-{seed}"
-
-
-def is_finished(path: Path) -> bool:
-    return is_run(path) and (path / "models.safetensors").exists() and read_record(path).finished
 
 
 def compute(path: Path, preset: Preset, scale: Scale, cell: Cell, seed: int, step: Step) -> None:

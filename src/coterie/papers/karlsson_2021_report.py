@@ -28,12 +28,12 @@ from coterie.papers.karlsson_2021 import (
     TABLE_42,
     TABLE_43,
     cell_of,
-    place,
 )
+from coterie.papers.places import begun
 from coterie.report.canvas import ramp
 from coterie.report.inks import COLOURS
 from coterie.runs.files import write_whole
-from coterie.runs.folder import is_run, read_record
+from coterie.runs.folder import read_record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,19 +86,16 @@ def read(asked: Asked, paper: Paper) -> dict[Preset, Cells]:
     for preset in PRESETS:
         cells = {}
         for cell in paper.cells(asked.scale):
-            folder = place(asked.out, preset, asked.scale, cell, 0).parent
-            seeds = sorted(int(p.name.removeprefix("seed-")) for p in folder.glob("seed-[0-9]*"))
-            runs = {s: read_run(folder / f"seed-{s}", cell, asked.scale) for s in seeds}
-            if begun := {s: run for s, run in runs.items() if run is not None and run.last}:
-                cells[cell] = begun
+            paths = begun(asked.out, preset, asked.scale, cell)
+            runs = {s: read_run(path, cell, asked.scale) for s, path in paths.items()}
+            if scored := {s: run for s, run in runs.items() if run is not None and run.last}:
+                cells[cell] = scored
         if cells:
             found[preset] = cells
     return found
 
 
 def read_run(path: Path, cell: str, scale: Scale) -> Run | None:
-    if not is_run(path):
-        return None
     record, taken = read_record(path), cell_of(cell, scale)
     rounds, values = record.curve("accuracy")
     if not rounds:

@@ -79,7 +79,7 @@ def _curves(
         title = f"{name}, %" if metric in words.PERCENT else name
         layout: dict[str, Any] = {
             "xaxis": {"title": {"text": "round"}, "unifiedhovertitle": {"text": "round %{x}"}},
-            "yaxis": {"title": {"text": title}},
+            "yaxis": {"title": {"text": title}, **within(metric)},
         }
         layout["hovermode"] = "x unified" if few else "closest"
         if max((trace["x"][-1] for trace in data), default=0) <= 10:
@@ -184,9 +184,18 @@ def _by_client(
         "barmode": "group",
         "bargap": 0.25,
         "xaxis": {"type": "category"},
-        "yaxis": {"title": {"text": f"{name}{unit}"}, "zeroline": signed},
+        "yaxis": {
+            "title": {"text": f"{name}{unit}"},
+            "zeroline": signed,
+            **({} if signed else within(metric)),
+        },
     }
     return {"name": name, "data": data, "layout": layout}
+
+
+def within(metric: str) -> dict[str, Any]:
+    """An axis that shows no more than what a share can be, however wide the intervals over two seeds are."""
+    return {"autorangeoptions": {"clipmin": 0, "clipmax": 100}} if metric in words.PERCENT else {}
 
 
 def ramp(steps: Sequence[str]) -> list[tuple[float, str]]:

@@ -70,10 +70,12 @@ class Comparison:
         """Refuses a method that cannot work before the first one runs."""
         ways = [self.with_method(spec) for spec in self.methods]
         methods = [way.made("method") for way in ways]
-        clients = prepare(ways[0], None).clients
+        first = prepare(ways[0], None)
+        clients = first.clients
         for way, method in zip(ways, methods, strict=True):
             method.check([c.name for c in clients], way.rounds)
             survey(method, clients, Key(way.seed, rounds=way.rounds))
+            method.init(first.beliefs, len(clients))
 
     def table(self) -> dict[str, Any]:
         shared = {k: v for k, v in self.settings.table().items() if k != "method"}

@@ -99,6 +99,7 @@ def assemble(
     check_outputs(model, clients)
     device = device_of(str(config.get("device", "cpu")))
     beliefs = {name: t.to(device) for name, t in beliefs.items()}
+    method.init(beliefs, len(clients))  # refuses a model that it cannot work with, before anything is written
     learner = Learner(copy.deepcopy(model).to(device), task)
     judge = InProcess(engine, learner, tuple(clients), device, str(config.get("memory", "half")))
     absent = float(config.get("absent", 0.0))

@@ -133,7 +133,7 @@ class Settings:
         return replace(named, options={name: t for name, t in tables.items() if t})
 
     def table(self) -> dict[str, Any]:
-        """As TOML holds it: settings first, then one table of options for each part; nothing where nothing."""
+        """As TOML holds it: settings first, then one table of options for each part; no None."""
         flat = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name != "options"}
         return {
             **{k: v for k, v in flat.items() if v is not None},

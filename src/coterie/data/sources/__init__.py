@@ -10,6 +10,7 @@ from coterie.data.sources import (
     heart_disease,
     mnist,
     table,
+    tiny_imagenet,
     titanic,
 )
 from coterie.data.sources.base import SOURCES, Source
@@ -26,5 +27,6 @@ __all__ = [
     "heart_disease",
     "mnist",
     "table",
+    "tiny_imagenet",
     "titanic",
 ]

@@ -5,7 +5,7 @@
 
 w is `beliefs`, n_k are the net's `sizes`, p_k comes from `averaging_weights`, S from `sample_clients`.
 Deviation: clients that do not answer leave the sum, and the others' weights are normalised without them;
-if nobody answers, w stays.
+if nobody answers, w stays. With norm=local each client keeps its own batch norms: see `norms.py`.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, scatter
-from coterie.core.net import Net, Replies, from_server
+from coterie.core.net import Net, Replies
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
+from coterie.methods.server.norms import Norm, calls, check_norm, gathered, models_of, parted
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The server's belief [1, ...], and what clients keep between visits."""
+    """The server's belief [1, ...], what clients keep between visits, and their own norms [client, ...]."""
 
     beliefs: Beliefs
     memory: Beliefs | None = None
+    norms: Beliefs | None = None
 
 
 @METHODS.register("fedavg")
@@ -45,29 +46,34 @@ class FedAvg:
     """Weigh clients by their number of training samples, or all alike."""
     sample: float = 1.0
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
+    norm: Norm = "average"
+    """Average batch norm like all else, or leave it local: each client keeps its own (FedBN)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.sample <= 1:
             raise BadInput(f"sample={self.sample} must lie above 0 and up to 1: try 0.1")
+        check_norm(self.norm)
 
     def check(self, names: Sequence[str], rounds: int) -> None:
         """Works for any number of clients and rounds."""
 
     def init(self, beliefs: Beliefs, clients: int) -> State:
-        return State(tree.rows(beliefs, torch.tensor([0])))
+        shared, norms = parted(self.norm, beliefs, clients)
+        return State(shared, norms=norms)
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         n = len(net.names)
         hosts = sample_clients(n, self.sample, key.at("sample"))
-        replies = net.visit(self.local, state.beliefs, from_server(hosts), key, state.memory)
+        beliefs, edges = calls(state.beliefs, state.norms, hosts)
+        replies = net.visit(self.local, beliefs, edges, key, state.memory)
         if len(replies) == 0:
             return state, server_info(n, replies, torch.zeros(0, dtype=torch.float64))
         shares = averaging_weights(net.sizes[replies.hosts], self.weighted)
-        state = State(net.mix(shares.unsqueeze(0), replies), replies.memory)
-        return state, server_info(n, replies, shares)
+        shared, norms = gathered(net, shares.unsqueeze(0), replies, state.norms)
+        return State(shared, replies.memory, norms), server_info(n, replies, shares)
 
     def models(self, state: State, clients: int) -> Models:
-        return Models(state.beliefs, of=torch.zeros(clients, dtype=torch.int64), shared=0)
+        return models_of(state.beliefs, state.norms, clients)
 
 
 def sample_clients(n: int, share: float, key: Key) -> Tensor:
