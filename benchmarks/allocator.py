@@ -13,6 +13,9 @@ import resource
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
+from typing import Any
+from unittest import mock
 
 import torch
 
@@ -22,7 +25,6 @@ from coterie.core.learner import Learner
 from coterie.core.net import to_own
 from coterie.core.seeds import Key
 from coterie.engines import InProcess, Loop, Pool
-from coterie.engines.allocator import keep_freed_memory
 from coterie.kernels import SGD, Score
 from coterie.models import MODELS
 
@@ -35,11 +37,12 @@ def measure(samples: int) -> dict[str, float]:
     model = MODELS.make("pens-cnn").build((3, 32, 32), 10, 0)
     rows = Samples(torch.randn(samples, 3, 32, 32), torch.randint(10, (samples,)))
     client = Client("one", rows, rows, Samples(rows.x[:0], rows.y[:0]))
-    nets = {
+    nets: dict[str, tuple[InProcess, Any]] = {
         "train": (InProcess(Pool(1), Learner(model, "classification"), (client,)), SGD(batch=8)),
         "score": (InProcess(Loop(), Learner(model, "classification"), (client,)), Score("train")),
     }
-    beliefs, found = tree.stack([tree.belief_of(model)]), {}
+    beliefs = tree.stack([tree.belief_of(model)])
+    found: dict[str, float] = {}
     for name, (net, kernel) in nets.items():
         net.visit(kernel, beliefs, to_own(1), Key(0).at_round(1, 2))
         faults, begin = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.perf_counter()
@@ -55,12 +58,9 @@ def main() -> None:
     parser.add_argument("--side", choices=["as it comes", "kept"])
     asked = parser.parse_args()
     if asked.side:
-        if asked.side == "as it comes":
-            keep_freed_memory.cache_clear()
-            import coterie.engines.base as base
-
-            base.keep_freed_memory = lambda: False  # type: ignore[attr-defined]
-        print(json.dumps(measure(asked.samples)))
+        left = mock.patch("coterie.engines.base.keep_freed_memory", return_value=False)
+        with left if asked.side == "as it comes" else nullcontext():
+            print(json.dumps(measure(asked.samples)))
         return
     best: dict[str, dict[str, float]] = {}
     for _ in range(TURNS):

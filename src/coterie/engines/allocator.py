@@ -1,8 +1,8 @@
 """The C library's allocator, told to keep what it has.
 
 What a layer leaves of a few pictures is some megabytes. By default glibc asks the system for such a block and
-gives it back each time, and the system clears every page anew: scoring with PENS's CNN then takes nearly twice
-as long (`benchmarks/allocator.py`). Other libraries and systems are left alone.
+gives it back each time, and the system clears every page anew: scoring with PENS's CNN then takes nearly
+twice as long (`benchmarks/allocator.py`). Other libraries and systems are left alone.
 """
 
 from __future__ import annotations
