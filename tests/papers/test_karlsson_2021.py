@@ -47,7 +47,7 @@ class TestSettings:
     def test_step_1_is_on_top_at_full_scale_and_within_elsewhere(self):
         assert k.rounds_of(cell_of("common-50/pens", "full"), "full") == 353
         assert k.rounds_of(cell_of("common-50/random", "full"), "full") == 333
-        assert k.rounds_of(cell_of("common-16/pens", "small"), "small") == 8
+        assert k.rounds_of(cell_of("common-16/pens", "small"), "small") == 12
 
     def test_figure_4_1_changes_one_option(self):
         usual = method_of(cell_of("iid-200/random", "full"), "text", "full")
@@ -227,6 +227,6 @@ def test_without_cifar_it_says_what_runs(monkeypatch, refused, tmp_path):
         raise BadData("no cifar10 here: fetch it")
 
     monkeypatch.setattr(Cifar10, "fetch", absent)
-    asked = Asked(("text",), "small", ("common-8/pens",), 1, tmp_path)
+    asked = Asked(("text",), "small", ("common-16/pens",), 1, tmp_path)
     with refused(BadData, "no cifar10 here: fetch it; or see it run with --scale tiny"):
         k.PAPER.jobs(asked)

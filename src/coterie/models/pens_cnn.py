@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from coterie.core.errors import BadInput
 from coterie.models.base import MODELS, picture, seeded
 
 SMALLEST = 22  # 22 -> 20 -> 10 -> 8 -> 4 -> 2 -> 1
@@ -21,11 +22,22 @@ SMALLEST = 22  # 22 -> 20 -> 10 -> 8 -> 4 -> 2 -> 1
 @MODELS.register("pens-cnn")
 @dataclass(frozen=True)
 class PensCnn:
-    """Three convolutions with pooling and two linear layers (karlsson-2021); pictures from 22x22."""
+    """Three convolutions with pooling and two linear layers (karlsson-2021); pictures from 22x22.
+
+    width   channels of the first convolution, half of those of the others: 32 is the paper's
+    """
+
+    width: int = 32
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.width <= 1024:
+            raise BadInput(f"model pens-cnn: width={self.width} must lie between 1 and 1024: try 32, or 8")
 
     def build(self, inputs: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
         channels, height, width = picture("pens-cnn", inputs, outputs, SMALLEST)
-        return seeded(seed, lambda: pens_cnn(channels, left_over(height) * left_over(width), outputs))
+        return seeded(
+            seed, lambda: pens_cnn(channels, left_over(height) * left_over(width), outputs, self.width)
+        )
 
 
 def left_over(size: int) -> int:
@@ -35,20 +47,20 @@ def left_over(size: int) -> int:
     return size
 
 
-def pens_cnn(channels: int, positions: int, outputs: int) -> nn.Module:
+def pens_cnn(channels: int, positions: int, outputs: int, width: int = 32) -> nn.Module:
     return nn.Sequential(
         OrderedDict(
-            conv1=nn.Conv2d(channels, 32, 3),
+            conv1=nn.Conv2d(channels, width, 3),
             relu1=nn.ReLU(),
             pool1=nn.MaxPool2d(2),
-            conv2=nn.Conv2d(32, 64, 3),
+            conv2=nn.Conv2d(width, 2 * width, 3),
             relu2=nn.ReLU(),
             pool2=nn.MaxPool2d(2),
-            conv3=nn.Conv2d(64, 64, 3),
+            conv3=nn.Conv2d(2 * width, 2 * width, 3),
             relu3=nn.ReLU(),
             pool3=nn.MaxPool2d(2),
             flatten=nn.Flatten(),
-            hidden=nn.Linear(64 * positions, 64),
+            hidden=nn.Linear(2 * width * positions, 64),
             head=nn.Linear(64, outputs),
         )
     )
