@@ -45,7 +45,17 @@ ALSO: dict[str, tuple[str, dict[str, Any]]] = {
         "pens",
         {"rounds_step1": 1, "samplings": 2, "order": "program", "patience": 1, "window": 1},
     ),
+    "guided by two, on raw weights": (
+        "guided",
+        {"metric": "update-norm*validation-loss", "raw": True, "zeta": 5.0, "sample": 0.7},
+    ),
     "greedy at once, theirs on mine": ("greedy", {"order": "at-once", "direction": "theirs-on-mine"}),
+}
+# rows for models with batch norm alone
+NORMED: dict[str, tuple[str, dict[str, Any]]] = {
+    "fedavg, norms at home": ("fedavg", {"norm": "local", "sample": 0.7}),
+    "finetune, norms at home": ("finetune", {"norm": "local", "tune": 1}),
+    "fedunique, norms at home": ("fedunique", {"norm": "local"}),
 }
 ROWS = [*METHODS, *ALSO]
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -85,9 +95,15 @@ def net_for(engine: str, model: nn.Module, dtype: torch.dtype, absent: float):
 
 
 def method_of(row: str, work=WORK):
-    name, options = ALSO.get(row, (row, OPTIONS.get(row, {})))
+    name, options = {**ALSO, **NORMED}.get(row, (row, OPTIONS.get(row, {})))
     fields = {f.name for f in dataclasses.fields(METHODS[name])}
     return METHODS.make(name, **{**({"local": work} if "local" in fields else {}), **options})
+
+
+def rows_with(*models: str) -> pytest.MarkDecorator:
+    """Every row with each of the models that it takes."""
+    pairs = [(row, model) for row in ROWS for model in models] + [(row, "batchnorm") for row in NORMED]
+    return pytest.mark.parametrize(("name", "model"), pairs)
 
 
 class Played(NamedTuple):
@@ -154,9 +170,8 @@ def test_the_table_is_not_empty():
 
 @pytest.mark.parametrize("absent", [0.0, 0.4], ids=["all", "absent"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("engine", list(ENGINES))
-@pytest.mark.parametrize("name", ROWS)
+@rows_with(*MODELS)
 def test_every_engine_gives_the_numbers_of_loop(name, engine, model, dtype, absent):
     reference = played(name, "loop", model, dtype, absent)
     # a run of its own even for loop: the same numbers twice
@@ -215,8 +230,7 @@ class TestRandomness:
 
 
 @pytest.mark.parametrize("absent", [0.0, 0.4, 1.0], ids=["all", "absent", "nobody"])
-@pytest.mark.parametrize("model", ["dropout", "batchnorm"])
-@pytest.mark.parametrize("name", ROWS)
+@rows_with("dropout", "batchnorm")
 class TestMethods:
     def test_a_round_changes_nothing_it_was_given(self, name, model, absent):
         module = model_of(model, torch.float32)

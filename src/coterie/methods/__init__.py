@@ -17,6 +17,7 @@ from coterie.methods.peers import (
 from coterie.methods.ranking import Influence, Ndoye
 from coterie.methods.server.fedavg import FedAvg
 from coterie.methods.server.finetune import FineTune
+from coterie.methods.server.guided import FedKG, FedUnique, Guided
 from coterie.methods.server.weight_erosion import WeightErosion
 
 __all__ = [
@@ -27,9 +28,12 @@ __all__ = [
     "Central",
     "EpsilonGreedy",
     "FedAvg",
+    "FedKG",
+    "FedUnique",
     "FineTune",
     "Gossip",
     "Greedy",
+    "Guided",
     "Influence",
     "Local",
     "Ndoye",

@@ -15,6 +15,9 @@ HIGHER_IS_BETTER = {
     "auc": True,
     "r2": True,
     "loss": False,
+    "ece": False,
+    "brier": False,
+    "nll": False,
     "rmse": False,
 }
 HEADLINE = {"classification": "accuracy", "regression": "rmse"}

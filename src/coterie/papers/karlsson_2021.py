@@ -27,8 +27,8 @@ so has this.
 
 Scale `small`: 2,400 pictures of CIFAR-10 for 16 or 32 clients, 1,000 to test on, the network with 8 channels
 for 32, 12 rounds of which 5 are PENS's step 1, 4 others to average with, greedy 1 of 5; SGD has rate 0.05, or
-nothing would move in so few rounds. Scale `tiny`: the digits of scikit-learn and an MLP, 8 or 16 clients, 8 rounds, to try the programs.
-Neither stops early, their runs being shorter than any patience.
+nothing would move in so few rounds. Scale `tiny`: the digits of scikit-learn and an MLP, 8 or 16 clients, 8
+rounds, to try the programs. Neither stops early, their runs being shorter than any patience.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import BadInput
-from coterie.report import features, heatmaps, parts, plots, tables, traces, views, words
+from coterie.report import features, heatmaps, layers, parts, plots, tables, traces, views, words
 from coterie.report.inks import Ink, inks
 from coterie.runs.files import write_whole
 from coterie.runs.record import Record
@@ -98,6 +98,7 @@ def _section(
         ("clients", "Client by client", _clients(by_label, colours, f"s{i}-clients-plot")),
         ("matrix", "Who listens to whom", _matrix(by_label, f"s{i}-matrix-plot")),
         ("collected", "Who collected from whom", _collected(by_label, f"s{i}-collected-plot")),
+        ("layers", "Layer by layer", _layers(by_label, f"s{i}-layers-plot")),
         ("measures", "Neighbours and drift", _measures(by_label, colours, f"s{i}-measures-plot")),
         ("traces", "One client, round by round", _traces(by_label, colours, f"s{i}-traces-plot")),
         ("features", "What the models weigh", _features(by_label, colours, f"s{i}-features-plot")),
@@ -181,6 +182,12 @@ def _collected(by_label: views.Groups, key: str) -> str:
     )
     controls = _menu("Method", "run", [run["label"] for run in plot["runs"]], plot["first"])
     return figure(key, plot, said + heatmaps.places(plot, by_label), controls, "matrix")
+
+
+def _layers(by_label: views.Groups, key: str) -> str:
+    """Nothing where no method weighed layers one by one."""
+    plot = layers.layers_plot(by_label)
+    return "" if plot is None else figure(key, plot, layers.caption(by_label))
 
 
 def _measures(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:

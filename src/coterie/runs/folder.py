@@ -7,6 +7,7 @@
     collaboration/00001.npz who listened to whom in round 1, and further matrices of the method by name
     checkpoint.safetensors  the state after a finished round
     models.safetensors      every client's model, once the run is over
+    calibration.npz         how sure they are and how often right, once the run is over
     report.html             the page
 
 A round is written in this order: timings, matrices, metrics, checkpoint. So the checkpoint is never ahead of
@@ -28,12 +29,14 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 import tomli_w
+import torch
 from safetensors import SafetensorError
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.errors import BadRun
 from coterie.core.method import Models
+from coterie.metrics.calibration import Calibration, Tally
 from coterie.runs import checkpoint
 from coterie.runs.files import (
     append_line,
@@ -48,6 +51,7 @@ from coterie.runs.settings import digest, read_toml
 T = TypeVar("T")
 
 LOCK = ".lock"
+CALIBRATION = "calibration.npz"
 WEIGHTS = "weights"
 NAMED = "matrices/"  # before the names that methods choose
 
@@ -122,6 +126,11 @@ class Folder:
         header = {"clients": clients, "of": models.of.tolist()}
         checkpoint.write_tensors(self.path / "models.safetensors", dict(models.beliefs), header)
 
+    def save_calibration(self, calibration: Calibration) -> None:
+        """Each kind as one array [sum, client, bin], the sums in the order of `Tally`."""
+        kinds = {kind: torch.stack(list(t)).numpy() for kind, t in calibration._asdict().items()}
+        replace_atomically(self.path / CALIBRATION, _savez(kinds))
+
 
 class StoredMatrices(Mapping[int, np.ndarray]):
     """One matrix by round, read from the folder when asked for: for many clients all would not fit."""
@@ -192,6 +201,7 @@ def read_record(path: Path, label: str | None = None) -> Record:
         weights=StoredMatrices(path),
         matrices=StoredByName(path),
         models=partial(_models, path),
+        calibration=partial(_calibration, path),
     )
 
 
@@ -212,6 +222,18 @@ def read_models(path: Path) -> dict[str, Belief]:
 
 def _models(path: Path) -> Mapping[str, Belief]:
     return read_models(path) if (path / "models.safetensors").exists() else {}
+
+
+def _calibration(path: Path) -> Calibration | None:
+    """None where there is none: before the end, for a regression, in runs of earlier versions."""
+    name = path / CALIBRATION
+    if not name.exists():
+        return None
+    try:
+        with np.load(name) as file:
+            return Calibration(*(Tally(*torch.from_numpy(file[kind])) for kind in Calibration._fields))
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+        raise BadRun(f"{name} is damaged ({error}): delete it to do without") from None
 
 
 def _rounds(path: Path) -> list[int]:

@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 
 from coterie.core.belief import Belief
+from coterie.metrics.calibration import Calibration
 from coterie.metrics.collaboration import bytes_moved, communication_cost
 from coterie.runs.measures import MEASURES
 
@@ -30,6 +31,8 @@ class Record:
     weights    round -> [receiver, sender], who listened to whom
     matrices   name -> round -> [receiver, sender], further ones that the method fills; NaN is nothing
     models     a function: client -> its tensors by name, nothing before the run is over
+    calibration   a function: how sure the last models are and how often right, [client, bin]; None before
+               the run is over, for a regression, and in runs of earlier versions
     """
 
     label: str
@@ -40,6 +43,7 @@ class Record:
     weights: Mapping[int, np.ndarray] = field(default_factory=dict)
     matrices: Mapping[str, Mapping[int, np.ndarray]] = field(default_factory=dict)
     models: Callable[[], Mapping[str, Belief]] = dict
+    calibration: Callable[[], Calibration | None] = lambda: None
 
     @property
     def clients(self) -> list[str]:

@@ -16,7 +16,8 @@ from coterie.core.belief import Belief
 from coterie.core.errors import Diverged
 from coterie.core.method import Info, Models
 from coterie.core.net import edges_of
-from coterie.kernels.score import Score
+from coterie.kernels.calibrate import Calibrate, Tallied, unpacked
+from coterie.metrics.calibration import Calibration
 from coterie.runs.experiment import Experiment
 from coterie.runs.folder import Folder, read_record
 from coterie.runs.measures import measure
@@ -47,6 +48,7 @@ def run(
         past = read_record(folder.path)
         record.metrics, record.timings = past.metrics, past.timings
         record.weights, record.matrices, record.models = past.weights, past.matrices, past.models
+        record.calibration = past.calibration
     if saved is None:
         begin = time.perf_counter()
         first = method.models(state, clients)
@@ -93,10 +95,15 @@ def run(
         raise
     models = method.models(state, clients)
     names = [c.name for c in experiment.clients]
-    if folder:
+    tallies = tallied(experiment, models)
+    if folder:  # models last: with them a run counts as over
+        if tallies is not None:
+            folder.save_calibration(tallies)
         folder.save_models(models, names)
-    elif tree.size_in_bytes(models.beliefs) <= KEPT:
-        record.models = lambda: _by_name(models, names)
+    else:
+        record.calibration = lambda: tallies
+        if tree.size_in_bytes(models.beliefs) <= KEPT:
+            record.models = lambda: _by_name(models, names)
     return Outcome(record, models)
 
 
@@ -117,10 +124,18 @@ def evaluate(experiment: Experiment, models: Models) -> dict[str, dict[str, list
         pairs = (tuple(rows), part)
         if pairs not in known:
             edges = edges_of(list(zip(rows, range(len(clients)), strict=True)))
-            replies = experiment.judge.visit(Score(part), models.beliefs, edges, experiment.key)  # type: ignore[arg-type]
+            replies = experiment.judge.visit(Calibrate(part), models.beliefs, edges, experiment.key)  # type: ignore[arg-type]
             known[pairs] = {m: figures(v) for m, v in replies.numbers.items() if m != "samples"}
         scores[name] = known[pairs]
     return scores
+
+
+def tallied(experiment: Experiment, models: Models) -> Calibration | None:
+    """How sure each client's own model is on its own test set, and how often right; None for a regression."""
+    if experiment.judge.learner.task == "regression":
+        return None
+    edges = torch.stack([models.of, torch.arange(len(experiment.clients))], dim=1)
+    return unpacked(experiment.judge.visit(Tallied(), models.beliefs, edges, experiment.key).numbers)
 
 
 def measured(
