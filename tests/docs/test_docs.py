@@ -10,6 +10,7 @@ import pytest
 
 from coterie.cli.main import main
 from coterie.core.method import METHODS
+from coterie.metrics.layers import LAYER_METRICS
 from coterie.runs.settings import from_table
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -26,11 +27,13 @@ def blocks(page: Path, kind: str) -> list[tuple[str, str]]:
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    known = dict(METHODS._known)
+    before = {registry: dict(registry._known) for registry in (METHODS, LAYER_METRICS)}
     yield tmp_path
-    METHODS._known.clear()
-    METHODS._known.update(known)
-    sys.modules.pop("halfway", None)
+    for registry, known in before.items():
+        registry._known.clear()
+        registry._known.update(known)
+    for own in ("halfway", "own_metric"):
+        sys.modules.pop(own, None)
 
 
 EXPLAINED = sorted((DOCS / "methods").glob("*.md"))
