@@ -12,7 +12,7 @@ the same school; a client is tested on its own part of the published test set (T
 dealt in the proportions of its training rows; batch norm is averaged like all else.
 
 Scale `small`: 2,000 pictures of CIFAR-10 and 1,000 to test on, a ResNet-18 with 8 channels for 64, batches of
-32, 20 rounds. Scale `tiny`: the digits of scikit-learn, the last 500 to test on, and the CNN of gengler-2020,
+32, 12 rounds. Scale `tiny`: the digits of scikit-learn, the last 500 to test on, and the CNN of gengler-2020,
 8 rounds, to try the programs.
 """
 
@@ -61,7 +61,7 @@ class Setting:
 
 SETTINGS: dict[Scale, Setting] = {
     "full": Setting(("cifar10", "cifar100", "tiny-imagenet"), "resnet18", {}, 250, 128),
-    "small": Setting(("cifar10",), "resnet18", {"width": 8}, 20, 32, (2000, 1000)),
+    "small": Setting(("cifar10",), "resnet18", {"width": 8}, 12, 32, (2000, 1000)),
     "tiny": Setting(("digits",), "erosion-cnn", {}, 8, 16, (1297, 500)),
 }
 
