@@ -196,7 +196,9 @@ def test_history(hospitals):
         ("shared", "test"),
         ("own", "train"),
     }
-    assert set(history["metric"]) == {"accuracy", "balanced_accuracy", "auc", "loss"}
+    assert set(history["metric"]) == {
+        *("accuracy", "balanced_accuracy", "auc", "loss", "ece", "brier", "nll")
+    }
     scores = history[(history["split"] == "test") & (history["metric"] == "accuracy")]
     assert sorted(scores["round"].unique()) == [0, 1, 2]
     assert scores["value"].between(0, 1).all()
@@ -286,7 +288,7 @@ def test_options_go_to_whom_they_concern(hospitals):
         linear(), hospitals, "fedavg", kernel="adam", rounds=1, sample=0.5, weighted=False, beta1=0.5, lr=1
     )
     config = result.record.config
-    assert config["fedavg"] == {"weighted": False, "sample": 0.5}
+    assert config["fedavg"] == {"weighted": False, "sample": 0.5, "norm": "average"}
     assert (config["adam"]["beta1"], config["adam"]["lr"], config["kernel"]) == (0.5, 1.0, "adam")
     assert result.record.metrics[1]["sent"].count(1) == 2
 

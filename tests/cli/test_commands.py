@@ -26,6 +26,7 @@ from coterie.runs.settings import PARTS, Settings
 TITANIC = ("--data", "titanic", "--rounds", "2")
 FILES = {
     ".lock",
+    "calibration.npz",
     "checkpoint.safetensors",
     "collaboration",
     "config.toml",

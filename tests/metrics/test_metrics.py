@@ -136,10 +136,10 @@ def test_the_worst_client_by_metric():
 
 
 def test_every_scored_figure_knows_which_way_is_better():
-    from coterie.kernels import Score
+    from coterie.kernels.calibrate import Calibrate
 
     numbers = {
-        **Score().measure("classification", torch.eye(2), torch.zeros(2), torch.tensor([0, 1])),
-        **Score().measure("regression", torch.zeros(2, 1), torch.zeros(2), torch.tensor([0.0, 1.0])),
+        **Calibrate().measure("classification", torch.eye(2), torch.zeros(2), torch.tensor([0, 1])),
+        **Calibrate().measure("regression", torch.zeros(2, 1), torch.zeros(2), torch.tensor([0.0, 1.0])),
     }
     assert set(numbers) - {"samples"} == set(HIGHER_IS_BETTER)

@@ -16,7 +16,7 @@ COTERIE = [sys.executable, "-m", "coterie.cli.main"]
 # momentum kept between rounds and absent clients: the state has more in it than weights
 RUN = ["run", "--data", "digits", "--clients", "5", "--rounds", "60", "--method", "finetune", "--sgd.keep"]
 RUN += ["--sgd.momentum", "0.9", "--absent", "0.2", "--finetune.tune", "20", "--sgd.lr", "0.02"]
-SAME = ("metrics.jsonl", "models.safetensors", "checkpoint.safetensors", "config.toml")
+SAME = ("metrics.jsonl", "models.safetensors", "checkpoint.safetensors", "config.toml", "calibration.npz")
 
 
 def start(*words: str) -> subprocess.Popen:

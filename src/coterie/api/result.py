@@ -53,6 +53,13 @@ class Result:
         """
         return self.record.collaboration()
 
+    @cached_property
+    def calibration(self) -> pd.DataFrame:
+        """A row for each client and bin of 20: by (confidence, entropy or above a threshold), low, high,
+        samples, mean, right. Empty for a regression.
+        """
+        return self.record.reliability()
+
     @property
     def notes(self) -> list[str]:
         """What happened to the data, and anything else worth knowing before trusting a figure."""

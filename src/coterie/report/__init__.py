@@ -3,6 +3,7 @@
 from coterie.report.figures import write_figures
 from coterie.report.page import Section, render_page, write_report
 from coterie.report.tables import (
+    calibration_frame,
     clients_frame,
     collaboration_frame,
     history_frame,
@@ -15,6 +16,7 @@ from coterie.report.words import headline
 
 __all__ = [
     "Section",
+    "calibration_frame",
     "clients_frame",
     "collaboration_frame",
     "headline",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from coterie.core.errors import BadInput
-from coterie.report import canvas, closeups, views, words
+from coterie.report import calibration, canvas, closeups, views, words
 from coterie.report import inks as colours
 from coterie.report.inks import Ink, inks
 from coterie.runs.files import write_whole
@@ -34,7 +34,7 @@ BARS = 30  # clients that are drawn as bars; more are dots
 def write_figures(
     folder: str | Path, records: Sequence[Record], format: Literal["svg", "png"] = "svg"
 ) -> list[Path]:
-    """Writes rounds, clients, gains, measures, sizes, labels, matrices by method, and some clients close up.
+    """Writes rounds, clients, gains, calibration, measures, sizes, labels, matrices by method, and close-ups.
 
     Returns their paths.
     """
@@ -73,6 +73,7 @@ def draw(records: Sequence[Record]) -> dict[str, Figure]:
             made["gains"] = clients(first.clients, drawn, ink, metric, f"gain over {alone}, {unit}")
     for measure in views.metrics(records, views.MEASURED):
         made[measure.replace("_", "-")] = rounds(by_label, ink, measure, views.MEASURED)
+    made |= calibration.draw(by_label, ink)
     order = views.client_order(first)
     for label, runs in by_label.items():
         found = views.matrices(label, runs, order)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import BadInput
-from coterie.report import features, heatmaps, layers, parts, plots, tables, traces, views, words
+from coterie.report import calibration, features, heatmaps, layers, parts, plots, tables, traces, views, words
 from coterie.report.inks import Ink, inks
 from coterie.runs.files import write_whole
 from coterie.runs.record import Record
@@ -91,11 +91,12 @@ def _section(
     first = next(iter(by_label.values()))[0]
     warnings = "".join(f'<p class="warning">Unfinished: {escape(t)}.</p>' for t in tables.unfinished(records))
     summary = f'<div class="box">{tables.summary_html(records, colours)}</div>'
-    summary += f"<p>{escape(tables.legend(records))}</p>"
+    summary += f"<p>{escape(tables.legend(records, trust=False))}</p>"
     shown = [
         ("summary", "Summary", warnings + summary),
         ("rounds", "Round by round", _rounds(by_label, colours, f"s{i}-rounds-plot")),
         ("clients", "Client by client", _clients(by_label, colours, f"s{i}-clients-plot")),
+        ("calibration", "Calibration", _calibration(by_label, colours, f"s{i}-calibration-plot")),
         ("matrix", "Who listens to whom", _matrix(by_label, f"s{i}-matrix-plot")),
         ("collected", "Who collected from whom", _collected(by_label, f"s{i}-collected-plot")),
         ("layers", "Layer by layer", _layers(by_label, f"s{i}-layers-plot")),
@@ -148,6 +149,16 @@ def _clients(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> st
     plot = figure(key, plots.clients_plot(by_label, colours), said)
     unit = f"test {words.unit(views.headline_metric([next(iter(by_label.values()))[0]]))}"
     return plot + more(f"The same as a table ({unit})", parts.clients(by_label))
+
+
+def _calibration(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
+    """Nothing for a regression, and in runs of earlier versions."""
+    if not calibration.scored(by_label):
+        return ""
+    plot = calibration.plot(by_label, colours)
+    drawn = "" if plot is None else figure(key, plot, calibration.caption(by_label))
+    side_by_side = f'<div class="box">{calibration.table(by_label, colours)}</div>'
+    return f"{drawn}{side_by_side}<p>{escape(calibration.LEGEND)}</p>"
 
 
 def _matrix(by_label: views.Groups, key: str) -> str:

@@ -96,7 +96,7 @@ def _curve_choices(by_label: views.Groups) -> list[tuple[str, str, str]]:
         ("shared/test", "test {} of the shared model"),
         ("own/validation", "validation {}"),
     ):
-        found += [(scores, m, owner.format(words.NAMES[m])) for m in views.metrics(records, scores)]
+        found += [(scores, m, owner.format(words.NAMES[m])) for m in views.shown(records, scores)]
     if any(np.isfinite(views.figures(r, "loss", views.TRAIN)[1]).any() for r in records):
         found.append((views.TRAIN, "loss", "training loss"))
     return found
@@ -134,7 +134,7 @@ def clients_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> Plot:
     names, alone = ticks(records[0].clients), views.baseline(by_label)
     main = views.headline_metric(records)
     choices = []
-    for metric in views.metrics(records):
+    for metric in views.shown(records):
         drawn = [views.bars(label, runs, metric) for label, runs in by_label.items()]
         choices.append(_by_client(f"test {words.NAMES[metric]}", metric, names, drawn, inks))
     others = [(label, runs) for label, runs in by_label.items() if label != alone]

@@ -92,6 +92,11 @@ def collaboration_frame(records: Sequence[Record]) -> pd.DataFrame:
     return _together(records, Record.collaboration)
 
 
+def calibration_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """How sure and how often right: label, seed, client, by, low, high, samples, mean, right."""
+    return _together(records, Record.reliability)
+
+
 def _together(records: Sequence[Record], frame: Callable[[Record], pd.DataFrame]) -> pd.DataFrame:
     parts = []
     for label, runs in views.groups(records).items():
@@ -127,7 +132,8 @@ def matrix_frames(records: Sequence[Record]) -> Iterator[pd.DataFrame]:
 def write_csv(folder: str | Path, records: Sequence[Record]) -> list[Path]:
     """Writes history.csv, summary.csv, clients.csv and collaboration.csv; returns their paths.
 
-    Where a method named matrices, they are in matrices.csv, written round by round: they may be many.
+    Where samples were counted by confidence, calibration.csv has them. Where a method named matrices, they
+    are in matrices.csv, written round by round: they may be many.
     """
     frames = {
         "history.csv": history_frame(records),
@@ -135,6 +141,8 @@ def write_csv(folder: str | Path, records: Sequence[Record]) -> list[Path]:
         "clients.csv": clients_frame(records),
         "collaboration.csv": collaboration_frame(records),
     }
+    counted = calibration_frame(records)
+    frames |= {} if counted.empty else {"calibration.csv": counted}
     written = [
         write_whole(Path(folder) / name, frame.to_csv(index=False, lineterminator="\n"))
         for name, frame in frames.items()
@@ -152,16 +160,19 @@ def _write_matrices(path: Path, records: Sequence[Record]) -> None:
 
 
 def summary_html(records: Sequence[Record], inks: Mapping[str, Ink] | None = None) -> str:
-    """The summary as an HTML table; with inks, each method shows its colour."""
-    return _html(*cells(records), inks)
+    """The summary as an HTML table, without ECE, which the page has a part of its own for.
+
+    With inks, each method shows its colour.
+    """
+    return html_of(*cells(records, without=("brier", "ece")), inks)
 
 
 def measures_html(records: Sequence[Record], inks: Mapping[str, Ink] | None = None) -> str:
     """What was measured of collaboration, last, as an HTML table."""
-    return _html(*measured_cells(records), inks)
+    return html_of(*measured_cells(records), inks)
 
 
-def _html(header: Sequence[str], rows: Sequence[Sequence[str]], inks: Mapping[str, Ink] | None) -> str:
+def html_of(header: Sequence[str], rows: Sequence[Sequence[str]], inks: Mapping[str, Ink] | None) -> str:
     head = "".join(f'<th scope="col">{html.escape(h)}</th>' for h in header)
     lines = []
     for label, *rest in rows:
@@ -171,12 +182,14 @@ def _html(header: Sequence[str], rows: Sequence[Sequence[str]], inks: Mapping[st
     return f'<table class="figures"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
 
 
-def cells(records: Sequence[Record], short: bool = False) -> tuple[list[str], list[list[str]]]:
-    """Header and rows as text, the method first."""
+def cells(
+    records: Sequence[Record], without: Sequence[str] = ("brier",)
+) -> tuple[list[str], list[list[str]]]:
+    """Header and rows as text: the method first, three of cost last, before these the further metrics."""
     frame = summary_frame(records)
     main = views.headline_metric(records)
     shown = [main, f"worst_{main}", *(["gain"] if "gain" in frame else [])]
-    shown += [] if short else [m for m in views.metrics(records) if m != main]
+    shown += [m for m in views.shown(records) if m != main and m not in without]
     titles = {f"worst_{main}": "worst client", "gain": "gain over local"}
     header = ["method", *(titles.get(name) or words.unit(name) for name in shown)]
     header += ["models", "traffic", "training"]
@@ -208,8 +221,8 @@ def _interval(row: Mapping[str, Any], name: str) -> Interval:
     return Interval(row[name], row[f"{name}_half"], row["seeds"])
 
 
-def legend(records: Sequence[Record]) -> str:
-    """How to read the summary, in words."""
+def legend(records: Sequence[Record], trust: bool = True) -> str:
+    """How to read the summary, in words; without `trust`, nothing on calibration."""
     by_label = views.groups(records)
     counts = sorted({len(runs) for runs in by_label.values()})
     if counts == [1]:
@@ -224,7 +237,10 @@ def legend(records: Sequence[Record]) -> str:
         what = "points" if views.headline_metric(records) in words.PERCENT else "the metric's unit"
         said += f" Gain: against local on the same clients and seeds, in {what}; above zero is better."
     said += " Models: sent or received by a client in a run"
-    return said + (", the mean over seeds." if counts != [1] else ".")
+    said += ", the mean over seeds." if counts != [1] else "."
+    if trust and "ece" in views.metrics(records):
+        said += " ECE: how far confidence is from accuracy; NLL: −log of the true class's probability."
+    return said
 
 
 def measures_legend(records: Sequence[Record], drift: bool = True) -> str:

@@ -17,11 +17,14 @@ from coterie.runs.record import Record
 
 def render_table(records: Sequence[Record], width: int | None = None) -> Table:
     """The summary; metrics that `width` has no room for are left out."""
-    notes = [tables.legend(records), *(f"Unfinished: {text}." for text in tables.unfinished(records))]
-    table = _rich(*tables.cells(records), notes)
-    if width is not None and _width(table) > width:
-        notes.append("Further metrics need a wider terminal.")
-        return _rich(*tables.cells(records, short=True), notes)
+    header, rows = tables.cells(records)
+    unfinished = [f"Unfinished: {text}." for text in tables.unfinished(records)]
+    table = _rich(header, rows, [tables.legend(records), *unfinished])
+    fixed = header.index("gain over local" if "gain over local" in header else "worst client")
+    while width is not None and _width(table) > width and len(header) > fixed + 4:
+        header, rows = [*header[:-4], *header[-3:]], [[*row[:-4], *row[-3:]] for row in rows]
+        said = tables.legend(records, trust="ECE" in header)
+        table = _rich(header, rows, [said, *unfinished, "Further metrics need a wider terminal."])
     return table
 
 

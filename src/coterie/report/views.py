@@ -29,7 +29,7 @@ OWN = "own/test"
 TRAIN = "own/train"
 MEASURED = "measured"
 METRICS = {
-    "classification": ("accuracy", "balanced_accuracy", "auc", "loss"),
+    "classification": ("accuracy", "ece", "nll", "brier", "balanced_accuracy", "auc", "loss"),
     "regression": ("rmse", "r2", "loss"),
 }
 
@@ -86,6 +86,13 @@ def metrics(records: Sequence[Record], scores: str = OWN) -> list[str]:
     """The metrics that any run has a figure of, the headline first."""
     known = MEASURES if scores == MEASURED else METRICS[task(records[0])]
     return [m for m in known if any(np.isfinite(figures(r, m, scores)[1]).any() for r in records)]
+
+
+def shown(records: Sequence[Record], scores: str = OWN) -> list[str]:
+    """The same without the loss where all have an NLL: it would be drawn twice."""
+    found = metrics(records, scores)
+    twice = "nll" in found and all(np.isfinite(figures(r, "nll", scores)[1]).any() for r in records)
+    return [m for m in found if not (twice and m == "loss")]
 
 
 def figures(record: Record, metric: str, scores: str = OWN) -> tuple[list[int], np.ndarray]:

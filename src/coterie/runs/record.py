@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 
 from coterie.core.belief import Belief
-from coterie.metrics.calibration import Calibration
+from coterie.metrics.calibration import Calibration, taus
 from coterie.metrics.collaboration import bytes_moved, communication_cost
 from coterie.runs.measures import MEASURES
 
@@ -124,6 +124,22 @@ class Record:
         size = int(self.about["belief_bytes"])
         frame.insert(4, "bytes", (frame["sent"] + frame["received"]) * size)
         return frame.astype(dict.fromkeys(measured, float))
+
+    def reliability(self) -> pd.DataFrame:
+        """A row for each client and bin: client, by, low, high, samples, mean, right; none without counts.
+
+        `by` is confidence, entropy (a share of the greatest) or above (a confidence of at least `low`);
+        `mean` is the mean confidence there, or the mean entropy in nats; `right` is how many were right.
+        """
+        found, edges, n, parts = self.calibration(), taus().numpy(), len(self.clients), []
+        for by, tally in found._asdict().items() if found else ():
+            low, high = (edges, np.ones_like(edges)) if by == "above" else (edges[:-1], edges[1:])
+            part = {"client": np.repeat(self.clients, len(low)), "by": by}
+            part |= {"low": np.tile(low, n), "high": np.tile(high, n)}
+            part |= {"samples": tally.samples.long().flatten().numpy(), "mean": tally.mean.flatten().numpy()}
+            parts.append(pd.DataFrame(part | {"right": tally.right.long().flatten().numpy()}))
+        columns = ["client", "by", "low", "high", "samples", "mean", "right"]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 
 def line(
