@@ -41,7 +41,11 @@ EXPLAINED = sorted((DOCS / "methods").glob("*.md"))
 
 @pytest.mark.parametrize(
     "page",
-    [DOCS / "tutorial.md", DOCS / "adding-a-method.md", DOCS / "tuning.md", DOCS / "measures.md", *EXPLAINED, README],
+    [
+        *(DOCS / f"{name}.md" for name in ("tutorial", "adding-a-method", "tuning", "measures")),
+        *EXPLAINED,
+        README,
+    ],
     ids=lambda p: p.name,
 )
 def test_python_on_the_page_runs(page, here):
