@@ -16,6 +16,7 @@ from coterie.data.sources.cifar10 import Cifar10
 from coterie.kernels import SGD, Adam
 from coterie.methods import Local
 from coterie.papers import karlsson_2021 as k
+from coterie.papers import karlsson_2021_claims as claims
 from coterie.papers import karlsson_2021_report as report
 from coterie.papers.base import Asked
 from coterie.papers.karlsson_2021 import cell_of, method_of
@@ -68,11 +69,11 @@ class TestSettings:
 
     def test_tables_of_the_thesis_name_our_cells(self):
         known = k.PAPER.cells("full")
-        assert all(f"iid-200/{m}" in known for m in k.TABLE_41)
-        for init, methods in k.TABLE_42.items():
+        assert all(f"iid-200/{m}" in known for m in claims.TABLE_41)
+        for init, methods in claims.TABLE_42.items():
             assert set(methods) == {*k.MAIN, *k.ONE}
             assert all(f"{init}-200/{m}" in known for m in k.MAIN)
-        assert all(f"{group}/pens" in known for group in k.TABLE_43)
+        assert all(f"{group}/pens" in known for group in claims.TABLE_43)
 
 
 class TestData:
@@ -131,20 +132,20 @@ def test_alone_is_local_training():
 
 def made(*accuracy, finished=True, every=10, **more):
     known = {"cost": 1.0, "precision": None, "recall": None, "collected": None, "origin": {}} | more
-    return report.Run({every * i: a for i, a in enumerate(accuracy)}, finished=finished, **known)
+    return claims.Run({every * i: a for i, a in enumerate(accuracy)}, finished=finished, **known)
 
 
 class TestVerdicts:
     def test_finished_runs_are_compared_in_the_end(self):
         cells = {"common-50/pens": {0: made(0.1, 0.5, 0.6)}, "common-50/random": {0: made(0.1, 0.4)}}
-        assert report.gain(cells, "common-50/pens", "common-50/random") == pytest.approx([20])
+        assert claims.gain(cells, "common-50/pens", "common-50/random") == pytest.approx([20])
 
     def test_unfinished_ones_in_the_last_round_that_both_have(self):
         cells = {
             "common-50/pens": {0: made(0.1, 0.5, 0.6, finished=False), 1: made(0.1, finished=False)},
             "common-50/random": {0: made(0.1, 0.4, finished=False), 1: made(0.1, 0.4, finished=False)},
         }
-        assert report.gain(cells, "common-50/pens", "common-50/random") == pytest.approx([10])
+        assert claims.gain(cells, "common-50/pens", "common-50/random") == pytest.approx([10])
 
     def test_pens_above_random_looks_at_all_but_the_most_clients(self):
         cells = {
@@ -156,9 +157,9 @@ class TestVerdicts:
                 (1000, "random", 0.3),
             ]
         }
-        assert report.pens_above_random(cells).word == "holds"
-        assert report.not_with_most(cells).word == "holds"
-        assert "1000" not in report.pens_above_random(cells).why
+        assert claims.pens_above_random(cells).word == "holds"
+        assert claims.not_with_most(cells).word == "holds"
+        assert "1000" not in claims.pens_above_random(cells).why
 
     def test_near_oracle_within_three_points(self):
         def cells(gap):
@@ -167,15 +168,15 @@ class TestVerdicts:
                 "common-50/oracle": {s: made(0.1, 0.5) for s in range(3)},
             }
 
-        assert report.pens_near_oracle(cells(0.02)).word == "holds"
-        assert report.pens_near_oracle(cells(0.04)).word == "fails"
+        assert claims.pens_near_oracle(cells(0.02)).word == "holds"
+        assert claims.pens_near_oracle(cells(0.04)).word == "fails"
 
     def test_precision_against_recall(self):
         runs = {s: made(0.1, 0.5, precision=0.9, recall=0.6 + s / 100) for s in range(3)}
-        assert report.precise({"common-50/pens": runs}).word == "holds"
+        assert claims.precise({"common-50/pens": runs}).word == "holds"
 
     def test_nothing_run_nothing_decided(self):
-        assert all(claim.check({}).word == "undecided" for claim in report.CLAIMS)
+        assert all(claim.check({}).word == "undecided" for claim in claims.CLAIMS)
 
 
 CELLS = "common-8/pens,common-8/random,common-8/local"

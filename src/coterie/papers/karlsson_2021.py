@@ -175,45 +175,6 @@ SETTINGS: dict[Scale, Setting] = {
     ),
 }
 
-# figures of the thesis: accuracies and half widths of 95 % intervals in %, models sent and received
-TABLE_41 = {"local": (24.6, 0.1), "random": (46.0, 3.9), "central-half": (69.3, 1.0)}
-TABLE_42: dict[str, dict[str, tuple[float, float, int, int]]] = {
-    "independent": {
-        "central-half": (65.1, 0.9, 0, 0),
-        "central-all": (62.5, 0.3, 0, 0),
-        "oracle": (43.7, 1.8, 6560, 430),
-        "pens": (42.9, 1.0, 16130, 510),
-        "epsilon-greedy-0.5": (40.8, 2.9, 7190, 430),
-        "epsilon-greedy-1-0.99": (39.5, 2.5, 6950, 550),
-        "epsilon-greedy-0.2": (39.2, 1.9, 6820, 690),
-        "greedy": (38.2, 1.7, 6630, 720),
-        "random-weighted": (38.2, 4.5, 6630, 960),
-        "random": (37.4, 1.8, 6410, 720),
-        "local": (24.5, 0.1, 0, 0),
-    },
-    "common": {
-        "central-half": (65.1, 0.9, 0, 0),
-        "central-all": (62.5, 0.3, 0, 0),
-        "oracle": (50.0, 1.1, 5980, 320),
-        "pens": (47.7, 2.0, 15310, 190),
-        "epsilon-greedy-0.5": (42.1, 1.8, 5490, 500),
-        "epsilon-greedy-1-0.99": (42.8, 0.9, 5540, 530),
-        "epsilon-greedy-0.2": (41.1, 2.2, 5160, 450),
-        "greedy": (40.8, 0.7, 4940, 200),
-        "random-weighted": (45.4, 1.1, 5910, 80),
-        "random": (44.1, 1.6, 5650, 240),
-        "local": (24.7, 0.7, 0, 0),
-    },
-}
-TABLE_43 = {  # precision and recall in %
-    "independent-50": (100.0, 80.8),
-    "independent-200": (97.8, 71.2),
-    "independent-1000": (82.2, 80.6),
-    "common-50": (100.0, 67.6),
-    "common-200": (99.7, 67.4),
-    "common-1000": (82.2, 80.2),
-}
-
 
 @dataclass(frozen=True)
 class Alone(Peers):

@@ -7,7 +7,6 @@ seed by seed, in the last round that both have a score of, or, if both are finis
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +16,18 @@ from coterie.core.errors import BadRun
 from coterie.metrics.summary import Interval, interval, mean_over_clients
 from coterie.papers import drawing, pages
 from coterie.papers.base import PRESETS, Asked, Paper, Preset, Scale
-from coterie.papers.claims import Claim, Verdict, above_zero, every, near_zero
-from coterie.papers.karlsson_2021 import (
-    EPSILONS,
-    INITS,
-    MAIN,
-    ONE,
-    SETTINGS,
+from coterie.papers.karlsson_2021 import INITS, MAIN, ONE, SETTINGS, cell_of
+from coterie.papers.karlsson_2021_claims import (
+    CLAIMS,
+    LABELS,
     TABLE_41,
     TABLE_42,
     TABLE_43,
-    cell_of,
+    Cells,
+    Run,
+    Seeds,
+    main_of,
+    settings_of,
 )
 from coterie.papers.places import begun
 from coterie.report.canvas import ramp
@@ -37,47 +37,6 @@ from coterie.runs.folder import read_record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-LABELS = {
-    "central-half": "central, one cluster",
-    "central-all": "central, both clusters",
-    "oracle": "Oracle",
-    "pens": "PENS",
-    "epsilon-greedy-0.5": "epsilon-greedy (0.5, 1)",
-    "epsilon-greedy-1-0.99": "epsilon-greedy (1, 0.99)",
-    "epsilon-greedy-0.2": "epsilon-greedy (0.2, 1)",
-    "greedy": "greedy",
-    "random-weighted": "random-weighted",
-    "random": "random",
-    "local": "local",
-}
-GREEDY = ("greedy", *EPSILONS)
-MOST = 1000
-NEAR = 3.0  # points: PENS is "almost as" good as Oracle
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """accuracy by scored round, over clients; models sent and received by the average client until then.
-
-    precision and recall of PENS's neighbours after step 1; collected [receiver, sender], in how many rounds.
-    """
-
-    accuracy: Mapping[int, float]
-    cost: float
-    finished: bool
-    precision: float | None
-    recall: float | None
-    collected: np.ndarray | None
-    origin: Mapping[str, Any]
-
-    @property
-    def last(self) -> int:
-        return max(self.accuracy)
-
-
-Seeds = Mapping[int, Run]
-Cells = Mapping[str, Seeds]  # by cell and seed
 
 
 def read(asked: Asked, paper: Paper) -> dict[Preset, Cells]:
@@ -120,144 +79,6 @@ def read_run(path: Path, cell: str, scale: Scale) -> Run | None:
         collected=collected,
         origin=record.about,
     )
-
-
-def gain(cells: Cells, cell: str, over: str) -> list[float]:
-    """Points by which a cell's accuracy is above another's, seed by seed, in the same round."""
-    found = []
-    for seed, a in cells.get(cell, {}).items():
-        b = cells.get(over, {}).get(seed)
-        if b is None:
-            continue
-        if a.finished and b.finished:
-            found.append(100 * (a.accuracy[a.last] - b.accuracy[b.last]))
-        elif both := [r for r in a.accuracy if r in b.accuracy and r > 0]:
-            found.append(100 * (a.accuracy[max(both)] - b.accuracy[max(both)]))
-    return found
-
-
-def settings_of(cells: Cells) -> list[str]:
-    """The groups with two clusters that have any run, in the paper's order."""
-    named = dict.fromkeys(cell.partition("/")[0] for cell in cells)
-    return [group for group in named if group.partition("-")[0] in INITS]
-
-
-def above(method: str, other: str, groups: Sequence[str], cells: Cells) -> Verdict:
-    pairs = {g: gain(cells, f"{g}/{method}", f"{g}/{other}") for g in groups}
-    return every({g: above_zero(v) for g, v in pairs.items() if v})
-
-
-def most(group: str) -> bool:
-    """Whether it has as many clients as the thesis' largest setting, where it finds that PENS fails."""
-    return group.endswith(f"-{MOST}")
-
-
-def pens_above_random(cells: Cells) -> Verdict:
-    return above("pens", "random", [g for g in settings_of(cells) if not most(g)], cells)
-
-
-def not_with_most(cells: Cells) -> Verdict:
-    return above("random", "pens", [g for g in settings_of(cells) if most(g)], cells)
-
-
-def pens_near_oracle(cells: Cells) -> Verdict:
-    groups = [g for g in settings_of(cells) if not most(g)]
-    pairs = {g: gain(cells, f"{g}/pens", f"{g}/oracle") for g in groups}
-    return every({g: near_zero(v, NEAR) for g, v in pairs.items() if v})
-
-
-def common_above_independent(cells: Cells) -> Verdict:
-    parts = {}
-    for group in settings_of(cells):
-        kind, _, n = group.partition("-")
-        for method in ("pens", "random", "oracle"):
-            values = gain(cells, f"common-{n}/{method}", f"independent-{n}/{method}")
-            if kind == "common" and values:
-                parts[f"{method}, {n}"] = above_zero(values)
-    return every(parts)
-
-
-def precise(cells: Cells) -> Verdict:
-    parts = {}
-    for group in settings_of(cells):
-        runs = cells.get(f"{group}/pens", {}).values()
-        gaps = [
-            100 * (r.precision - r.recall) for r in runs if r.precision is not None and r.recall is not None
-        ]
-        if gaps:
-            parts[group] = above_zero(gaps)
-    return every(parts)
-
-
-def precision_falls(cells: Cells) -> Verdict:
-    parts = {}
-    for init in INITS:
-        numbers = sorted(int(g.partition("-")[2]) for g in settings_of(cells) if g.startswith(init))
-        if len(numbers) < 2:
-            continue
-        few, many = (
-            {s: r.precision for s, r in cells.get(f"{init}-{n}/pens", {}).items() if r.precision is not None}
-            for n in (numbers[0], numbers[-1])
-        )
-        if gaps := [100 * (few[s] - many[s]) for s in few if s in many]:
-            parts[f"{init}, {numbers[0]} – {numbers[-1]}"] = above_zero(gaps)
-    return every(parts)
-
-
-def choosing_helps(cells: Cells) -> Verdict:
-    """Independent initialisation: all that choose are above random."""
-    group = main_of(cells, "independent")
-    methods = ("pens", "random-weighted", *GREEDY)
-    parts = {LABELS[m]: gain(cells, f"{group}/{m}", f"{group}/random") for m in methods}
-    return every({m: above_zero(v) for m, v in parts.items() if v})
-
-
-def greed_hurts(cells: Cells) -> Verdict:
-    """Common initialisation: greedy ones are below random."""
-    group = main_of(cells, "common")
-    parts = {LABELS[m]: gain(cells, f"{group}/random", f"{group}/{m}") for m in GREEDY}
-    return every({m: above_zero(v) for m, v in parts.items() if v})
-
-
-def main_of(cells: Cells, init: str) -> str:
-    """The group of that initialisation that has all methods."""
-    return next(
-        (c.partition("/")[0] for c in cells if c.startswith(f"{init}-") and c.endswith("/greedy")), ""
-    )
-
-
-def federation_works(cells: Cells) -> Verdict:
-    group = next((c.partition("/")[0] for c in cells if c.startswith("iid-")), "")
-    pairs = {
-        "random – local": gain(cells, f"{group}/random", f"{group}/local"),
-        "central – random": gain(cells, f"{group}/central-half", f"{group}/random"),
-    }
-    return every({name: above_zero(v) for name, v in pairs.items() if v})
-
-
-def pens_costs_more(cells: Cells) -> Verdict:
-    parts = {}
-    for group in settings_of(cells):
-        a, b = cells.get(f"{group}/pens", {}), cells.get(f"{group}/random", {})
-        ratios = [a[s].cost / b[s].cost for s in a if s in b and a[s].finished and b[s].finished]
-        if ratios:
-            found = above_zero([r - 1 for r in ratios])
-            parts[group] = Verdict(found.word, f"{np.mean(ratios):.1f} times")
-    return every(parts)
-
-
-CLAIMS: list[Claim[Cells]] = [
-    Claim(f"PENS is above random (with fewer than {MOST:,} clients)", "4.3, figure 4.3", pens_above_random),
-    Claim(f"PENS is below random with {MOST:,} clients", "4.3, figure 4.3", not_with_most),
-    Claim(f"PENS is near Oracle, within {NEAR:g} points (fewer than {MOST:,})", "4.2, 4.3", pens_near_oracle),
-    Claim("common above independent initialisation", "4.2, figure 4.3", common_above_independent),
-    Claim("PENS's neighbours: precision is above recall", "Table 4.3", precise),
-    Claim("their precision falls with the number of clients", "Table 4.3", precision_falls),
-    Claim("independent initialisation: all that choose are above random", "4.2", choosing_helps),
-    Claim("common initialisation: greedy methods are below random", "4.2", greed_hurts),
-    Claim("PENS moves more models than random", "Table 4.2", pens_costs_more),
-    Claim("IID data: central is above random, and random above local", "Table 4.1", federation_works),
-]
 
 
 def write_all(paper: Paper, asked: Asked) -> list[Path]:

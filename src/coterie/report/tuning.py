@@ -16,7 +16,8 @@ from rich.text import Text
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.report import parts, plots, words
 from coterie.report.inks import Ink, inks
-from coterie.report.page import document, figure, more
+from coterie.report.page import document
+from coterie.report.sections import figure, more
 from coterie.runs.compare import slug
 from coterie.runs.files import write_whole
 from coterie.runs.record import Record
