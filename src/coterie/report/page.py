@@ -99,37 +99,17 @@ def _section(
         ("summary", "Summary", warnings + summary),
         ("rounds", "Round by round", sections.rounds_part(by_label, colours, at("rounds"))),
         ("clients", "Client by client", sections.clients_part(by_label, colours, at("clients"))),
-        (
-            "calibration",
-            "Calibration",
-            sections.calibration_part(by_label, colours, at("calibration")),
-        ),
+        ("calibration", "Calibration", sections.calibration_part(by_label, colours, at("calibration"))),
         ("matrix", "Who listens to whom", sections.matrix_part(by_label, at("matrix"))),
         ("collected", "Who collected from whom", sections.collected_part(by_label, at("collected"))),
         ("layers", "Layer by layer", sections.layers_part(by_label, at("layers"))),
-        (
-            "measures",
-            "Neighbours and drift",
-            sections.measures_part(by_label, colours, at("measures")),
-        ),
-        (
-            "traces",
-            "One client, round by round",
-            sections.traces_part(by_label, colours, at("traces")),
-        ),
-        (
-            "features",
-            "What the models weigh",
-            sections.features_part(by_label, colours, at("features")),
-        ),
+        ("measures", "Neighbours and drift", sections.measures_part(by_label, colours, at("measures"))),
+        ("traces", "One client, round by round", sections.traces_part(by_label, colours, at("traces"))),
+        ("features", "What the models weigh", sections.features_part(by_label, colours, at("features"))),
         ("data", "Who has which data", sections.data_part(first, records, f"s{i}")),
         ("cost", "Cost", sections.cost_part(by_label, colours)),
         ("notes", "What happened to the data", parts.notes(records)),
-        (
-            "repeat",
-            "How to repeat it",
-            parts.repeat(records) + sections.more("Settings", parts.settings(by_label)),
-        ),
+        ("repeat", "How to repeat it", parts.repeat(records) + settings),
     ]
     shown = [part for part in shown if part[2]]
     links = " ".join(f'<a href="#s{i}-{key}">{escape(name)}</a>' for key, name, _ in shown)

@@ -1,4 +1,4 @@
-"""The parts of a report's page that have figures: each is a plot, a caption, and perhaps a table or a menu."""
+"""The parts of a report's page that have figures: a plot, a caption, and perhaps a table or a menu."""
 
 from __future__ import annotations
 
