@@ -1,0 +1,46 @@
+"""Gaussian posteriors: their product, clients that come and go, predictions, files."""
+
+from coterie.posteriors.gaussian import (
+    Gaussian,
+    covariance,
+    densified,
+    diagonal,
+    from_collected,
+    from_moments,
+    full,
+    isotropic,
+    log_density,
+    low_rank,
+    mean,
+    product,
+    sample,
+    variances,
+)
+from coterie.posteriors.online import Pool, add, joint, pool_of, remove, update
+from coterie.posteriors.store import Saved, read, write
+
+__all__ = [
+    "Gaussian",
+    "Pool",
+    "Saved",
+    "add",
+    "covariance",
+    "densified",
+    "diagonal",
+    "from_collected",
+    "from_moments",
+    "full",
+    "isotropic",
+    "joint",
+    "log_density",
+    "low_rank",
+    "mean",
+    "pool_of",
+    "product",
+    "read",
+    "remove",
+    "sample",
+    "update",
+    "variances",
+    "write",
+]

@@ -1,0 +1,126 @@
+"""What is written is read again, in every form; a file cut short or of another kind is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from coterie.core.errors import BadData
+from coterie.posteriors import (
+    Saved,
+    covariance,
+    densified,
+    isotropic,
+    low_rank,
+    mean,
+    product,
+    read,
+    write,
+)
+
+
+def low():
+    mu = {"a": torch.arange(3.0), "b": torch.tensor(7.0).double()}
+    var = {name: torch.ones_like(t) for name, t in mu.items()}
+    return low_rank(mu, var, {name: torch.stack([t, -t, t]) for name, t in mu.items()})
+
+
+POSTERIORS = {
+    "diagonal": lambda: isotropic({"a": torch.zeros(2, 3)}, 2.0),
+    "low-rank": low,
+    "full": lambda: densified(low()),
+}
+
+
+@pytest.mark.parametrize("form", POSTERIORS)
+def test_round_trip(form, tmp_path):
+    posterior = POSTERIORS[form]()
+    found = read(write(tmp_path / "new" / "north.safetensors", Saved("north", 120, posterior)))
+    assert (found.client, found.samples, found.posterior.form) == ("north", 120, form)
+    assert found.posterior.slots == posterior.slots
+    assert torch.equal(covariance(found.posterior), covariance(posterior))
+    for name, t in mean(posterior).items():
+        assert torch.equal(mean(found.posterior)[name], t)
+        assert mean(found.posterior)[name].dtype == t.dtype
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["north.safetensors"]
+
+
+def test_saved_ones_are_joined(tmp_path):
+    paths = [write(tmp_path / name, Saved(name, 1, low())) for name in ("a", "b")]
+    both = product([read(path).posterior for path in paths])
+    torch.testing.assert_close(covariance(both), covariance(low()) / 2)
+
+
+def test_the_header_names_the_model(tmp_path):
+    path = write(tmp_path / "f", Saved("ä", 3, low()))
+    size = int.from_bytes(path.read_bytes()[:8], "little")
+    header = json.loads(json.loads(path.read_bytes()[8 : 8 + size])["__metadata__"]["coterie"])
+    assert header["model"] == [["a", [3], "float32"], ["b", [], "float64"]]
+    assert (header["client"], header["samples"], header["form"]) == ("ä", 3, "low-rank")
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, -8])
+def test_cut_short(keep, tmp_path):
+    path = write(tmp_path / "f", Saved("a", 1, low()))
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(BadData, match=r"is damaged or no posterior \(.*\): ask its client to save it anew$"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "header", "reason"),
+    [
+        ({}, None, "no 'coterie'"),
+        ({}, {}, "no 'kind'"),
+        ({}, {"kind": "state"}, "its kind is 'state', not 'posterior 1'"),
+        ({"shift": torch.zeros(3).double()}, {}, "shift is torch.float64 [3]"),
+        ({"diagonal": torch.ones(2)}, {}, "diagonal is torch.float32 [2]"),
+        ({"factor/0": torch.tensor(1.0).double()}, {}, "factor/0 is torch.float64 []"),
+        ({"dense": torch.eye(2).double()}, {"scales": [1]}, "no 'factor/0'"),
+        (
+            {"shift": torch.zeros(2).double()},
+            {"model": [["w", [2], "load"]]},
+            "its model has a dtype that torch lacks",
+        ),
+        ({"shift": torch.full((2,), torch.nan).double()}, {}, "shift is not finite"),
+        (
+            {"diagonal": torch.ones(2).double()},
+            {"form": "full"},
+            "its form is full, its tensors make diagonal",
+        ),
+    ],
+)
+def test_something_else(tensors, header, reason, tmp_path, refused):
+    path = tmp_path / "f"
+    whole = {"kind": "posterior 1", "client": "a", "samples": 1, "form": "diagonal", "scales": []}
+    whole["model"] = [["w", [2], "float32"]]
+    if tensors:
+        tensors = {"shift": torch.zeros(2).double(), "diagonal": torch.ones(2).double(), **tensors}
+        header = {**whole, **header}
+    save_file(tensors, path, metadata=None if header is None else {"coterie": json.dumps(header)})
+    with refused(BadData, f"{path} is damaged or no posterior ({reason}): ask its client to save it anew"):
+        read(path)
+
+
+def test_no_file(tmp_path, refused):
+    with refused(BadData, f"no posterior at {tmp_path / 'f'}: check the path"):
+        read(tmp_path / "f")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, refused):
+    path = write(tmp_path / "f", Saved("a", 1, low()))
+    before = path.read_bytes()
+
+    def full_disk(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("coterie.posteriors.store.os.fsync", full_disk)
+    with refused(
+        BadData, f"cannot write {path}: No space left on device: free space or choose another place"
+    ):
+        write(path, Saved("b", 2, low()))
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
