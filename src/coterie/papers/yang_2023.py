@@ -104,10 +104,9 @@ def clients_of(group: str, scale: Scale, seed: int) -> tuple[Client, ...]:
 
 
 def model_of(clients: tuple[Client, ...], scale: Scale, seed: int) -> nn.Module:
-    given, first = SETTINGS[scale], clients[0]
-    return MODELS.make(given.model).build(
-        tuple(first.train.x.shape[1:]), len(first.classes), Key(seed).at("model").integer()
-    )
+    first, drawn = clients[0], Key(seed).at("model").integer()
+    shape = tuple(first.train.x.shape[1:])
+    return MODELS.make(SETTINGS[scale].model).build(shape, len(first.classes), drawn)
 
 
 def compute(path: Path, scale: Scale, cell: str, seed: int, step: Step) -> None:
