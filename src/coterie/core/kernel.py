@@ -33,7 +33,7 @@ class Plan:
     """The random side of a visit.
 
     rows    [step, batch] rows of the training data for each step, -1 where a last batch is short
-    rates   [step] factors of the learning rate
+    rates   [step] factors of the learning rate; for samplers [step, 2], with the number of samples beside
     seed    of what the first step draws (dropout masks, noise); each further step's is one more
     """
 

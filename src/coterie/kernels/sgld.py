@@ -1,0 +1,101 @@
+"""Stochastic gradient Langevin dynamics (Welling and Teh, 2011).
+
+    U(θ) = N L(θ) + λ/2 ‖θ‖²,    π(θ) ∝ exp(-U(θ) / T)
+    θ ← θ - (ε/2) ∇Û(θ) + √(ε T) ξ,    ξ ~ N(0, I)
+
+L is the mean loss over the client's N samples (Û: over a batch of them), λ `prior`, T `temperature`. The step
+is ε = 2 η / N with η = `lr` times the schedule's factor, so that a rate means here what it means for SGD:
+
+    θ ← θ - η (∇L̂(θ) + λ θ / N) + √(2 η T / N) ξ
+
+Cross-entropy is a negative log-likelihood as it stands. A squared error is that of noise of variance ½; for
+noise of variance s and a prior of precision p take temperature = 2 s and prior = 2 s p.
+
+There is no Metropolis step: on a Gaussian of precision a / T the chain has variance T / (a (1 - η a / (2 N)))
+instead of T / a, and the noise of batches adds to it. ξ is a hash of the step's seed, alike on all engines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Belief
+from coterie.core.kernel import KERNELS, Carry, Plan, Reply, Tick
+from coterie.core.learner import Batch, Learner
+from coterie.core.seeds import Key
+from coterie.kernels.bayes import Collecting, check_posterior, normals
+from coterie.kernels.local import LocalWork
+
+
+@KERNELS.register("sgld")
+@dataclass(frozen=True)
+class SGLD(Collecting, LocalWork):
+    """Stochastic gradient Langevin dynamics."""
+
+    lr: float = 0.01
+    """Learning rate of the drift on the mean loss, at the start of the run."""
+    prior: float = 1.0
+    """Precision of the Gaussian prior on every trained parameter; 0 for none."""
+    temperature: float = 1.0
+    """1 for the posterior, below 1 for a colder one; 0 leaves the noise out."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_collecting()
+        check_posterior(self.prior, self.temperature)
+
+    def memories(self) -> tuple[str, ...]:
+        return ()
+
+    def plan(self, samples: int, key: Key) -> Plan:
+        drawn = super().plan(samples, key)
+        # each step is told N beside its rate
+        rates = torch.stack([drawn.rates, torch.full_like(drawn.rates, samples)], dim=1)
+        return Plan(drawn.rows, rates, drawn.seed)
+
+    def fresh(self, learner: Learner, belief: Belief) -> Belief:
+        return {**super().fresh(learner, belief), **self.nothing_yet(learner, belief)}
+
+    def start(self, belief: Belief, memory: Belief) -> Carry:
+        return super().start(belief, self.rolled(memory))
+
+    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
+        belief, memory = dict(carry["belief"]), dict(carry["memory"])
+        gradient = learner.gradient(belief, batch, tick.seed)
+        belief.update(gradient.buffers)
+        memory["t"] = t = memory["t"] + 1
+        rate, samples = tick.rate.unbind()
+        noises = normals(tick.seed, [belief[n] for n in learner.trainable])
+        for n, noise in zip(learner.trainable, noises, strict=True):
+            mine = {m: memory[f"{m}/{n}"] for m in self.memories()} | {"noise": noise, "samples": samples}
+            belief[n], mine = self.update(belief[n], gradient.grads[n], mine, t, rate * self.lr)
+            memory.update({f"{m}/{n}": value for m, value in mine.items()})
+        seen = batch.weight.sum().to(carry["samples"].dtype)
+        return {
+            "belief": belief,
+            "memory": self.collect(memory, belief),
+            "loss": carry["loss"] + gradient.loss.detach().to(seen.dtype) * seen,
+            "samples": carry["samples"] + seen,
+        }
+
+    def update(
+        self, param: Tensor, grad: Tensor, memory: dict[str, Tensor], t: Tensor, rate: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.moved(param, grad, memory, rate, torch.ones_like(param)), {}
+
+    def moved(
+        self, param: Tensor, grad: Tensor, memory: dict[str, Tensor], rate: Tensor, metric: Tensor
+    ) -> Tensor:
+        """One Langevin step in a diagonal metric G: θ - η G (g + λ θ / N) + √(2 η T G / N) ξ."""
+        samples, dtype = memory["samples"], param.dtype
+        drift = grad + (self.prior / samples).to(dtype) * param
+        spread = (2 * rate * self.temperature / samples).sqrt().to(dtype)
+        return param - rate.to(dtype) * metric * drift + spread * metric.sqrt() * memory["noise"]
+
+    def finish(self, carry: Carry, gather: bool = False) -> Reply:
+        last = super().finish(carry)
+        memory = self.unrolled(last.memory)
+        return Reply(self.home(last.belief, memory, gather), memory, last.numbers)

@@ -1,0 +1,201 @@
+"""SWAG's moments and columns by hand, and the Gaussian that is made of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from coterie.core.belief import belief_of, row, stack
+from coterie.core.errors import BadInput
+from coterie.core.net import edges_of
+from coterie.core.seeds import Key
+from coterie.kernels import KERNELS, SGD, SWAG, Gather
+from coterie.kernels.posterior import Collected, collected, draw, factor
+
+KEY = Key(0).at_round(1, 1)
+ONE = edges_of([(0, 0)])
+
+
+@pytest.fixture
+def line(client_of, net_of):
+    """w · x on (1, 2) and (2, 4), from w = 0: lr = 0.1 halves the way to 2 in each step: 1, 1.5, 1.75, ..."""
+    x, y = torch.tensor([[1.0], [2.0]]).double(), torch.tensor([2.0, 4.0]).double()
+    net = net_of(nn.Linear(1, 1, bias=False).double(), [client_of(x, y)])
+    return net, {"weight": torch.zeros(1, 1, 1, dtype=torch.float64)}
+
+
+def visited(line, **options) -> Collected:
+    net, start = line
+    replies = net.visit(Gather(SWAG(lr=0.1, batch=2, **options)), start, ONE, KEY)
+    return collected(row(net.open(replies), 0))
+
+
+def numbers(belief) -> list[float]:
+    return belief["weight"].flatten().tolist() if belief else []
+
+
+class TestByHand:
+    def test_three_steps_with_the_start_among_the_states(self, line):
+        found = visited(line, steps=3)
+        # 0, 1, 1.5, 1.75: mean 4.25 / 4; squares 0, 1, 2.25, 3.0625: mean 6.3125 / 4
+        assert numbers(found.mean) == pytest.approx([1.0625])
+        assert numbers(found.variance) == pytest.approx([1.578125 - 1.0625**2])
+        # means on the way: 1/2, 2.5/3, 4.25/4
+        assert numbers(found.deviations) == pytest.approx([0.5, 1.5 - 2.5 / 3, 1.75 - 1.0625])
+        assert (found.count, found.draws) == (4, {})
+
+    def test_without_the_start(self, line):
+        found = visited(line, steps=3, origin=False)
+        assert numbers(found.mean) == pytest.approx([4.25 / 3])
+        assert numbers(found.variance) == pytest.approx([6.3125 / 3 - (4.25 / 3) ** 2])
+        # the first state is its own mean
+        assert numbers(found.deviations) == pytest.approx([0, 0.25, 1 / 3])
+        assert found.count == 3
+
+    def test_every_second_step_after_a_burn_in(self, line):
+        # states 1, 1.5, 1.75, 1.875, 1.9375, 1.96875: burn-in ends at 1, then 1.75 and 1.9375 are collected
+        found = visited(line, steps=6, burn=1, every=2)
+        assert found.count == 3
+        assert numbers(found.mean) == pytest.approx([(1 + 1.75 + 1.9375) / 3])
+        assert numbers(found.deviations) == pytest.approx([1.75 - 2.75 / 2, 1.9375 - 4.6875 / 3])
+
+    def test_only_the_last_columns_stay_oldest_first(self, line):
+        every, last = visited(line, steps=5), visited(line, steps=5, rank=2)
+        assert numbers(last.deviations) == numbers(every.deviations)[-2:]
+        assert numbers(last.mean) == numbers(every.mean)
+        assert visited(line, steps=5, rank=0).deviations == {}
+
+    def test_the_reply_is_the_mean_or_the_last_state(self, line):
+        net, start = line
+        for average, weight in ((True, 1.0625), (False, 1.75)):
+            work = SWAG(lr=0.1, batch=2, steps=3, average=average)
+            reply = net.open(net.visit(work, start, ONE, KEY))
+            assert list(reply) == ["weight"]
+            assert numbers(reply) == pytest.approx([weight])
+
+    def test_the_last_state_where_nothing_was_collected(self, line):
+        net, start = line
+        work = SWAG(lr=0.1, batch=2, steps=2, burn=9)
+        assert numbers(net.open(net.visit(work, start, ONE, KEY))) == pytest.approx([1.5])
+        assert visited(line, steps=2, burn=9).count == 0
+
+    def test_collecting_leaves_the_path_alone(self, line):
+        net, start = line
+        options = {"lr": 0.05, "batch": 1, "epochs": 4, "momentum": 0.5, "weight_decay": 0.1}
+        plain = net.visit(SGD(**options), start, ONE, KEY)
+        swag = net.visit(SWAG(**options, average=False), start, ONE, KEY)
+        assert numbers(net.open(swag)) == numbers(net.open(plain))
+        assert swag.numbers["loss"].tolist() == plain.numbers["loss"].tolist()
+
+    def test_kept_moments_go_on_in_the_next_round(self, line):
+        net, start = line
+        work = Gather(SWAG(lr=0.1, batch=2, steps=2, keep=True, average=False))
+        first = net.visit(work, start, ONE, Key(0).at_round(1, 2))
+        # the second visit sets out from the mean (0 + 1 + 1.5) / 3 = 5/6: states 17/12 and 41/24
+        weights = {"weight": net.open(first)["weight"]}
+        second = net.visit(work, weights, ONE, Key(0).at_round(2, 2), first.memory)
+        found = collected(row(net.open(second), 0))
+        assert found.count == 5
+        assert numbers(found.mean) == pytest.approx([(0 + 1 + 1.5 + 17 / 12 + 41 / 24) / 5])
+
+
+def test_a_narrow_variance_survives_float32(client_of, net_of):
+    # states 1000 ± 0.25 in turn: float32 knows their squares to 0.06 only
+    net = net_of(nn.Linear(1, 1, bias=False), [client_of(torch.ones(1, 1), torch.full((1,), 1000.0))])
+    start = {"weight": torch.full((1, 1, 1), 1000.25)}
+    replies = net.visit(Gather(SWAG(lr=1.0, steps=3)), start, ONE, KEY)
+    assert numbers(collected(row(net.open(replies), 0)).variance) == pytest.approx([0.0625], rel=1e-3)
+
+
+class TestGaussian:
+    posterior = Collected(
+        mean={"w": torch.tensor([1.0, -2.0]).double(), "b": torch.tensor(3.0).double(), "n": torch.tensor(7)},
+        variance={"w": torch.tensor([0.5, 0.0]).double(), "b": torch.tensor(2.0).double()},
+        deviations={
+            "w": torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]).double(),
+            "b": torch.tensor([2.0, 0.0, 0.0]).double(),
+        },
+        draws={},
+        count=4,
+    )
+
+    def test_the_factor_by_hand(self):
+        # three columns: divided by √2
+        assert factor(self.posterior)["b"].tolist() == pytest.approx([2**0.5, 0, 0])
+
+    @pytest.mark.parametrize("temperature", [1.0, 0.25])
+    @pytest.mark.parametrize("low_rank", [True, False])
+    def test_draws_have_its_mean_and_covariance(self, low_rank, temperature):
+        samples = 40_000
+        drawn = draw(self.posterior, samples, KEY, low_rank=low_rank, temperature=temperature)
+        flat = torch.cat([drawn["w"], drawn["b"].unsqueeze(1)], dim=1)
+        diagonal = torch.diag(torch.tensor([0.5, 0.0, 2.0]).double())
+        columns = torch.tensor([[1.0, 0, 1], [0, 1, 1], [2, 0, 0]]).double()
+        wanted = temperature * ((diagonal + columns @ columns.T / 2) / 2 if low_rank else diagonal)
+        spread = wanted.diagonal()
+        off = (flat.mean(0) - torch.tensor([1.0, -2.0, 3.0]).double()).abs()
+        assert bool((off <= 4.5 * (spread / samples).sqrt()).all())
+        # a covariance of n draws has variance (s_ii s_jj + s_ij²) / n
+        bound = 4.5 * ((spread.outer(spread) + wanted.square()) / samples).sqrt()
+        assert bool(((flat.T.cov() - wanted).abs() <= bound + 1e-12).all())
+        assert drawn["n"].tolist() == [7] * samples
+
+    def test_a_temperature_of_0_is_the_mean(self):
+        drawn = draw(self.posterior, 2, KEY, temperature=0)
+        assert drawn["w"].tolist() == [[1.0, -2.0]] * 2
+
+    def test_draws_are_the_keys_own(self):
+        first, again, other = (draw(self.posterior, 3, k)["w"] for k in (KEY, KEY, Key(1)))
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+
+
+class TestRefusals:
+    def test_too_few_states(self, line, refused):
+        with refused(BadInput, "a variance needs at least 2 collected states; got 1: take more steps, "
+                     "lower every or lower burn"):  # fmt: skip
+            draw(visited(line, steps=1, origin=False), 1, KEY, low_rank=False)
+
+    def test_too_few_columns(self, line, refused):
+        with refused(BadInput, "a covariance of low rank needs at least 2 deviations; got 1: raise rank, "
+                     "take more steps or lower every"):  # fmt: skip
+            draw(visited(line, steps=1), 1, KEY)
+
+    def test_no_moments(self, refused):
+        with refused(BadInput, "the belief brings no moments: visit with Gather(kernel), for a kernel that "
+                     "collects"):  # fmt: skip
+            collected(belief_of(nn.Linear(1, 1)))
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"every": 0}, "every=0 must be at least 1: try 1"),
+            ({"burn": -1}, "burn=-1 must be at least 0: try 1"),
+            ({"rank": -1}, "rank=-1 must be at least 0: try 1"),
+            ({"momentum": 1.0}, "momentum=1.0 must lie in [0, 1): try 0.9"),
+        ],
+    )
+    def test_bad_options(self, options, message, refused):
+        with refused(BadInput, message):
+            SWAG(**options)
+
+    def test_a_bad_temperature(self, refused):
+        with refused(BadInput, "temperature=-1 must be at least 0 and finite: try 1"):
+            draw(TestGaussian.posterior, 1, KEY, temperature=-1)
+
+
+def test_registered():
+    assert KERNELS.make("swag", rank=3) == SWAG(rank=3)
+
+
+def test_a_whole_net_comes_home_in_its_shapes(client_of, net_of):
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    net = net_of(module, [client_of(torch.randn(9, 3), torch.randint(2, (9,)))])
+    replies = net.visit(Gather(SWAG(batch=2, rank=3)), stack([belief_of(module)]), ONE, KEY)
+    found = collected(row(net.open(replies), 0))
+    assert {n: t.shape for n, t in found.mean.items()} == {n: t.shape for n, t in module.state_dict().items()}
+    assert {n: d.shape[1:] for n, d in found.deviations.items()} == {
+        n: v.shape for n, v in found.variance.items()
+    }
+    assert len(found.deviations["0.weight"]) == 3
