@@ -223,6 +223,21 @@ def test_what_the_page_says_comes_from_the_runs(tmp_path):
     np.testing.assert_array_equal(run.collected, collected)
 
 
+def test_a_run_without_a_round_is_left_out(tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(share, said):
+        raise Stop
+
+    asked = Asked(("text",), "tiny", ("common-8/pens", "common-8/local"), 1, tmp_path)
+    pens, local = k.PAPER.jobs(asked)
+    with pytest.raises(Stop):
+        pens.run(stop)
+    local.run(lambda share, said: None)
+    assert set(report.read(asked, k.PAPER)["text"]) == {"common-8/local"}
+
+
 def test_without_cifar_it_says_what_runs(monkeypatch, refused, tmp_path):
     def absent(self):
         raise BadData("no cifar10 here: fetch it")

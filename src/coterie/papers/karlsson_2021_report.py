@@ -47,7 +47,7 @@ def read(asked: Asked, paper: Paper) -> dict[Preset, Cells]:
         for cell in paper.cells(asked.scale):
             paths = begun(asked.out, preset, asked.scale, cell)
             runs = {s: read_run(path, cell, asked.scale) for s, path in paths.items()}
-            if scored := {s: run for s, run in runs.items() if run is not None and run.last}:
+            if scored := {s: run for s, run in runs.items() if run is not None}:
                 cells[cell] = scored
         if cells:
             found[preset] = cells
@@ -57,8 +57,8 @@ def read(asked: Asked, paper: Paper) -> dict[Preset, Cells]:
 def read_run(path: Path, cell: str, scale: Scale) -> Run | None:
     record, taken = read_record(path), cell_of(cell, scale)
     rounds, values = record.curve("accuracy")
-    if not rounds:
-        return None
+    if not rounds or not rounds[-1]:
+        return None  # nothing but the models before training
     moved = [(m["sent"], m["received"]) for m in record.metrics if m["round"] <= rounds[-1]]
     precision = recall = collected = None
     if taken.method not in ONE and not taken.iid:
