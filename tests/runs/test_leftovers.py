@@ -1,3 +1,13 @@
+"""What is left of a run that was cut off or refused."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+import coterie
+from coterie.core.errors import BadInput
+from coterie.methods import Local
 from coterie.runs.folder import Folder
 
 
@@ -18,3 +28,26 @@ def test_a_resume_clears_whatever_was_half_written(tmp_path):
         "thesis.txt",
         "timings.jsonl",
     ]
+
+
+@dataclass(frozen=True)
+class Refusing(Local):
+    """Refuses in the given round."""
+
+    at: int = 1
+
+    def round(self, state, net, key):
+        if key.round == self.at:
+            raise BadInput("seen too late")
+        return super().round(state, net, key)
+
+
+@pytest.mark.parametrize(("at", "left"), [(1, False), (2, True)])
+def test_a_refusal_in_the_first_round_leaves_nothing_behind(tmp_path, refused, at, left):
+    rows = torch.arange(20.0).reshape(10, 2)
+    client = coterie.Client.from_arrays(rows, torch.arange(10) % 2, name="one")
+    with refused(BadInput, "seen too late"):
+        coterie.train(
+            "logistic", [client], Refusing(at=at), rounds=3, one_class="allow", out=tmp_path / "run"
+        )
+    assert (tmp_path / "run").exists() == left

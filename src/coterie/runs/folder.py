@@ -87,6 +87,11 @@ class Folder:
                 shutil.rmtree(draft, ignore_errors=True)
         return Folder(path)
 
+    def discard(self) -> None:
+        """Removes the folder with all that is in it."""
+        self.close()
+        shutil.rmtree(self.path)
+
     def write_round(
         self,
         line: Mapping[str, Any],

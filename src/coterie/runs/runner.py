@@ -13,7 +13,7 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.errors import Diverged
+from coterie.core.errors import BadData, BadInput, Diverged
 from coterie.core.method import Info, Models
 from coterie.core.net import edges_of
 from coterie.kernels.calibrate import Calibrate, Tallied, unpacked
@@ -89,6 +89,10 @@ def run(
                 folder.save(state, r, experiment.config)
                 last_saved = r
             watch(record)
+    except (BadInput, BadData):
+        if folder and saved is None and done == 0:  # a mistake that only the first round could show
+            folder.discard()
+        raise
     except KeyboardInterrupt:
         if folder and done > last_saved and record.done == done:
             folder.save(state, done, experiment.config)
