@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from coterie.report import calibration, features, heatmaps, layers, parts, plots, tables, traces, views, words
 from coterie.report.inks import Ink
+from coterie.runs.measures import MEASURES
 from coterie.runs.record import Record
 
 
@@ -95,11 +98,11 @@ def layers_part(by_label: views.Groups, key: str) -> str:
 
 
 def measures_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
-    """Nothing where nothing was measured, as in runs of earlier versions."""
-    plot = plots.measures_plot(by_label, colours)
-    if not plot["choices"]:
-        return ""
+    """Nothing where nothing was measured, or all had one model and no group."""
     records = [r for runs in by_label.values() for r in runs]
+    plot = plots.measures_plot(by_label, colours)
+    if not any(np.nansum(views.figures(r, m, views.MEASURED)[1]) for r in records for m in MEASURES):
+        return ""
     last = f'<div class="box">{tables.measures_html(records, colours)}</div>'
     said = f"{_lines(by_label, over_clients=False)} {tables.measures_legend(records)} "
     return figure(key, plot, f"{said}The table has the last that was measured.") + last
