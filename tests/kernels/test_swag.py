@@ -11,7 +11,8 @@ from coterie.core.errors import BadInput
 from coterie.core.net import edges_of
 from coterie.core.seeds import Key
 from coterie.kernels import KERNELS, SGD, SWAG, Gather
-from coterie.kernels.posterior import Collected, collected, draw, factor
+from coterie.kernels.posterior import collected
+from coterie.posteriors import from_collected, mean, variances
 
 KEY = Key(0).at_round(1, 1)
 ONE = edges_of([(0, 0)])
@@ -25,7 +26,7 @@ def line(client_of, net_of):
     return net, {"weight": torch.zeros(1, 1, 1, dtype=torch.float64)}
 
 
-def visited(line, **options) -> Collected:
+def visited(line, **options):
     net, start = line
     replies = net.visit(Gather(SWAG(lr=0.1, batch=2, **options)), start, ONE, KEY)
     return collected(row(net.open(replies), 0))
@@ -108,59 +109,48 @@ def test_a_narrow_variance_survives_float32(client_of, net_of):
     assert numbers(collected(row(net.open(replies), 0)).variance) == pytest.approx([0.0625], rel=1e-3)
 
 
+def gaussian(found, form="low-rank"):
+    return from_collected(found.mean, found.variance, found.deviations, found.count, form)
+
+
 class TestGaussian:
-    posterior = Collected(
-        mean={"w": torch.tensor([1.0, -2.0]).double(), "b": torch.tensor(3.0).double(), "n": torch.tensor(7)},
-        variance={"w": torch.tensor([0.5, 0.0]).double(), "b": torch.tensor(2.0).double()},
-        deviations={
-            "w": torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]).double(),
-            "b": torch.tensor([2.0, 0.0, 0.0]).double(),
-        },
-        draws={},
-        count=4,
-    )
+    """Of four steps, the states 0, 1, 1.5, 1.75, 1.875."""
 
-    def test_the_factor_by_hand(self):
-        # three columns: divided by √2
-        assert factor(self.posterior)["b"].tolist() == pytest.approx([2**0.5, 0, 0])
+    states = (0, 1, 1.5, 1.75, 1.875)
 
-    @pytest.mark.parametrize("temperature", [1.0, 0.25])
-    @pytest.mark.parametrize("low_rank", [True, False])
-    def test_draws_have_its_mean_and_covariance(self, low_rank, temperature):
-        samples = 40_000
-        drawn = draw(self.posterior, samples, KEY, low_rank=low_rank, temperature=temperature)
-        flat = torch.cat([drawn["w"], drawn["b"].unsqueeze(1)], dim=1)
-        diagonal = torch.diag(torch.tensor([0.5, 0.0, 2.0]).double())
-        columns = torch.tensor([[1.0, 0, 1], [0, 1, 1], [2, 0, 0]]).double()
-        wanted = temperature * ((diagonal + columns @ columns.T / 2) / 2 if low_rank else diagonal)
-        spread = wanted.diagonal()
-        off = (flat.mean(0) - torch.tensor([1.0, -2.0, 3.0]).double()).abs()
-        assert bool((off <= 4.5 * (spread / samples).sqrt()).all())
-        # a covariance of n draws has variance (s_ii s_jj + s_ij²) / n
-        bound = 4.5 * ((spread.outer(spread) + wanted.square()) / samples).sqrt()
-        assert bool(((flat.T.cov() - wanted).abs() <= bound + 1e-12).all())
-        assert drawn["n"].tolist() == [7] * samples
+    def wanted(self, form):
+        centre = sum(self.states) / 5
+        spread = sum((s - centre) ** 2 for s in self.states) / 5
+        if form == "diagonal":
+            return centre, spread
+        # each state minus the mean of all up to it; the last three columns, so K - 1 = 2
+        columns = [s - sum(self.states[: i + 1]) / (i + 1) for i, s in enumerate(self.states)][-3:]
+        return centre, spread / 2 + sum(c * c for c in columns) / 4
 
-    def test_a_temperature_of_0_is_the_mean(self):
-        drawn = draw(self.posterior, 2, KEY, temperature=0)
-        assert drawn["w"].tolist() == [[1.0, -2.0]] * 2
+    @pytest.mark.parametrize("form", ["diagonal", "low-rank", "full"])
+    def test_its_moments(self, form, line):
+        posterior = gaussian(visited(line, steps=4, rank=3), form)
+        centre, spread = self.wanted(form)
+        assert numbers(mean(posterior)) == pytest.approx([centre])
+        assert numbers(variances(posterior)) == pytest.approx([spread])
 
-    def test_draws_are_the_keys_own(self):
-        first, again, other = (draw(self.posterior, 3, k)["w"] for k in (KEY, KEY, Key(1)))
-        assert torch.equal(first, again)
-        assert not torch.equal(first, other)
+    def test_a_temperature_scales_the_covariance(self, line):
+        posterior = gaussian(visited(line, steps=4, rank=3)) * (1 / 0.25)
+        centre, spread = self.wanted("low-rank")
+        assert numbers(mean(posterior)) == pytest.approx([centre])
+        assert numbers(variances(posterior)) == pytest.approx([spread / 4])
 
 
 class TestRefusals:
     def test_too_few_states(self, line, refused):
-        with refused(BadInput, "a variance needs at least 2 collected states; got 1: take more steps, "
-                     "lower every or lower burn"):  # fmt: skip
-            draw(visited(line, steps=1, origin=False), 1, KEY, low_rank=False)
+        with refused(BadInput, "1 collected models: a variance needs at least 2: collect more often or train "
+                     "longer"):  # fmt: skip
+            gaussian(visited(line, steps=1, origin=False), "diagonal")
 
     def test_too_few_columns(self, line, refused):
-        with refused(BadInput, "a covariance of low rank needs at least 2 deviations; got 1: raise rank, "
-                     "take more steps or lower every"):  # fmt: skip
-            draw(visited(line, steps=1), 1, KEY)
+        with refused(BadInput, "1 deviations of 2 collected models: need at least 2 and no more than models: "
+                     "collect more, or use form=diagonal"):  # fmt: skip
+            gaussian(visited(line, steps=1))
 
     def test_no_moments(self, refused):
         with refused(BadInput, "the belief brings no moments: visit with Gather(kernel), for a kernel that "
@@ -179,10 +169,6 @@ class TestRefusals:
     def test_bad_options(self, options, message, refused):
         with refused(BadInput, message):
             SWAG(**options)
-
-    def test_a_bad_temperature(self, refused):
-        with refused(BadInput, "temperature=-1 must be at least 0 and finite: try 1"):
-            draw(TestGaussian.posterior, 1, KEY, temperature=-1)
 
 
 def test_registered():

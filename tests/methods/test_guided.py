@@ -15,7 +15,7 @@ from torch import nn
 import coterie
 from coterie.cli.main import main
 from coterie.core.belief import belief_of, stack
-from coterie.core.errors import BadData, BadInput, UnknownName
+from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
 from coterie.kernels import SGD
@@ -400,9 +400,9 @@ class TestRefusals:
     def test_validation_loss_needs_validation_samples(self, corner, play, refused):
         message = (
             "client 'c0' has no validation samples, which metric 'validation-loss' needs: "
-            "set some aside, for instance validation=0.2"
+            "hold some out (validation=0.2), or take another metric"
         )
-        with refused(BadData, message):
+        with refused(BadInput, message):
             play(Guided(HALF, "validation-loss"), corner([0, 6], [1, 3]), START, 1)
 
 

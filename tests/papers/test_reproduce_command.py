@@ -6,8 +6,8 @@ import pytest
 
 from coterie.cli.reproduce import reproduce
 from coterie.core.errors import BadInput, UnknownName
+from coterie.core.files import read_lines
 from coterie.papers import PAPERS, drawing, gengler_2020, grimberg_2020
-from coterie.runs.files import read_lines
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from coterie.core.errors import BadData
+from coterie.core.errors import BadData, BadRun
 from coterie.posteriors import (
     Saved,
     covariance,
@@ -117,9 +117,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, refused):
     def full_disk(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("coterie.posteriors.store.os.fsync", full_disk)
+    monkeypatch.setattr("coterie.core.files.os.fsync", full_disk)
     with refused(
-        BadData, f"cannot write {path}: No space left on device: free space or choose another place"
+        BadRun, f"cannot write {path}: No space left on device: free space or choose another place"
     ):
         write(path, Saved("b", 2, low()))
     assert path.read_bytes() == before

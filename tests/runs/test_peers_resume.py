@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from coterie.core.files import read_lines
 from coterie.runs.experiment import Experiment, prepare
-from coterie.runs.files import read_lines
 from coterie.runs.folder import Folder
 from coterie.runs.runner import run
 from coterie.runs.settings import Settings

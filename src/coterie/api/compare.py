@@ -79,9 +79,7 @@ def compare(
     }
     for spec, (name, _) in specs.items():
         mine = {k: v for k, v in chosen[spec].items() if k in of[name]}
-        method, rounds = METHODS.make(name, **mine), options.get("rounds", 30)
-        method.check([c.name for c in clients], rounds)
-        survey(method, clients, Key(seed, rounds=rounds))
+        survey(METHODS.make(name, **mine), clients, Key(seed, rounds=options.get("rounds", 30)))
     results: dict[str, list[Result]] = {}
     for spec, (name, _) in specs.items():
         results[spec] = [

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from coterie.core.belief import Beliefs
 from coterie.core.client import Client, Task
-from coterie.core.errors import BadData, UnknownName
+from coterie.core.errors import BadData, BadInput, UnknownName
 from coterie.core.net import Net
 from coterie.core.registry import Registry
 from coterie.core.seeds import Key
@@ -87,7 +87,8 @@ CIRCLE = "circle"
 
 
 def survey(method: Method, clients: Sequence[Client], key: Key) -> list[str]:
-    """What a method says of these clients before round 1, if anything; or its refusal."""
+    """What a method says of these clients before round 1, if anything; or its refusal, of options too."""
+    method.check([c.name for c in clients], key.rounds)
     look = getattr(method, "look", None)
     facts = [Facts(c.name, c.task, len(c.train), len(c.validation), c.cluster) for c in clients]
     return list(look(facts, key)) if look else []
@@ -101,6 +102,15 @@ def true_clusters(names: Sequence[str], clusters: Sequence[int | None], method: 
                 f"client {name!r} has no cluster, which {method} needs: use a split that makes clusters"
             )
     return [cluster for cluster in clusters if cluster is not None]
+
+
+def check_validation(clients: Sequence[Facts], needed_by: str, otherwise: str) -> None:
+    for client in clients:
+        if not client.validation:
+            raise BadInput(
+                f"client {client.name!r} has no validation samples, which {needed_by} needs: "
+                f"hold some out (validation=0.2), or {otherwise}"
+            )
 
 
 def scatter(values: Tensor, hosts: Tensor, n: int, empty: float = float("nan")) -> Tensor:

@@ -1,15 +1,7 @@
-"""What was collected, as a Gaussian or as draws: pure functions on a reply of `Gather`.
-
-    N(θ̄, T (½ Σ_diag + D̂ D̂ᵀ / (2 (K - 1))))        (Maddox et al., 2019, Eq. 2)
-    θ = θ̄ + √(T/2) (Σ_diag^½ z₁ + D̂ z₂ / √(K - 1)),   z₁ ~ N(0, I_d), z₂ ~ N(0, I_K)
-
-θ̄ is `mean`, Σ_diag `variance`, D̂ `deviations` [column, ...], T `temperature`. K is the number of columns that
-were written, so that a ring not yet full is no bias. Without the low rank the covariance is T Σ_diag, whole.
-"""
+"""What `Gather` brought home, read; `posteriors.from_collected` makes a Gaussian of it to draw from."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +9,6 @@ from torch import Tensor
 
 from coterie.core.belief import Belief, Beliefs
 from coterie.core.errors import BadInput
-from coterie.core.seeds import Key
 from coterie.kernels.bayes import COUNTERS
 
 KINDS = ("variance/", "deviation/", "draw/")
@@ -63,48 +54,3 @@ def ring_of(reply: Belief, kind: str, name: str, columns: int) -> Tensor:
     first = columns % len(ring) if columns > len(ring) > 0 else 0
     written = (ring[first:] + ring[:first])[:columns]
     return torch.stack(written) if written else torch.empty(0)
-
-
-def factor(posterior: Collected) -> Beliefs:
-    """D̂ / √(K - 1), whose square is the covariance of low rank: [column, ...]."""
-    columns = len(next(iter(posterior.deviations.values()), ()))
-    if columns < 2:
-        raise BadInput(
-            f"a covariance of low rank needs at least 2 deviations; got {columns}: "
-            "raise rank, take more steps or lower every"
-        )
-    return {n: d / math.sqrt(columns - 1) for n, d in posterior.deviations.items()}
-
-
-def enough(posterior: Collected) -> None:
-    """Refuses what has no variance."""
-    if posterior.count < 2:
-        raise BadInput(
-            f"a variance needs at least 2 collected states; got {posterior.count}: "
-            "take more steps, lower every or lower burn"
-        )
-
-
-def draw(
-    posterior: Collected, samples: int, key: Key, *, low_rank: bool = True, temperature: float = 1.0
-) -> Beliefs:
-    """So many models from the Gaussian, stacked; buffers are the mean's, for `Refresh` to renew."""
-    if not 0 <= temperature < math.inf:
-        raise BadInput(f"temperature={temperature} must be at least 0 and finite: try 1")
-    tilted = factor(posterior) if low_rank else {}
-    enough(posterior)
-    like = next(iter(posterior.variance.values()))
-    columns = len(next(iter(tilted.values()), ()))
-    common = normal(samples, (columns,), key.at("low rank"), like)
-    drawn = {n: t.expand(samples, *t.shape).clone() for n, t in posterior.mean.items()}
-    for n, variance in posterior.variance.items():
-        away = variance.sqrt() * normal(samples, tuple(variance.shape), key.at("diagonal", n), variance)
-        if low_rank:
-            away = (away + torch.tensordot(common.to(variance.dtype), tilted[n], dims=1)) / math.sqrt(2)
-        drawn[n] = drawn[n] + math.sqrt(temperature) * away
-    return drawn
-
-
-def normal(samples: int, shape: tuple[int, ...], key: Key, like: Tensor) -> Tensor:
-    """Standard normal numbers [sample, ...], drawn in float64 so that every dtype sees the same."""
-    return torch.randn(samples, *shape, generator=key.torch(), dtype=torch.float64).to(like)

@@ -17,7 +17,6 @@ from coterie.papers.base import PRESETS, Asked, Paper, Preset, Scale
 from coterie.papers.claims import Claim, Verdict, above_zero, every, near_zero
 from coterie.papers.gengler_2020 import METHODS, TABLE_II, best_and_last, name_of
 from coterie.papers.places import begun, is_finished
-from coterie.runs.files import write_whole
 from coterie.runs.folder import read_record
 
 if TYPE_CHECKING:
@@ -153,12 +152,7 @@ def write_all(paper: Paper, asked: Asked) -> list[Path]:
     results = read(asked, paper)
     if not results:
         raise BadRun(f"{asked.out} has no finished runs of {paper.name}: run some cells first")
-    text = page(paper, asked, results)
-    written = [write_whole(asked.out / "results.md", text)]
-    written.append(write_whole(asked.out / "results.csv", pages.csv_text(rows(results, asked.scale))))
-    if asked.figures != "none" and drawing.at_hand():
-        written += drawing.write(asked.out / "figures", lambda: draw(results), asked.figures)
-    return written
+    return pages.write(asked, page(paper, asked, results), rows(results, asked.scale), lambda: draw(results))
 
 
 def page(paper: Paper, asked: Asked, results: Mapping[Preset, Cells]) -> str:

@@ -46,6 +46,7 @@ from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.client import Client, samples
 from coterie.core.errors import BadData, BadInput
+from coterie.core.files import append_line, keep_lines, read_lines
 from coterie.core.learner import Learner
 from coterie.core.method import Method
 from coterie.core.seeds import Key
@@ -62,7 +63,6 @@ from coterie.models.linear import Logistic
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.grimberg_2020_as_run import CompletedEpochs, WrongAxis, by_batches, halves
 from coterie.papers.pages import provenance
-from coterie.runs.files import append_line, keep_lines, read_lines
 from coterie.runs.settings import digest
 
 ROUNDS, P_D, P_S = 30, 0.01, 0.2

@@ -14,7 +14,6 @@ from coterie.papers import drawing, pages
 from coterie.papers.base import Asked, Paper, Preset
 from coterie.papers.grimberg_2020 import METHODS, STUDIES
 from coterie.papers.grimberg_2020_claims import CLAIMS, EROSION, LABELS, OURS, Results, log_odds, read
-from coterie.runs.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,12 +25,7 @@ def write_all(paper: Paper, asked: Asked) -> list[Path]:
     results = read(asked.out)
     if not results:
         raise BadRun(f"{asked.out} has no results of {paper.name}: run some cells first")
-    text = page(paper, results)
-    written = [write_whole(asked.out / "results.md", text)]
-    written.append(write_whole(asked.out / "results.csv", pages.csv_text(rows(results))))
-    if asked.figures != "none" and drawing.at_hand():
-        written += drawing.write(asked.out / "figures", lambda: draw(results), asked.figures)
-    return written
+    return pages.write(asked, page(paper, results), rows(results), lambda: draw(results))
 
 
 def page(paper: Paper, results: Mapping[Preset, Results]) -> str:

@@ -63,8 +63,8 @@ from coterie.methods.peers.pens import PENS
 from coterie.methods.peers.random import Random
 from coterie.methods.peers.random_weighted import RandomWeighted
 from coterie.methods.peers.rounds import Peers
-from coterie.models import MODELS
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
+from coterie.papers.karlsson_2021_scales import SETTINGS
 from coterie.papers.places import is_finished, place
 from coterie.runs.record import Record
 
@@ -78,102 +78,6 @@ FEW = ("oracle", "pens", "random")  # figure 4.3
 ONE = ("central-half", "central-all", "local")  # a single client trains; no other's first model matters
 DRAWN: dict[str, type[Random]] = {"random": Random, "oracle": Oracle, "random-weighted": RandomWeighted}
 INITS = ("independent", "common")
-
-
-@dataclass(frozen=True)
-class Size:
-    """What depends on the number of clients: pictures of each, and whom PENS and greedy ask."""
-
-    train: int
-    validation: int
-    selected: int
-    sampled: int
-    others: int
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What depends on the scale. `main` is the number of clients with all methods, and of IID data.
-
-    passes      pictures that a client sees in a round of step 1, about
-    varied      figure 4.1's options and their values, beside the usual ones of iid-N/random; a rate is a
-                multiple of the usual one
-    """
-
-    sizes: Mapping[int, Size]
-    main: int
-    rounds: int
-    step1: int
-    epochs: int
-    passes: int
-    sgd: float
-    adam: float
-    patience: int
-    tested: int
-    evaluate: int
-    model: str
-    options: Mapping[str, int]
-    varied: Mapping[str, tuple[float, ...]]
-
-
-SETTINGS: dict[Scale, Setting] = {
-    "full": Setting(
-        sizes={
-            50: Size(875, 125, 1, 5, 20),
-            200: Size(125, 125, 4, 20, 20),
-            1000: Size(25, 25, 4, 20, 20),
-        },
-        main=200,
-        rounds=333,
-        step1=20,
-        epochs=3,
-        passes=1250,
-        sgd=1e-3,
-        adam=1e-3,
-        patience=50,
-        tested=10_000,
-        evaluate=10,
-        model="pens-cnn",
-        options={},
-        varied={
-            "selected": (1, 5, 10, 40),
-            "epochs": (1, 5, 10),
-            "rate": (0.1, 0.3, 3.0, 10.0),
-        },
-    ),
-    "small": Setting(
-        sizes={16: Size(150, 30, 1, 5, 4), 32: Size(75, 15, 1, 5, 4)},
-        main=16,
-        rounds=12,
-        step1=5,
-        epochs=3,
-        passes=450,
-        sgd=0.05,
-        adam=1e-3,
-        patience=0,
-        tested=1000,
-        evaluate=12,
-        model="pens-cnn",
-        options={"width": 8},
-        varied={"selected": (1, 15), "epochs": (1,), "rate": (0.1,)},
-    ),
-    "tiny": Setting(
-        sizes={8: Size(80, 20, 1, 3, 3), 16: Size(40, 10, 1, 5, 4)},
-        main=16,
-        rounds=8,
-        step1=4,
-        epochs=3,
-        passes=120,
-        sgd=0.1,
-        adam=1e-2,
-        patience=0,
-        tested=297,
-        evaluate=4,
-        model="mlp",
-        options={},
-        varied={"selected": (1,), "epochs": (1,), "rate": (0.1,)},
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -214,7 +118,6 @@ def groups(scale: Scale) -> dict[str, tuple[str, ...]]:
 class Cell:
     """A cell taken apart: who learns how."""
 
-    group: str
     method: str
     init: str
     clients: int
@@ -229,9 +132,9 @@ def cell_of(cell: str, scale: Scale) -> Cell:
     given = SETTINGS[scale]
     if group in given.varied:
         option: dict[str, float] = {group: float(method) if group == "rate" else int(method)}
-        return Cell(group, "random", "common", given.main, True, **option)  # type: ignore[arg-type]
+        return Cell("random", "common", given.main, True, **option)  # type: ignore[arg-type]
     kind, _, n = group.partition("-")
-    return Cell(group, method, "common" if kind == "iid" else kind, int(n), kind == "iid")
+    return Cell(method, "common" if kind == "iid" else kind, int(n), kind == "iid")
 
 
 def method_of(cell: Cell, preset: Preset, scale: Scale) -> Method:
@@ -329,9 +232,8 @@ def together(name: str, clients: Sequence[Client], tested: Sequence[Client]) -> 
 
 
 def model_of(client: Client, scale: Scale, seed: int) -> nn.Module:
-    made = MODELS.make(SETTINGS[scale].model, **SETTINGS[scale].options)
     shape = tuple(client.train.x.shape[1:])
-    return made.build(shape, len(client.classes), Key(seed).at("model").integer())
+    return SETTINGS[scale].model.build(shape, len(client.classes), Key(seed).at("model").integer())
 
 
 def compute(path: Path, preset: Preset, scale: Scale, cell: Cell, seed: int, step: Step) -> None:

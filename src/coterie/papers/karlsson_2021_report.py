@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from coterie.core.errors import BadRun
+from coterie.metrics.collaboration import communication_cost
 from coterie.metrics.summary import Interval, interval, mean_over_clients
 from coterie.papers import drawing, pages
 from coterie.papers.base import PRESETS, Asked, Paper, Preset, Scale
-from coterie.papers.karlsson_2021 import INITS, MAIN, ONE, SETTINGS, cell_of
+from coterie.papers.karlsson_2021 import INITS, MAIN, ONE, cell_of
 from coterie.papers.karlsson_2021_claims import (
     CLAIMS,
     LABELS,
@@ -29,10 +31,10 @@ from coterie.papers.karlsson_2021_claims import (
     main_of,
     settings_of,
 )
+from coterie.papers.karlsson_2021_scales import SETTINGS
 from coterie.papers.places import begun
 from coterie.report.canvas import ramp
 from coterie.report.inks import COLOURS
-from coterie.runs.files import write_whole
 from coterie.runs.folder import read_record
 
 if TYPE_CHECKING:
@@ -59,11 +61,12 @@ def read_run(path: Path, cell: str, scale: Scale) -> Run | None:
     rounds, values = record.curve("accuracy")
     if not rounds or not rounds[-1]:
         return None  # nothing but the models before training
-    moved = [(m["sent"], m["received"]) for m in record.metrics if m["round"] <= rounds[-1]]
-    precision = recall = collected = None
-    if taken.method not in ONE and not taken.iid:
-        collected = np.sum([w > 0 for w in record.weights.values()], axis=0, dtype=float)
-        np.fill_diagonal(collected, 0)
+    moved = [
+        torch.tensor([m[way] for m in record.metrics if m["round"] <= rounds[-1]])
+        for way in ("sent", "received")
+    ]
+    precision = recall = None
+    chosen = taken.method not in ONE and not taken.iid
     if taken.method == "pens":
         measured = {m["round"]: m.get("measures", {}) for m in record.metrics}
         end = measured.get(SETTINGS[scale].step1, {})
@@ -72,11 +75,11 @@ def read_run(path: Path, cell: str, scale: Scale) -> Run | None:
             recall = mean_over_clients(end["circle_recall"])
     return Run(
         accuracy=dict(zip(rounds, values.mean(axis=1).tolist(), strict=True)),
-        cost=float(np.sum(moved, axis=(0, 1)).mean()),
+        cost=communication_cost(*moved),
         finished=record.finished,
         precision=precision,
         recall=recall,
-        collected=collected,
+        collected=record.collected() if chosen else None,
         origin=record.about,
     )
 
@@ -85,12 +88,8 @@ def write_all(paper: Paper, asked: Asked) -> list[Path]:
     results = read(asked, paper)
     if not results:
         raise BadRun(f"{asked.out} has no scored round of {paper.name} yet: run some cells first")
-    text = page(paper, asked, results)
-    written = [write_whole(asked.out / "results.md", text)]
-    written.append(write_whole(asked.out / "results.csv", pages.csv_text(rows(results, asked.scale))))
-    if asked.figures != "none" and drawing.at_hand():
-        written += drawing.write(asked.out / "figures", lambda: draw(results, asked.scale), asked.figures)
-    return written
+    text, lines = page(paper, asked, results), rows(results, asked.scale)
+    return pages.write(asked, text, lines, lambda: draw(results, asked.scale))
 
 
 def page(paper: Paper, asked: Asked, results: Mapping[Preset, Cells]) -> str:

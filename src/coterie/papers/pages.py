@@ -5,16 +5,22 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 import coterie
+from coterie.core.files import write_whole
 from coterie.metrics.summary import Interval
-from coterie.papers.base import Paper, Preset, Scale
+from coterie.papers import drawing
+from coterie.papers.base import Asked, Paper, Preset, Scale
 from coterie.papers.claims import Claim, R
 from coterie.runs.about import LIBRARIES, commit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CLAIMS_NOTE = (
     "A claim is put as numbers above zero, one a seed, and judged by the 95 % interval of their mean over "
@@ -93,6 +99,17 @@ def claims_table(claims: Sequence[Claim[R]], results: Mapping[Preset, R]) -> str
         verdicts = [claim.check(found) for found in results.values()]
         rows.append([claim.text, claim.place, *(f"**{v.word}** ({v.why})" for v in verdicts)])
     return prose_table(["claim", "where", *results], rows)
+
+
+def write(
+    asked: Asked, text: str, rows: Sequence[Mapping[str, object]], draw: Callable[[], Mapping[str, Figure]]
+) -> list[Path]:
+    """results.md, results.csv and, if they are wanted and can be drawn, the figures."""
+    written = [write_whole(asked.out / "results.md", text)]
+    written.append(write_whole(asked.out / "results.csv", csv_text(rows)))
+    if asked.figures != "none" and drawing.at_hand():
+        written += drawing.write(asked.out / "figures", draw, asked.figures)
+    return written
 
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:

@@ -13,12 +13,11 @@ from coterie.core.errors import BadRun
 from coterie.metrics.summary import interval
 from coterie.papers import drawing, pages
 from coterie.papers.base import Asked, Paper, Preset, Scale
-from coterie.papers.claims import Claim, Verdict, above_zero, every, near_zero
+from coterie.papers.claims import Claim, Verdict, Word, above_zero, every, near_zero
 from coterie.papers.places import begun, is_finished
 from coterie.papers.yang_2023 import METHODS, best_and_last
 from coterie.report.canvas import ramp
 from coterie.report.inks import COLOURS
-from coterie.runs.files import write_whole
 from coterie.runs.folder import read_record
 
 if TYPE_CHECKING:
@@ -81,17 +80,15 @@ def differences_are_small(cells: Cells) -> Verdict:
 
 
 def nobody_wins(cells: Cells) -> Verdict:
-    """Fails if a guided method is better than FedAvg, or worse, wherever it was tried."""
+    """Fails if a guided method is surely better than FedAvg, or surely worse, wherever it was tried."""
     parts = {}
     for method in GUIDED:
         tried = [v for g in groups(cells) if (v := gains(cells, g, method))]
-        if not tried:
-            continue
-        words = [above_zero(v).word for v in tried]
-        clear = len(set(words)) == 1 and words[0] != "undecided"
-        why = ", ".join(f"{np.mean(v):+.2f}" for v in tried)
-        word = "fails" if clear else "undecided" if "undecided" in words and len(set(words)) == 1 else "holds"
-        parts[LABELS[method]] = Verdict(word, why)  # type: ignore[arg-type]
+        words = {above_zero(v).word for v in tried}  # holds: better, fails: worse
+        if tried:
+            clear = words in ({"holds"}, {"fails"})
+            word: Word = "fails" if clear else "undecided" if words == {"undecided"} else "holds"
+            parts[LABELS[method]] = Verdict(word, ", ".join(f"{np.mean(v):+.2f}" for v in tried))
     return every(parts)
 
 
@@ -105,12 +102,9 @@ def write_all(paper: Paper, asked: Asked) -> list[Path]:
     results = read(asked, paper)
     if not results:
         raise BadRun(f"{asked.out} has no finished runs of {paper.name}: run some cells first")
-    written = [write_whole(asked.out / "results.md", page(paper, asked, results))]
-    table = pages.csv_text(rows(results["text"], asked.scale))
-    written.append(write_whole(asked.out / "results.csv", table))
-    if asked.figures != "none" and drawing.at_hand():
-        written += drawing.write(asked.out / "figures", lambda: draw(results["text"]), asked.figures)
-    return written
+    cells = results["text"]
+    text, lines = page(paper, asked, results), rows(cells, asked.scale)
+    return pages.write(asked, text, lines, lambda: draw(cells))
 
 
 def page(paper: Paper, asked: Asked, results: Mapping[Preset, Cells]) -> str:

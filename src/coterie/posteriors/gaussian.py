@@ -8,8 +8,7 @@ those of a product of densities are sums:
     symbol                      name
     Λ, η                        `precision`, `shift`
     Λ_S, η_S                    those of `product`
-    θ_SWA, θ²-bar, D, T         `mean`, `square`, `deviations`, `count` of `from_moments`
-    Σ_diag = θ²-bar - θ_SWA²    `variance_of`
+    θ_SWA, Σ_diag, D, T         `mean`, `variance`, `deviations`, `count` of `from_collected`
 
 Three forms of Σ: diag(d) (`diagonal`); diag(d) + D Dᵀ / (K-1) with K columns (`low_rank`; without columns it
 is the diagonal form); any matrix (`full`, small models). They may meet in one product. SWAG's own are Σ_diag,
@@ -119,7 +118,7 @@ def from_collected(
 ) -> Gaussian:
     """A posterior from what SWAG collects along a client's training.
 
-    mean, variance  of the `count` collected models
+    mean, variance  of the `count` collected models; tensors without a variance (buffers) are left out
     deviations      [K, ...] the last K of them, each minus the running mean of its time; `diagonal` has no
                     use for them
     floor           smallest variance: those below are raised to it. 0 refuses them; the authors took 1e-6,
@@ -133,8 +132,9 @@ def from_collected(
         raise UnknownName("form", form, get_args(Form))
     if not 0 <= floor < math.inf:
         raise BadInput(f"floor={floor} must be at least 0 and finite: try 1e-6")
-    slots = slots_of(mean)
-    mu, d = flat(slots, mean), _variances(slots, flat(slots, variance).clamp(min=floor))
+    slots = slots_of(variance)
+    mu = flat(slots, {name: t for name, t in mean.items() if name in variance})
+    d = _variances(slots, flat(slots, variance).clamp(min=floor))
     if form == "diagonal":
         return _gaussian(slots, mu, Precision(1 / d))
     K = number_of(deviations) if deviations else 0
@@ -145,28 +145,6 @@ def from_collected(
         )
     made = _from_low_rank(slots, mu, d / 2, _columns(slots, deviations) / math.sqrt(2))
     return densified(made) if form == "full" else made
-
-
-def from_moments(
-    mean: Belief,
-    square: Belief,
-    deviations: Beliefs,
-    count: int,
-    form: Form = "diagonal",
-    floor: float = 0.0,
-) -> Gaussian:
-    """The same from the average `square` of the models' squares, as the paper's Algorithm 1 keeps it.
-
-    In float32 the difference of the two may be rounding alone: collect `square` in float64, or the variance.
-    """
-    same_model(slots_of(mean), slots_of(square))
-    variance = {n: variance_of(t.double(), square[n].double()) for n, t in mean.items()}
-    return from_collected(mean, variance, deviations, count, form, floor)
-
-
-def variance_of(mean: Tensor, square: Tensor) -> Tensor:
-    """Σ_diag = θ²-bar - θ_SWA²."""
-    return square - mean.square()
 
 
 def product(

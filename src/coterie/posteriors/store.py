@@ -8,8 +8,6 @@ tensors (name, shape, dtype), the factors' scales. Reading it runs no code of th
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from coterie.core.errors import BadData
+from coterie.core.files import write_whole
 from coterie.posteriors.gaussian import Gaussian
 from coterie.posteriors.precision import Factor, Precision
 from coterie.posteriors.slots import Slot, Slots, size
@@ -53,8 +52,7 @@ def write(path: Path, saved: Saved) -> Path:
         "scales": [f.scale for f in precision.factors],
     }
     own = {name: t.contiguous().clone() for name, t in tensors.items()}  # the format refuses shared memory
-    _whole(path, save(own, metadata={"coterie": json.dumps(header, sort_keys=True)}))
-    return path
+    return write_whole(path, save(own, metadata={"coterie": json.dumps(header, sort_keys=True)}))
 
 
 def read(path: Path) -> Saved:
@@ -91,24 +89,3 @@ def _gaussian(tensors: dict[str, Tensor], header: dict[str, Any]) -> Gaussian:
     if precision.form != header["form"]:
         raise ValueError(f"its form is {header['form']}, its tensors make {precision.form}")
     return Gaussian(slots, tensors["shift"], precision)
-
-
-def _whole(path: Path, content: bytes) -> None:
-    """As `runs.files.write_whole`, which stands above this layer."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        draft = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.chmod(0o644)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise BadData(
-            f"cannot write {path}: {error.strerror or error}: free space or choose another place"
-        ) from None

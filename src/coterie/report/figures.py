@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from coterie.core.errors import BadInput
+from coterie.core.files import write_whole
 from coterie.report import calibration, canvas, closeups, views, words
 from coterie.report import inks as colours
 from coterie.report.inks import Ink, inks
-from coterie.runs.files import write_whole
 from coterie.runs.record import Record
 
 if TYPE_CHECKING:

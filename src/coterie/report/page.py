@@ -9,9 +9,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from coterie.core.errors import BadInput
+from coterie.core.files import write_whole
 from coterie.report import parts, sections, tables, views, words
 from coterie.report.inks import Ink, inks
-from coterie.runs.files import write_whole
 from coterie.runs.record import Record
 
 # the browser is told to load nothing from elsewhere, whatever a name or a library might ask for

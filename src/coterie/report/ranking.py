@@ -13,10 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from coterie.core.errors import BadInput
+from coterie.core.files import write_whole
 from coterie.methods.ranking import RANKINGS
 from coterie.report import canvas
 from coterie.report import inks as colours
-from coterie.runs.files import write_whole
 from coterie.runs.record import Record
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from coterie.core.files import replace_atomically, write_whole
 from coterie.metrics.summary import Interval, interval, worst_client
 from coterie.report import views, words
 from coterie.report.inks import Ink
-from coterie.runs.files import replace_atomically, write_whole
 from coterie.runs.record import Record
 
 

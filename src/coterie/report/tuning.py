@@ -13,13 +13,13 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from coterie.core.files import write_whole
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.report import parts, plots, words
 from coterie.report.inks import Ink, inks
 from coterie.report.page import document
 from coterie.report.sections import figure, more
 from coterie.runs.compare import slug
-from coterie.runs.files import write_whole
 from coterie.runs.record import Record
 from coterie.runs.search import Axis
 from coterie.runs.tuning import Trial, Tuned

@@ -230,9 +230,7 @@ def collected(label: str, runs: Sequence[Record], order: Sequence[int], side: in
     if record is None:
         return None
     rounds = sorted(record.weights)
-    times = np.zeros((len(order), len(order)))
-    for round in rounds:
-        times += np.asarray(record.weights[round]) > 0
+    times = record.collected()
     np.fill_diagonal(times, math.nan)
     return _drawn(label, record, rounds, times[None], order, side)
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import coterie
 from coterie.core.errors import BadRun
-from coterie.runs.files import replace_atomically
+from coterie.core.files import replace_atomically
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ from typing import Any
 import tomli_w
 
 from coterie.core.errors import BadInput, BadRun
+from coterie.core.files import write_whole
 from coterie.core.method import survey
 from coterie.core.options import coerced, plain
 from coterie.core.seeds import Key
 from coterie.kernels import KERNELS
 from coterie.methods import METHODS
 from coterie.runs.experiment import prepare
-from coterie.runs.files import write_whole
 from coterie.runs.folder import Folder, is_run, read_record
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch, run, same_threads
@@ -73,7 +73,6 @@ class Comparison:
         first = prepare(ways[0], None)
         clients = first.clients
         for way, method in zip(ways, methods, strict=True):
-            method.check([c.name for c in clients], way.rounds)
             survey(method, clients, Key(way.seed, rounds=way.rounds))
             method.init(first.beliefs, len(clients))
 

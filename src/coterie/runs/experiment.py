@@ -91,7 +91,6 @@ def assemble(
     command: str | None,
 ) -> Experiment:
     """Checks that the parts fit each other."""
-    method.check([c.name for c in clients], int(config["rounds"]))
     said = survey(method, clients, Key(int(config["seed"]), rounds=int(config["rounds"])))
     task = clients[0].task
     precision = next((t.dtype for t in beliefs.values() if t.is_floating_point()), torch.float32)

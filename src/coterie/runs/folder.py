@@ -35,16 +35,16 @@ from safetensors import SafetensorError
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.errors import BadRun
-from coterie.core.method import Models
-from coterie.metrics.calibration import Calibration, Tally
-from coterie.runs import checkpoint
-from coterie.runs.files import (
+from coterie.core.files import (
     append_line,
     keep_lines,
     read_lines,
     readable_errors,
     replace_atomically,
 )
+from coterie.core.method import Models
+from coterie.metrics.calibration import Calibration, Tally
+from coterie.runs import checkpoint
 from coterie.runs.record import Record
 from coterie.runs.settings import digest, read_toml
 

@@ -105,6 +105,14 @@ class Record:
             "seconds": sum(t["seconds"] for t in self.timings),
         }
 
+    def collected(self) -> np.ndarray:
+        """[receiver, sender] in how many rounds one gave the other a weight above 0; 0 for oneself."""
+        times = np.zeros((len(self.clients), len(self.clients)))
+        for weights in self.weights.values():
+            times += weights > 0
+        np.fill_diagonal(times, 0)
+        return times
+
     def collaboration(self) -> pd.DataFrame:
         """A row for each round and client: models sent and received, their bytes, and what was measured.
 

@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from coterie.core.errors import BadInput, BadRun, Diverged, UnknownName
+from coterie.core.files import append_line, keep_lines, read_lines, write_whole
 from coterie.core.holdout import Rows
 from coterie.core.method import Method
 from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
 from coterie.runs.experiment import Experiment, prepare
-from coterie.runs.files import append_line, keep_lines, read_lines, write_whole
 from coterie.runs.folder import Folder
 from coterie.runs.folds import fold_experiment, folds_of, validate
 from coterie.runs.record import Record

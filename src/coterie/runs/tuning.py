@@ -10,12 +10,12 @@ from typing import Any
 import tomli_w
 
 from coterie.core.errors import BadInput, BadRun
+from coterie.core.files import write_whole
 from coterie.core.options import plain
 from coterie.kernels import KERNELS
 from coterie.methods import METHODS
 from coterie.metrics.summary import HIGHER_IS_BETTER
 from coterie.runs.compare import Comparison, parsed, slug
-from coterie.runs.files import write_whole
 from coterie.runs.search import Axis, Options, default_axes, read_axis
 from coterie.runs.settings import Settings, from_table, read_toml
 

@@ -34,7 +34,8 @@ from coterie.core.method import METHODS, Facts
 from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.methods.peers.picks import Asked
-from coterie.methods.peers.rounds import Order, Peers, Shown, Turns
+from coterie.methods.peers.rounds import Order, Peers, Shown
+from coterie.methods.peers.turns import Turns
 
 Graph = Literal["ring", "torus", "erdos-renyi"]
 

@@ -32,7 +32,8 @@ from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.methods.peers.picks import Asked
 from coterie.methods.peers.random import Random
-from coterie.methods.peers.rounds import Direction, Shown, Turns
+from coterie.methods.peers.rounds import Direction, Shown
+from coterie.methods.peers.turns import Turns
 
 LEAST = 1e-6  # of a loss
 

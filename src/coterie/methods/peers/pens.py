@@ -34,7 +34,8 @@ from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.methods.peers.greedy import Greedy
 from coterie.methods.peers.picks import Asked, check_peers, counts, draw_from, draw_others
-from coterie.methods.peers.rounds import Direction, Shown, Turns
+from coterie.methods.peers.rounds import Direction, Shown
+from coterie.methods.peers.turns import Turns
 
 NEIGHBOURS = 20  # if nothing is said
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from coterie.core.errors import BadInput
-from coterie.core.method import Facts
 
 Asked = list[list[Tensor]]  # [client][sampling] numbers of the clients drawn, in the order drawn
 
@@ -67,15 +66,6 @@ def check_peers(
 ) -> None:
     if not 1 <= asked <= available:
         raise BadInput(f"{option}={asked} must lie between 1 and {available}, {of}: {remedy}")
-
-
-def check_validation(clients: Sequence[Facts], needed_by: str, otherwise: str) -> None:
-    for client in clients:
-        if not client.validation:
-            raise BadInput(
-                f"client {client.name!r} has no validation samples, which {needed_by} needs: "
-                f"hold some out (validation=0.2), or {otherwise}"
-            )
 
 
 def distinct(samplings: Sequence[Tensor]) -> list[int]:

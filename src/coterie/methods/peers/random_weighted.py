@@ -20,9 +20,9 @@ from torch import Tensor
 
 from coterie.core.errors import BadData, UnknownName
 from coterie.core.kernel import Part
-from coterie.core.method import METHODS, Facts
+from coterie.core.method import METHODS, Facts, check_validation
 from coterie.core.seeds import Key
-from coterie.methods.peers.picks import alike, check_validation
+from coterie.methods.peers.picks import alike
 from coterie.methods.peers.random import Random
 from coterie.methods.peers.rounds import Direction
 

@@ -32,9 +32,9 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadData, BadInput, UnknownName
+from coterie.core.errors import BadInput, UnknownName
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Facts, Info, Models, scatter
+from coterie.core.method import METHODS, Facts, Info, Models, check_validation, scatter
 from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.kernels.score import Score
@@ -109,12 +109,7 @@ class Guided:
 
     def look(self, clients: Sequence[Facts], key: Key) -> Sequence[str]:
         if wants(chained(self.metric)):
-            for client in clients:
-                if not client.validation:
-                    raise BadData(
-                        f"client {client.name!r} has no validation samples, which metric {self.metric!r} "
-                        "needs: set some aside, for instance validation=0.2"
-                    )
+            check_validation(clients, f"metric {self.metric!r}", "take another metric")
         return ()
 
     def init(self, beliefs: Beliefs, clients: int) -> State:

@@ -20,7 +20,7 @@ def readable_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BadRun(
-            f"cannot write {path}: {error.strerror or error}: free space or choose another --out"
+            f"cannot write {path}: {error.strerror or error}: free space or choose another place"
         ) from None
 
 
