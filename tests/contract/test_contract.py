@@ -34,12 +34,19 @@ SIZES = (7, 12, 20, 34, 5)
 # a momentum that lasts, a rate that falls, short last batches of 7, 4, 4, 2 and 5 rows
 WORK = SGD(lr=0.1, batch=8, momentum=0.5, keep=True, schedule="cosine")
 OPTIONS: dict[str, dict[str, Any]] = {
+    "bayes-central": {"samples": 2},
+    "bayes-local": {"samples": 2},
     "finetune": {"tune": 1},
+    "fl-swag": {"samples": 2},
     "ndoye": {"passes": 1, "folds": 3},
     "pens": {"rounds_step1": 1, "samplings": 2},
     "weight-erosion": {"local": dataclasses.replace(WORK, keep=False), "p_s": 0.5},
 }
 ALSO: dict[str, tuple[str, dict[str, Any]]] = {
+    "fl-swag of low rank, cold": (
+        "fl-swag",
+        {"samples": 1, "form": "low-rank", "temperature": 0.1, "warm": 0.0, "prior": 1e-3},
+    ),
     "central by cluster": ("central", {"by": "cluster"}),
     "pens in turn, stopping": (
         "pens",

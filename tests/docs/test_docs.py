@@ -27,6 +27,7 @@ def blocks(page: Path, kind: str) -> list[tuple[str, str]]:
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "data"))
     before = {registry: dict(registry._known) for registry in (METHODS, LAYER_METRICS)}
     yield tmp_path
     for registry, known in before.items():
@@ -42,7 +43,7 @@ EXPLAINED = sorted((DOCS / "methods").glob("*.md"))
 @pytest.mark.parametrize(
     "page",
     [
-        *(DOCS / f"{name}.md" for name in ("tutorial", "adding-a-method", "tuning", "measures")),
+        *(DOCS / f"{p}.md" for p in ("tutorial", "adding-a-method", "tuning", "measures", "last-layer")),
         *EXPLAINED,
         README,
     ],

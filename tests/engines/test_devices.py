@@ -20,13 +20,15 @@ from coterie.core.kernel import Tick
 from coterie.core.learner import Batch, Gradient, Learner, dropout_of
 from coterie.core.seeds import Key
 from coterie.engines.bank import Bank
+from coterie.engines.replay import BatchedKernel
 from coterie.engines.stacked import lockstep
-from coterie.kernels import SGD, Adam
+from coterie.kernels import HMC, PSGLD, SGD, SGLD, SWAG, Adam
 from coterie.kernels.local import rates_of
 from coterie.runs import checkpoint
 
 KEY = Key(0).at_round(2, 3)
 KERNELS = [SGD(batch=4, momentum=0.5, weight_decay=0.1), Adam(batch=4, epochs=2, schedule="cosine")]
+COLLECTORS = [SWAG(batch=4, rank=2), SGLD(batch=4, rank=2), PSGLD(batch=4, rank=2), HMC(rank=2, leaps=2)]
 
 
 class NoDoubles(TorchDispatchMode):
@@ -100,6 +102,10 @@ def batch_on(device, n=4):
     return Batch(x, y, torch.ones(n, device=device))
 
 
+def tick_on(device, rates=()):
+    return Tick(torch.ones(rates, dtype=widest(device), device=device), torch.tensor(3).to(device))
+
+
 def on(device, beliefs):
     return all(t.device.type == device.type for t in beliefs.values())
 
@@ -115,8 +121,7 @@ class TestTraining:
         learner = Forward(model_on(device), "classification")
         belief = tree.belief_of(learner.training)
         carry = kernel.start(belief, kernel.fresh(learner, belief))
-        tick = Tick(torch.ones((), dtype=widest(device), device=device), torch.tensor(3).to(device))
-        reply = kernel.finish(kernel.step(learner, carry, batch_on(device), tick))
+        reply = kernel.finish(kernel.step(learner, carry, batch_on(device), tick_on(device)))
         assert on(device, reply.belief)
         assert on(device, reply.memory)
         assert on(device, reply.numbers)
@@ -134,6 +139,31 @@ class TestTraining:
         answers = lockstep(net, kernel, one, edges, plans, memory)
         assert on(device, answers.beliefs)
         assert {len(t) for t in answers.beliefs.values()} == {3}
+
+
+@pytest.mark.parametrize("kernel", COLLECTORS, ids=["swag", "sgld", "psgld", "hmc"])
+class TestCollecting:
+    def test_one_belief(self, device, kernel):
+        learner = Forward(model_on(device), "classification")
+        belief = tree.belief_of(learner.training)
+        carry = kernel.start(belief, kernel.fresh(learner, belief))
+        tick = tick_on(device, (2,) if isinstance(kernel, SGLD) else ())
+        reply = kernel.finish(kernel.mark(kernel.step(learner, carry, batch_on(device), tick)))
+        assert on(device, reply.belief)
+        assert on(device, reply.memory)
+        assert on(device, reply.numbers)
+
+    def test_some_of_many(self, device, kernel):
+        learner = Forward(model_on(device), "classification")
+        one = tree.stack([tree.belief_of(learner.training)])
+        memory = tree.stack([kernel.fresh(learner, tree.row(one, 0))])
+        batched, three = BatchedKernel(kernel, learner), torch.zeros(3, dtype=torch.int64)
+        carry = batched.start(tree.rows(one, three), tree.rows(memory, three))
+        for marked in ([True, True, True], [True, False, True]):
+            carry = batched.mark(carry, marked)
+        reply = batched.finish(carry)
+        assert on(device, reply.belief)
+        assert {len(t) for t in reply.belief.values()} == {3}
 
 
 def test_beliefs_meet_weights_and_indices_from_the_cpu(device):

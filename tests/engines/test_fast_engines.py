@@ -18,7 +18,7 @@ from coterie.engines.auto import CACHED, LARGE, SMALL, choose
 from coterie.engines.bank import Bank, adjoined
 from coterie.engines.memory import budget_in_bytes, free_bytes
 from coterie.engines.pictures import channels_last
-from coterie.kernels import SGD, Adam, Score
+from coterie.kernels import SGD, SWAG, Adam, Gather, Score
 
 
 def clients_of(sizes, shape=(3,)):
@@ -145,11 +145,14 @@ class TestStacked:
                 torch.testing.assert_close(other.sealed[name], tensor, rtol=1e-6, atol=1e-7)
 
     def test_the_budget_bounds_the_edges_at_once(self):
-        plans = [SGD(batch=2).plan(5, Key(0).at_round(1, 1))]
-        # a belief of 8 floats and a batch of 2 rows of 3: 8 * 32 + 8 * 24 bytes
-        for memory, edges in (("1k", 1000 // 448), ("1", 1)):
+        # a belief of 8 floats and a batch of 2 rows of 3: 8 * 32 + 8 * 24 bytes; the counter of steps: 2 * 8
+        # SWAG's book: mean, variance and 5 columns of 8 floats, and three counters more: 2 * 248
+        plain, swag = SGD(batch=2), SWAG(batch=2, rank=5)
+        for work, memory, edges in ((plain, "9k", 9000 // 464), (plain, "1", 1), (swag, "9k", 9000 // 960)):
             net, beliefs = net_of(Stacked(), nn.Linear(3, 2), memory=memory)
-            assert Stacked().edges_at_once(net, beliefs, plans) == edges
+            fresh = tree.stack([work.fresh(net.learner, tree.row(beliefs, 0))])
+            plans = [work.plan(5, Key(0).at_round(1, 1))]
+            assert Stacked().edges_at_once(net, beliefs, plans, fresh) == edges
 
     @pytest.mark.parametrize(
         ("layer", "said"),
@@ -284,7 +287,14 @@ class TestReplay:
         ids=["linear", "dropout", "layernorm", "convolution"],
     )
     def test_bit_for_bit(self, layers, work, monkeypatch):
-        model, found = nn.Sequential(*layers), []
+        self.check(nn.Sequential(*layers), work, monkeypatch)
+
+    @pytest.mark.parametrize("per", ["step", "epoch"])
+    def test_marks_bit_for_bit(self, per, monkeypatch):
+        self.check(nn.Linear(3, 2), Gather(SWAG(batch=4, epochs=3, per=per, rank=2)), monkeypatch)
+
+    def check(self, model, work, monkeypatch):
+        found = []
         for patience in (10**9, 0, 3):
             monkeypatch.setattr(replay, "PATIENCE", patience)
             net, beliefs = net_of(Stacked(), model, (17, 9, 22, 5))

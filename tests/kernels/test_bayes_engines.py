@@ -13,13 +13,15 @@ from coterie.core.belief import belief_of, row, stack
 from coterie.core.errors import BadInput
 from coterie.core.net import edges_of, from_server, to_own
 from coterie.core.seeds import Key
-from coterie.kernels import HMC, PSGLD, SGLD, SWAG, Gather, Refresh
-from coterie.kernels.fold import Fold
+from coterie.kernels import HMC, PSGLD, SGD, SGLD, SWAG, Gather, Refresh
+from coterie.kernels.fold import Fold, moved
 from coterie.kernels.posterior import collected
 
 WORK = {
     "swag": SWAG(lr=0.05, batch=4, epochs=3, momentum=0.9, every=2, burn=1, rank=3),
+    "swag by epoch": SWAG(lr=0.05, batch=4, epochs=3, per="epoch", rank=3),
     "sgld": SGLD(lr=0.05, batch=4, epochs=3, every=2, rank=3, schedule="cosine"),
+    "sgld by epoch": SGLD(lr=0.05, batch=4, epochs=5, per="epoch", every=2, rank=1),
     "psgld": PSGLD(lr=0.01, batch=4, epochs=3, burn=2, rank=3),
     "hmc": HMC(steps=9, adapt=4, burn=4, leaps=3, rank=3),
 }
@@ -88,8 +90,33 @@ def test_collecting_goes_on_in_a_fold(federation, net_of):
     work = Fold(inner=WORK["sgld"], folds=3, fold=1)
     plan = work.plan(9, Key(0))
     assert plan.rates[:, 1].tolist() == [6.0] * len(plan)
-    replies = net.visit(work, stack([belief_of(module)]), edges_of([(0, 0)]), Key(0))
-    assert net.open(replies).keys() == module.state_dict().keys()
+    start = stack([belief_of(module)])
+    averaged, last = (
+        net.open(net.visit(replace(work, inner=inner), start, edges_of([(0, 0)]), Key(0)))
+        for inner in (work.inner, replace(work.inner, average=False))
+    )
+    assert averaged.keys() == module.state_dict().keys()
+    assert not torch.equal(averaged["0.weight"], last["0.weight"])
+
+
+class TestMarksInAFold:
+    def test_a_step_that_is_left_out_leaves_its_mark(self):
+        marks = torch.tensor([True, False, True, False, True, True])
+        stay = torch.tensor([False, True, False, True, True, False])
+        # the first has nowhere to go; the third goes to the second, the sixth to the fifth, marked already
+        assert moved(marks, stay).tolist() == [True, False, True]
+
+    def test_epochs_still_end(self):
+        # 5 of 10 rows in batches of 4: the fifth would be alone, so the first batch ends the epoch
+        plan = Fold(SWAG(batch=4, epochs=3, per="epoch"), folds=2).plan(10, Key(0))
+        assert (len(plan), plan.marks.tolist()) == (3, [True] * 3)
+
+    def test_each_pass_is_planned_by_itself(self):
+        plan = Fold(SWAG(batch=4, steps=3, every=2), passes=2).plan(10, Key(0))
+        assert plan.marks.tolist() == [False, True, False] * 2
+
+    def test_work_without_marks_has_none(self):
+        assert Fold(SGD(), folds=2, passes=2).plan(10, Key(0)).marks is None
 
 
 class TestRefresh:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from coterie.core.belief import belief_of, row, stack
-from coterie.core.errors import BadInput
-from coterie.core.net import edges_of
+from coterie.core.errors import BadInput, UnknownName
+from coterie.core.net import edges_of, from_server
 from coterie.core.seeds import Key
+from coterie.engines import ENGINES
 from coterie.kernels import KERNELS, SGD, SWAG, Gather
 from coterie.kernels.posterior import collected
 from coterie.posteriors import from_collected, mean, variances
@@ -55,11 +58,21 @@ class TestByHand:
         assert found.count == 3
 
     def test_every_second_step_after_a_burn_in(self, line):
-        # states 1, 1.5, 1.75, 1.875, 1.9375, 1.96875: burn-in ends at 1, then 1.75 and 1.9375 are collected
+        # states 1, 1.5, 1.75, 1.875, 1.9375, 1.96875: due are 1.5, 1.875 and 1.96875. The first of these is
+        # passed over and takes the place of the start
         found = visited(line, steps=6, burn=1, every=2)
         assert found.count == 3
-        assert numbers(found.mean) == pytest.approx([(1 + 1.75 + 1.9375) / 3])
-        assert numbers(found.deviations) == pytest.approx([1.75 - 2.75 / 2, 1.9375 - 4.6875 / 3])
+        assert numbers(found.mean) == pytest.approx([(1.5 + 1.875 + 1.96875) / 3])
+        assert numbers(found.deviations) == pytest.approx([1.875 - 3.375 / 2, 1.96875 - 5.34375 / 3])
+
+    def test_a_burn_in_that_does_not_count(self, line):
+        found = visited(line, steps=6, burn=1, every=2, origin=False)
+        assert found.count == 2
+        assert numbers(found.mean) == pytest.approx([(1.875 + 1.96875) / 2])
+        assert numbers(found.deviations) == pytest.approx([0, 0.046875])
+
+    def test_steps_after_the_last_that_is_due_are_left_out(self, line):
+        assert numbers(visited(line, steps=5, every=2).mean) == pytest.approx([(0 + 1.5 + 1.875) / 3])
 
     def test_only_the_last_columns_stay_oldest_first(self, line):
         every, last = visited(line, steps=5), visited(line, steps=5, rank=2)
@@ -99,6 +112,95 @@ class TestByHand:
         found = collected(row(net.open(second), 0))
         assert found.count == 5
         assert numbers(found.mean) == pytest.approx([(0 + 1 + 1.5 + 17 / 12 + 41 / 24) / 5])
+
+    def test_a_visit_counts_its_own_steps_but_a_burn_in_goes_on(self, line):
+        net, start = line
+        work = Gather(SWAG(lr=0.1, batch=2, steps=3, every=2, burn=1, keep=True))
+        first = net.visit(work, start, ONE, Key(0).at_round(1, 2))
+        # due is the second state, 1.5: passed over, it begins the moments
+        assert numbers(net.open(first)) == pytest.approx([1.5])
+        assert [first.memory[c].item() for c in ("due", "count", "columns")] == [1, 1, 0]
+        weights = {"weight": net.open(first)["weight"]}
+        second = net.visit(work, weights, ONE, Key(0).at_round(2, 2), first.memory)
+        # from there 1.75, 1.875, ...: the second again, now with a column
+        found = collected(row(net.open(second), 0))
+        assert numbers(found.mean) == pytest.approx([(1.5 + 1.875) / 2])
+        assert numbers(found.variance) == pytest.approx([0.1875**2])
+        assert numbers(found.deviations) == pytest.approx([0.1875])
+
+    def test_a_visit_too_short_to_collect_leaves_the_first_start(self, line):
+        net, start = line
+        work = Gather(SWAG(lr=0.1, batch=2, steps=2, every=3, keep=True))
+        first = net.visit(work, start, ONE, Key(0).at_round(1, 2))
+        second = net.visit(work, {"weight": start["weight"] + 1}, ONE, Key(0).at_round(2, 2), first.memory)
+        found = collected(row(net.open(second), 0))
+        assert (found.count, numbers(found.mean), numbers(found.variance)) == (1, [0], [0])
+
+
+class TestEpochs:
+    """Rows (1, 2) all: lr = 0.25 halves the way from 0 to 2 in each step, whatever the batch.
+
+    With batches of 2, clients of 2, 3 and 5 rows have epochs of 1, 2 and 3 steps.
+    """
+
+    sizes = (2, 3, 5)
+
+    def visited(self, client_of, net_of, engine, **options):
+        clients = [
+            client_of(torch.ones(n, 1).double(), torch.full((n,), 2.0).double(), name=str(n))
+            for n in self.sizes
+        ]
+        net = net_of(nn.Linear(1, 1, bias=False).double(), clients, engine)
+        work = Gather(SWAG(lr=0.25, batch=2, per="epoch", **options))
+        start = {"weight": torch.zeros(1, 1, 1, dtype=torch.float64)}
+        opened = net.open(net.visit(work, start, from_server(torch.arange(3)), KEY))
+        return [collected(row(opened, i)) for i in range(3)]
+
+    @staticmethod
+    def after(*steps: int) -> list[float]:
+        return [2 - 2 / 2**s for s in steps]
+
+    def expect(self, found, kept, before):
+        """`kept` have columns; `before`, if any, counts without."""
+        states = [*before, *kept]
+        means = [sum(states[: i + 1]) / (i + 1) for i in range(len(states))]
+        assert found.count == len(states)
+        assert numbers(found.mean) == pytest.approx([means[-1]])
+        assert numbers(found.variance) == pytest.approx(
+            [sum(s * s for s in states) / len(states) - means[-1] ** 2]
+        )
+        columns = [s - m for s, m in zip(states, means, strict=True)][len(before) :]
+        assert numbers(found.deviations) == pytest.approx(columns)
+
+    @pytest.mark.parametrize("engine", list(ENGINES))
+    def test_ends_of_epochs(self, client_of, net_of, engine):
+        found = self.visited(client_of, net_of, engine, epochs=2)
+        for mine, steps in zip(found, ((1, 2), (2, 4), (3, 6)), strict=True):
+            self.expect(mine, self.after(*steps), [0])
+
+    @pytest.mark.parametrize("engine", list(ENGINES))
+    def test_ends_of_every_second_epoch_after_a_burn_in(self, client_of, net_of, engine):
+        found = self.visited(client_of, net_of, engine, epochs=7, every=2, burn=1)
+        for mine, epoch in zip(found, (1, 2, 3), strict=True):
+            self.expect(mine, self.after(4 * epoch, 6 * epoch), self.after(2 * epoch))
+
+    @pytest.mark.parametrize("engine", list(ENGINES))
+    def test_steps_instead_of_epochs(self, client_of, net_of, engine):
+        found = self.visited(client_of, net_of, engine, steps=5, origin=False)
+        for mine, steps in zip(found, ((1, 2, 3, 4, 5), (2, 4), (3,)), strict=True):
+            self.expect(mine, self.after(*steps), [])
+
+    @given(st.integers(1, 30), st.integers(1, 35), st.integers(1, 6), st.integers(1, 4))
+    def test_marks_end_epochs(self, samples, batch, epochs, every):
+        plan = SWAG(batch=batch, epochs=epochs, every=every, per="epoch").plan(samples, KEY)
+        # rows seen up to each mark are whole multiples of the client
+        seen = (plan.rows >= 0).sum(dim=1).cumsum(0)[plan.marks]
+        assert seen.tolist() == [every * samples * k for k in range(1, epochs // every + 1)]
+
+    @given(st.integers(1, 40), st.integers(1, 12))
+    def test_marks_by_steps(self, steps, every):
+        plan = SWAG(batch=4, steps=steps, every=every).plan(10, KEY)
+        assert (plan.marks.nonzero().flatten() + 1).tolist() == list(range(every, steps + 1, every))
 
 
 def test_a_narrow_variance_survives_float32(client_of, net_of):
@@ -161,13 +263,14 @@ class TestRefusals:
         ("options", "message"),
         [
             ({"every": 0}, "every=0 must be at least 1: try 1"),
+            ({"per": "epochs"}, "unknown per 'epochs': did you mean epoch?"),
             ({"burn": -1}, "burn=-1 must be at least 0: try 1"),
             ({"rank": -1}, "rank=-1 must be at least 0: try 1"),
             ({"momentum": 1.0}, "momentum=1.0 must lie in [0, 1): try 0.9"),
         ],
     )
     def test_bad_options(self, options, message, refused):
-        with refused(BadInput, message):
+        with refused(UnknownName if "per" in options else BadInput, message):
             SWAG(**options)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from coterie.core.errors import BadData, BadRun
+from coterie.core.errors import BadData, BadInput, BadRun
 from coterie.posteriors import (
     Saved,
     covariance,
@@ -46,6 +46,33 @@ def test_round_trip(form, tmp_path):
         assert torch.equal(mean(found.posterior)[name], t)
         assert mean(found.posterior)[name].dtype == t.dtype
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["north.safetensors"]
+
+
+def test_the_network_and_its_buffers_come_back(tmp_path):
+    network = {"name": "mlp", "options": {"hidden": (3, 2)}, "shape": (4,), "outputs": 2}
+    buffers = {
+        "norm.mean": torch.tensor([1.5, -2.0]),
+        "norm.batches": torch.tensor(7),
+        "mask": torch.tensor([True, False]),
+        "half": torch.tensor([0.25], dtype=torch.bfloat16),
+    }
+    found = read(write(tmp_path / "f", Saved("a", 3, low(), network, buffers)))
+    assert found.model == {"name": "mlp", "options": {"hidden": [3, 2]}, "shape": [4], "outputs": 2}
+    assert found.buffers.keys() == buffers.keys()
+    for name, t in buffers.items():
+        assert torch.equal(found.buffers[name], t)
+        assert found.buffers[name].dtype == t.dtype
+    assert torch.equal(covariance(found.posterior), covariance(low()))
+
+
+def test_a_file_from_before_networks_were_kept(tmp_path):
+    tensors = {"shift": torch.tensor([1.0, 2.0]).double(), "diagonal": torch.tensor([1.0, 4.0]).double()}
+    header = {"kind": "posterior 1", "client": "a", "samples": 9, "form": "diagonal", "scales": []}
+    header["model"] = [["w", [2], "float32"]]
+    save_file(tensors, tmp_path / "old", metadata={"coterie": json.dumps(header)})
+    found = read(tmp_path / "old")
+    assert mean(found.posterior)["w"].tolist() == [1, 0.5]
+    assert (found.client, found.samples, found.model, found.buffers) == ("a", 9, {}, {})
 
 
 def test_saved_ones_are_joined(tmp_path):
@@ -91,6 +118,20 @@ def test_cut_short(keep, tmp_path):
             {"form": "full"},
             "its form is full, its tensors make diagonal",
         ),
+        ({"shift": torch.zeros(2).double()}, {"samples": 0}, "samples is 0"),
+        ({"shift": torch.zeros(2).double()}, {"client": ""}, "client is ''"),
+        ({"shift": torch.zeros(2).double()}, {"client": "a\x1b[2J"}, "client is 'a\\x1b[2J'"),
+        (
+            {"shift": torch.zeros(2).double()},
+            {"model": [["w", [1], "float32"], ["v", [1], "float32"]]},
+            "its model's tensors are not in the order of their names",
+        ),
+        ({"buffer/mean": torch.tensor([torch.inf])}, {}, "buffer/mean is not finite"),
+        (
+            {"factor/0": torch.ones(2, 1).double()},
+            {"scales": [float("nan")], "form": "low-rank"},
+            "a scale is not finite",
+        ),
     ],
 )
 def test_something_else(tensors, header, reason, tmp_path, refused):
@@ -102,6 +143,16 @@ def test_something_else(tensors, header, reason, tmp_path, refused):
         header = {**whole, **header}
     save_file(tensors, path, metadata=None if header is None else {"coterie": json.dumps(header)})
     with refused(BadData, f"{path} is damaged or no posterior ({reason}): ask its client to save it anew"):
+        read(path)
+
+
+def test_no_gaussian(tmp_path, refused):
+    """Precision -1: a file that its client cannot have meant."""
+    path = write(tmp_path / "f", Saved("a", 1, isotropic({"w": torch.zeros(2)}, 1.0) * -1.0))
+    with refused(
+        BadInput,
+        f"the posterior in {path} has precision -1 at w[0], must be above 0: ask its client to save it anew",
+    ):
         read(path)
 
 
@@ -118,9 +169,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, refused):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("coterie.core.files.os.fsync", full_disk)
-    with refused(
-        BadRun, f"cannot write {path}: No space left on device: free space or choose another place"
-    ):
+    with refused(BadRun, f"cannot write {path}: No space left on device: free space or choose another place"):
         write(path, Saved("b", 2, low()))
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["f"]

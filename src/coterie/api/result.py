@@ -29,7 +29,7 @@ class Result:
 
     @cached_property
     def history(self) -> pd.DataFrame:
-        """Long form: round, client, model (own or shared), split, metric, value."""
+        """Long form: round, client, model (own, shared or point), split, metric, value."""
         return self.record.history()
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +22,11 @@ from coterie.kernels import KERNELS
 from coterie.methods import METHODS
 from coterie.models import MODELS
 from coterie.runs.about import fingerprint
-from coterie.runs.experiment import Experiment, assemble, reinitialised
+from coterie.runs.experiment import Experiment, assemble, reinitialised, staged
+from coterie.runs.features import Features
 from coterie.runs.folder import Folder, is_run, read_record
-from coterie.runs.runner import Watch, run, same_threads
+from coterie.runs.last_layer import Body
+from coterie.runs.runner import Outcome, Watch, run, same_threads
 from coterie.runs.settings import Settings, digest
 
 GIVEN = "given in Python"
@@ -46,6 +48,7 @@ def train(
     evaluate: int = 1,
     checkpoint: int = 1,
     one_class: Literal["refuse", "allow"] = "refuse",
+    features: Features | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     watch: Watch = lambda record: None,
@@ -62,14 +65,39 @@ def train(
                clients (common) or for each its own (independent)
     device     where models and data are while they train: cpu, cuda, mps; results come back to the CPU
     memory     what engines may use at once: half of what is free, or an amount such as 4G
+    features   a server first trains the model on rows set aside for it, then clients train its last layer
+               only: options such as dict(aside=0.2, epochs=20), or {} for the usual ones; from
+               init="given" the server starts from your module's weights, else from weights of its own
     out        a folder to write the run into; with resume=True a run cut off there goes on
     watch      called after each round with the run's record
     """
     given = dict(rounds=rounds, seed=seed, absent=absent, evaluate=evaluate, checkpoint=checkpoint)  # noqa: C408
     given |= dict(device=device, memory=memory, one_class=one_class)  # type: ignore[dict-item]  # noqa: C408
+    path = None if out is None else Path(out)
+    if features is not None and resume and path is not None and is_run(path):
+        same_threads(read_record(path))  # before the server trains, should the cache be gone
+    experiment = ready(model, clients, method, kernel, options, engine, init, features, **given)
+    outcome = run_in(experiment, path, resume, watch)
+    result = result_of(outcome.record, experiment.model, outcome.models)
+    return result if experiment.body is None else _whole(result, experiment.body)
+
+
+def ready(
+    model: nn.Module | str,
+    clients: Sequence[Client],
+    method: str | Method = "fedavg",
+    kernel: str | Trainer | None = None,
+    options: Mapping[str, Any] | None = None,
+    engine: str = "auto",
+    init: Literal["given", "common", "independent"] = "given",
+    features: Features | Mapping[str, Any] | None = None,
+    **given: Any,
+) -> Experiment:
+    """All that `train` needs to begin, checked; `given` are settings such as rounds and seed."""
     settings = Settings(**coerced(Settings, given, "train"))
-    notes = check_clients(clients, allow_one_class=one_class == "allow")
-    work, way = _parts(kernel, method, options)
+    allow = settings.one_class == "allow"
+    notes = check_clients(clients, allow_one_class=allow)
+    work, way = _parts(kernel, method, dict(options or {}))
     module, beliefs = _start(model, clients, init, settings.seed)
     config = {
         **{
@@ -91,12 +119,37 @@ def train(
     if work is not None:
         config |= {"kernel": getattr(work, "name", type(work).__name__)}
         config[config["kernel"]] = table_of(work)
-    experiment = assemble(config, clients, notes, module, beliefs, way, ENGINES.make(engine), None)
-    outcome = _run(experiment, None if out is None else Path(out), resume, watch)
-    return result_of(outcome.record, module, outcome.models)
+    pretraining = Features.of(features)
+    if pretraining is not None:
+        config["features"] = table_of(pretraining)
+    own = isinstance(model, nn.Module) and init == "given"
+    stage = staged(
+        pretraining,
+        clients,
+        module,
+        beliefs,
+        way,
+        Key(settings.seed, rounds=settings.rounds),
+        server=lambda drawn: module if own else reinitialised(module, drawn),
+        called=str(config["model"]),
+        device=settings.device,
+        one_class=allow,
+    )
+    said = [*notes, *stage.notes]
+    return assemble(
+        config, stage.clients, said, stage.model, stage.beliefs, way, ENGINES.make(engine), None, stage.body
+    )
 
 
-def _run(experiment: Experiment, out: Path | None, resume: bool, watch: Watch) -> Any:
+def _whole(result: Result, body: Body) -> Result:
+    """With models that take raw inputs: the frozen layers, then the client's own last one."""
+    shared = None if result.shared is None else body.with_last(result.shared)
+    own = {name: body.with_last(model) for name, model in result.models.items()}
+    return dataclasses.replace(result, models=own, shared=shared)
+
+
+def run_in(experiment: Experiment, out: Path | None, resume: bool, watch: Watch) -> Outcome:
+    """Runs it, in a folder if one is given; with resume, a run that was cut off there goes on."""
     label = str(experiment.config["method"])
     if out is None:
         return run(experiment, None, label, watch)
@@ -104,6 +157,8 @@ def _run(experiment: Experiment, out: Path | None, resume: bool, watch: Watch) -
         past = read_record(out)
         if digest(past.config) != digest(experiment.config):
             raise BadRun(f"{out} belongs to another config, model or data: start anew with another out")
+        if past.about["fingerprint"] != experiment.about["fingerprint"]:
+            raise BadRun(f"{out}: the data or the first model differ from those it began with: start anew")
         same_threads(past)
         folder = Folder(out)
     else:

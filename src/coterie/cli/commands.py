@@ -16,6 +16,7 @@ COMMANDS = {
     "reproduce": "run a paper's experiments: its tables beside ours, claims, figures",
     "resume": "go on with a run, a comparison or a tuning that was cut off",
     "report": "write the page, CSV or figures of a run or a comparison again",
+    "posterior": "join posteriors saved apart, let clients come and go, predict",
     "data": "list, fetch or show data: who has how many of which label",
     "methods": "list methods, splits, models and kernels, or explain one",
     "bench": "measure the engines beside plain PyTorch loops",

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -13,6 +13,7 @@ from coterie.cli.bench import Bench
 from coterie.cli.demo import Demo
 from coterie.cli.flags import all_tables, parse
 from coterie.cli.methods import Methods
+from coterie.cli.posterior import KINDS as POSTERIOR
 from coterie.cli.rank import BY, FIGURES, REQUESTER
 from coterie.cli.report import Report
 from coterie.cli.reproduce import Reproduce
@@ -71,11 +72,17 @@ def everything() -> Any:
         "reproduce": Reproduce,
         "resume": Resume,
         "report": Report,
+        "posterior": _either(POSTERIOR),
         "data": Data,
         "methods": Methods,
         "bench": Bench,
         "completion": Completion,
     }
+    return _either(kinds)
+
+
+def _either(kinds: Mapping[str, Any]) -> Any:
+    """A subcommand for each name."""
     return functools.reduce(
         operator.or_, (Annotated[kind, tyro.conf.subcommand(name)] for name, kind in kinds.items())
     )

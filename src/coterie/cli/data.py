@@ -16,6 +16,8 @@ from coterie.cli.flags import parse, read_settings
 from coterie.core.errors import UnknownName
 from coterie.core.options import Option
 from coterie.data.sources import SOURCES
+from coterie.papers import drawing
+from coterie.report import splits
 from coterie.report.figures import write_figures
 from coterie.runs.experiment import prepare
 from coterie.runs.record import Record
@@ -29,6 +31,7 @@ usage: coterie data list
 examples:
   coterie data show heart-disease
   coterie data show digits --split dirichlet --dirichlet.alpha 0.1 --clients 8
+  coterie data show fashion-mnist --split interests --figures png --out pictures
 """
 
 SHOW = """Shows who has how many samples of which label, after a split.
@@ -38,7 +41,9 @@ examples:
   coterie data show digits --split shift --shift.distribution C --figures svg
 """
 
-FIGURES = Option("figures", Literal["none", "png", "svg"], "none", "Also write it as pictures.")
+FIGURES = Option(
+    "figures", Literal["none", "png", "svg"], "none", "Also write sizes, labels and shares as pictures."
+)
 OUT = Option("out", str, ".", "The folder for the pictures.")
 
 
@@ -102,7 +107,10 @@ def show(words: Sequence[str]) -> None:
     screen.out.print(label_table(about))
     if extra["figures"] != "none":
         record = Record(settings.data, experiment.config, about)
-        for file in write_figures(Path(extra["out"]), [record], extra["figures"]):
+        folder, format = Path(extra["out"]), extra["figures"]
+        files = write_figures(folder, [record], format)
+        files += drawing.write(folder, lambda: splits.draw(record), format)
+        for file in files:
             print(f"figure: {file}")
 
 

@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import tyro
 
 from coterie.core.errors import BadInput
-from coterie.core.options import Option, coerced, options_of
+from coterie.core.options import Option, coerced, options_of, table_of
+from coterie.runs.features import Features
 from coterie.runs.plugins import load_plugins
 from coterie.runs.settings import NATURAL, PARTS, Settings, from_table, read_toml
 
@@ -79,16 +80,18 @@ def read_settings(
             raise BadInput(f"{path}: options for {name!r}, which this run does not use: it uses {used}")
     shared = [o for o in options_of(Settings) if not (methods and o.name == "method")]
     own = [Option("config", str, "", "A TOML file with settings; flags go before it."), *more]
+    staged = base.features is not None or asks_for("features", words)
     kind = dataclasses.make_dataclass(
         command,
         [
             *(_field(o, getattr(base, o.name)) for o in shared),
             *(_field(o, given.get(o.name, o.default)) for o in own),
             *(_table(name, cls, base.options.get(name, {})) for name, cls in classes.items()),
+            *([_features(base.features)] if staged or {"-h", "--help"} & set(words) else []),
         ],
         frozen=True,
     )
-    parsed = parse(kind, words, command, description)
+    parsed = parse(kind, [w for w in words if w != "--features"], command, description)
     settings = Settings(
         **{o.name: getattr(parsed, o.name) for o in shared},
         options={
@@ -96,6 +99,7 @@ def read_settings(
             for name, cls in classes.items()
             if options_of(cls)
         },
+        features=Features(**vars(parsed.features)) if staged else None,
     )
     return settings, {o.name: getattr(parsed, o.name) for o in own}
 
@@ -114,6 +118,11 @@ def peek(words: Sequence[str], flag: str) -> str | None:
         if word.startswith(f"--{flag}="):
             found = word.partition("=")[2]
     return found
+
+
+def asks_for(table: str, words: Sequence[str]) -> bool:
+    """Whether a table that is not there by default is named, by itself or by one of its options."""
+    return any(word == f"--{table}" or word.startswith(f"--{table}.") for word in words)
 
 
 def peek_many(words: Sequence[str], flag: str) -> list[str]:
@@ -153,9 +162,16 @@ def _table(name: str, cls: type, given: Mapping[str, Any]) -> tuple[str, Any, An
     return _identifier(name), kind, dataclasses.field(default_factory=kind)
 
 
+def _features(given: Features | None) -> tuple[str, Any, Any]:
+    name, kind, default = _table("features", Features, {} if given is None else table_of(given))
+    kind.__doc__ = "Last-layer mode, off unless --features or one of these is given."
+    return name, kind, default
+
+
 def all_tables() -> Iterable[tuple[str, Any, Any]]:
     """Every option of every part, for shell completion."""
     for registry in PARTS.values():
         for name, cls in registry.items():
             if options_of(cls):
                 yield _table(name, cls, {})
+    yield _features(None)

@@ -7,6 +7,10 @@ A `Trainer` changes the belief in steps. It first draws a `Plan` (every random n
 is a fold: `start`, one `step` for each planned batch, `finish`. All three are pure and contain no branch
 on values, so that an engine may run them one edge at a time or many edges in lockstep.
 
+A `Marker` is a trainer that also does something now and then, such as collecting states: its plan marks some
+steps, and after these its `mark`, pure like the others, is called. What marks alone read and write is apart,
+in carry["book"], so that all other steps cost what they cost without it.
+
 A `Scorer` leaves the belief alone and measures its outputs on a part of the client's data.
 """
 
@@ -35,11 +39,13 @@ class Plan:
     rows    [step, batch] rows of the training data for each step, -1 where a last batch is short
     rates   [step] factors of the learning rate; for samplers [step, 2], with the number of samples beside
     seed    of what the first step draws (dropout masks, noise); each further step's is one more
+    marks   [step] after which steps the kernel's `mark` is called; None: it has none
     """
 
     rows: Tensor
     rates: Tensor
     seed: int
+    marks: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -75,6 +81,14 @@ class Trainer(Protocol):
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry: ...
 
     def finish(self, carry: Carry) -> Reply: ...
+
+
+class Marker(Trainer, Protocol):
+    """Local work whose plans have marks. Its carry ends with "book", which `step` passes on untouched."""
+
+    def mark(self, carry: Carry) -> Carry:
+        """The carry with another book; nothing else changes."""
+        ...
 
 
 class Scorer(Protocol):

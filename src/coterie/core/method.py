@@ -46,11 +46,18 @@ class Info:
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """Which belief is whose: client i uses row `of[i]`; `shared` is the row of a common one, if any."""
+    """Which belief is whose: client i uses row `of[i]`; `shared` is the row of a common one, if any.
+
+    crowd     [client, member] rows whose predictions client i averages, if it has more than one model: the
+              draws of a posterior, an ensemble. Row `of[i]` is then what stands for them where one must
+    shares    [client, member] what each counts in that average, adding up to 1; None: all alike
+    """
 
     beliefs: Beliefs
     of: Tensor
     shared: int | None = None
+    crowd: Tensor | None = None
+    shares: Tensor | None = None
 
 
 class Facts(NamedTuple):
@@ -68,6 +75,7 @@ class Method(Protocol):
 
     A method may also have `look(clients: Sequence[Facts], key: Key) -> Sequence[str]`, which refuses what
     these clients lack (`survey` calls it) and returns what is worth saying of them, for the run's record.
+    One whose clients send posteriors has `posteriors(state, names)`: by name, the Gaussian and the buffers.
     """
 
     def check(self, names: Sequence[str], rounds: int) -> None: ...

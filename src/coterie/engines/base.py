@@ -21,7 +21,7 @@ from coterie.core.registry import Registry
 from coterie.core.seeds import Key
 from coterie.engines.allocator import keep_freed_memory
 from coterie.engines.bank import Bank, adjoined
-from coterie.engines.scoring import score
+from coterie.engines.scoring import score, score_crowds
 from coterie.engines.traits import Traits, traits_of
 
 CPU = torch.device("cpu")
@@ -102,6 +102,12 @@ class InProcess:
         if scores(kernel):
             return score(self, cast(Scorer, kernel), beliefs, edges, key)
         return self._train(cast(Trainer, kernel), beliefs, edges, key, memory)
+
+    def confer(
+        self, kernel: Scorer, beliefs: Beliefs, crowd: Tensor, shares: Tensor | None, key: Key
+    ) -> Replies:
+        """Scores what each client predicts with several models: see `score_crowds`."""
+        return score_crowds(self, kernel, beliefs, crowd, shares, key)
 
     def _train(
         self, kernel: Trainer, beliefs: Beliefs, edges: Tensor, key: Key, memory: Beliefs | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
 from coterie.core.client import Samples
 from coterie.core.devices import seeded, widest
-from coterie.core.kernel import Reply, Tick, Trainer, batch_of
+from coterie.core.kernel import Marker, Reply, Tick, Trainer, batch_of
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
 from coterie.engines.base import ENGINES, Answers, InProcess, stacked_replies
@@ -38,11 +39,13 @@ class Loop:
 def visit(
     kernel: Trainer, learner: Learner, belief: Belief, memory: Belief, data: Samples, key: Key
 ) -> Reply:
-    """One belief at one client: plan, start, a step for each batch, finish."""
+    """One belief at one client: plan, start, a step for each batch, a mark where planned, finish."""
     plan = kernel.plan(len(data), key)
     carry, device = kernel.start(belief, memory), data.x.device
     for s in range(len(plan)):
         batch = batch_of(data.x, data.y, plan.rows[s])
         seed = torch.tensor(plan.seed + s, device=device)
         carry = kernel.step(learner, carry, batch, Tick(plan.rates[s].to(device, widest(device)), seed))
+        if plan.marks is not None and plan.marks[s]:
+            carry = cast(Marker, kernel).mark(carry)
     return kernel.finish(carry)

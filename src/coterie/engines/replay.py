@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.utils._pytree as pytree
@@ -20,7 +20,7 @@ from torch.func import vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from coterie.core.belief import Beliefs
-from coterie.core.kernel import Reply, Tick, Trainer
+from coterie.core.kernel import Marker, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner
 
 Flat = list[Tensor]
@@ -32,29 +32,55 @@ _traced: weakref.WeakKeyDictionary[Learner, dict[Any, Any]] = weakref.WeakKeyDic
 
 
 class BatchedKernel:
-    """A kernel's start, step and finish over an axis of edges. Between them a carry is a list of tensors."""
+    """A kernel's start, step, mark and finish over an axis of edges.
+
+    Between them a carry is a list of tensors, the last of them those of its book, which steps do not see.
+    """
 
     def __init__(self, kernel: Trainer, learner: Learner) -> None:
         self._kernel, self._learner = kernel, learner
         self._known = _traced.setdefault(learner, {}).setdefault(kernel, {})
         self._carry: Any = None
+        self._moving: Any = None
 
     def start(self, beliefs: Beliefs, memory: Beliefs) -> Flat:
         flat, spec = pytree.tree_flatten((dict(beliefs), dict(memory)))
         carry, self._carry = self._run("start", flat, lambda t: self._kernel.start(*_tree(t, spec)))
+        moving = {k: part for k, part in _tree(carry, self._carry).items() if k != "book"}
+        self._moving = pytree.tree_structure(moving)
         return carry
 
     def step(self, carry: Flat, batch: Batch, tick: Tick) -> Flat:
         def one(tensors: Sequence[Tensor]) -> Any:
-            mine, rest = _tree(tensors[:-5], self._carry), tensors[-5:]
+            mine, rest = _tree(tensors[:-5], self._moving), tensors[-5:]
             return self._kernel.step(self._learner, mine, Batch(*rest[:3]), Tick(*rest[3:]))
 
-        return self._run("step", [*carry, *batch, *tick], one)[0]
+        moving, book = self._parted(carry)
+        return [*self._run("step", [*moving, *batch, *tick], one)[0], *book]
+
+    def mark(self, carry: Flat, marked: Sequence[bool]) -> Flat:
+        """The carry after a mark of those edges."""
+
+        def one(tensors: Sequence[Tensor]) -> Any:
+            return cast(Marker, self._kernel).mark(_tree(tensors, self._carry))["book"]
+
+        moving, book = self._parted(carry)
+        if all(marked):
+            return [*moving, *self._run("mark", carry, one)[0]]
+        rows = torch.tensor([i for i, here in enumerate(marked) if here], device=carry[0].device)
+        some = self._run("mark", [t.index_select(0, rows) for t in carry], one)[0]
+        # in place: a book is the visit's own, and of a belief it may share the next step makes another
+        return [*moving, *(t.index_copy_(0, rows, new) for t, new in zip(book, some, strict=True))]
 
     def finish(self, carry: Flat) -> Reply:
         flat, spec = self._run("finish", carry, lambda t: self._kernel.finish(_tree(t, self._carry)))
         reply: Reply = _tree(flat, spec)
         return reply
+
+    def _parted(self, carry: Flat) -> tuple[Flat, Flat]:
+        """What steps see, and the book."""
+        moving: int = self._moving.num_leaves
+        return carry[:moving], carry[moving:]
 
     def _run(self, name: str, flat: Flat, one: Callable[[Sequence[Tensor]], Any]) -> tuple[Flat, Any]:
         """vmap of `one`, a function of a list of tensors: the result as a list, and its structure."""

@@ -10,9 +10,9 @@ import copy
 import os
 import queue
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from coterie.core.belief import Belief, Beliefs
 from coterie.core.client import Samples
 from coterie.core.devices import seeded
 from coterie.core.errors import BadInput
-from coterie.core.kernel import Scorer
+from coterie.core.kernel import Part, Scorer
 from coterie.core.learner import Learner
 from coterie.core.net import Replies
 from coterie.core.seeds import Key
@@ -37,15 +37,71 @@ ROWS = 4096  # samples of one forward pass
 NUMBERS = 3 * 2**15  # of the inputs of one forward pass through convolutions: 32 of CIFAR's pictures
 _copies: weakref.WeakKeyDictionary[Learner, list[Learner]] = weakref.WeakKeyDictionary()
 
+LEAST = 1e-300  # probability: its logarithm is finite
+
+T = TypeVar("T")
+Pair = tuple[int, int]
 Figures = dict[str, float]
 
 
 def score(net: InProcess, kernel: Scorer, beliefs: Beliefs, edges: Tensor, key: Key) -> Replies:
     """Each pair of guest and host once."""
-    bank, pairs = net.banks[kernel.part], edges.tolist()
+
+    def figures(pair: Pair, outputs: Tensor, samples: Samples) -> Figures:
+        return measured(net.learner, kernel, outputs, samples)
+
+    pairs: list[Pair] = [(g, h) for g, h in edges.tolist()]
+    found: dict[Pair, Figures] = {}
+    for some in predicted(net, kernel.part, beliefs, pairs, key, figures):
+        found |= some
+    return Replies(edges, tabled([found[pair] for pair in pairs]))
+
+
+def score_crowds(
+    net: InProcess, kernel: Scorer, beliefs: Beliefs, crowd: Tensor, shares: Tensor | None, key: Key
+) -> Replies:
+    """Each client's crowd as one model, whose prediction is the average of its members'.
+
+    Probabilities are averaged (their logarithm is what is measured), or the outputs of a regression. crowd
+    and shares are [client, member].
+    """
+    n, members = crowd.shape
+    weights = torch.full(crowd.shape, 1 / members, dtype=torch.float64) if shares is None else shares.double()
+    counts: dict[Pair, float] = {}
+    for host in range(n):
+        for guest, weight in zip(crowd[host].tolist(), weights[host].tolist(), strict=True):
+            counts[guest, host] = counts.get((guest, host), 0.0) + weight
+    classifies = net.learner.task == "classification"
+
+    def part(pair: Pair, outputs: Tensor, samples: Samples) -> Tensor:
+        wide = outputs.cpu().double()
+        return counts[pair] * (wide.softmax(dim=1) if classifies else wide)
+
+    sums: dict[int, Tensor] = {}
+    for some in predicted(net, kernel.part, beliefs, list(counts), key, part):
+        for (_, host), term in some.items():
+            sums[host] = sums[host] + term if host in sums else term
+    kept = []
+    for host in range(n):
+        mine = net.banks[kernel.part].part(host)
+        mean = sums[host].clamp(min=LEAST).log() if classifies else sums[host]
+        kept.append(measured(net.learner, kernel, mean, Samples(mine.x, mine.y.cpu())))
+    return Replies(torch.stack([torch.arange(n)] * 2, dim=1), tabled(kept))
+
+
+def predicted(
+    net: InProcess,
+    part: Part,
+    beliefs: Beliefs,
+    pairs: Sequence[Pair],
+    key: Key,
+    use: Callable[[Pair, Tensor, Samples], T],
+) -> Iterator[dict[Pair, T]]:
+    """Guest by guest, what `use` makes of its predictions for each of its hosts."""
+    bank = net.banks[part]
     for host in {h for _, h in pairs}:
         if not bank.sizes[host]:
-            raise BadInput(f"client {net.clients[host].name!r} has no {kernel.part} samples to score on")
+            raise BadInput(f"client {net.clients[host].name!r} has no {part} samples to score on")
     visits: dict[int, set[int]] = {}
     for guest, host in pairs:
         visits.setdefault(guest, set()).add(host)
@@ -56,33 +112,36 @@ def score(net: InProcess, kernel: Scorer, beliefs: Beliefs, edges: Tensor, key: 
     for learner in learners_for(net.learner, workers):
         learners.put(learner)
 
-    def one(guest: int) -> dict[tuple[int, int], Figures]:
-        hosts = sorted(visits[guest])
-        samples, learner = [bank.part(h) for h in hosts], learners.get()
+    def one(guest: int) -> dict[Pair, T]:
+        hosts = {h: (int(bank.starts[h]), int(bank.sizes[h])) for h in sorted(visits[guest])}
+        samples = {place: bank.part(h) for h, place in hosts.items()}  # those that hosts share once
+        learner = learners.get()
         try:
             with torch.no_grad():
-                outputs = passed(learner, tree.row(beliefs, guest), samples, traits.convolves)
+                outputs = passed(learner, tree.row(beliefs, guest), list(samples.values()), traits.convolves)
         finally:
             learners.put(learner)
-        split = torch.split(outputs, [len(s) for s in samples])
-        return {
-            (guest, host): kernel.measure(learner.task, out, learner.losses(out, mine.y), mine.y)
-            for host, mine, out in zip(hosts, samples, split, strict=True)
-        }
+        split = dict(zip(samples, torch.split(outputs, [len(s) for s in samples.values()]), strict=True))
+        return {(guest, h): use((guest, h), split[place], samples[place]) for h, place in hosts.items()}
 
-    figures: dict[tuple[int, int], Figures] = {}
     if workers > 1:
         with one_thread_each(), ThreadPoolExecutor(workers) as threads:
-            for found in threads.map(one, visits):
-                figures |= found
+            yield from threads.map(one, visits)
     else:
         for guest in visits:
             # what a module draws by itself comes from this guest's seed, as in training
-            with seeded(key.at("score", kernel.part, guest).integer(), net.device):
-                figures |= one(guest)
-    kept = [figures[guest, host] for guest, host in pairs]
-    numbers = {n: torch.tensor([f[n] for f in kept], dtype=torch.float64) for n in (kept[0] if kept else ())}
-    return Replies(edges, numbers)
+            with seeded(key.at("score", part, guest).integer(), net.device):
+                found = one(guest)
+            yield found
+
+
+def measured(learner: Learner, kernel: Scorer, outputs: Tensor, samples: Samples) -> Figures:
+    return kernel.measure(learner.task, outputs, learner.losses(outputs, samples.y), samples.y)
+
+
+def tabled(kept: Sequence[Figures]) -> dict[str, Tensor]:
+    """Figures of each edge as one tensor for each name."""
+    return {n: torch.tensor([f[n] for f in kept], dtype=torch.float64) for n in (kept[0] if kept else ())}
 
 
 def passed(learner: Learner, belief: Belief, samples: Sequence[Samples], convolves: bool) -> Tensor:

@@ -3,6 +3,7 @@
 Edges are sorted by their number of steps and cut into chunks that fit a memory budget. In a chunk,
 shorter batches are padded with rows of weight 0, and an edge whose steps are over leaves the front of the
 stack. The maths of a step is the kernel's own, so the numbers are the reference's up to the order of sums.
+After a step that some edges have marked, these alone are marked.
 
 What couples the rows of a batch (batch norm) would see the padding, and what draws random numbers by itself
 cannot be seeded edge by edge: such models are refused, `pool` takes them.
@@ -48,16 +49,18 @@ class Stacked:
         bank, pairs = net.banks["train"], edges.tolist()
         sizes = bank.sizes.tolist()
         plans = [kernel.plan(sizes[h], key.at("guest", g, "host", h)) for g, h in pairs]
-        a_chunk = min(len(plans), self.edges_at_once(net, beliefs, plans))
+        a_chunk = min(len(plans), self.edges_at_once(net, beliefs, plans, memory))
         numbers = a_chunk * plans[0].rows.shape[1] * math.prod(bank.x.shape[1:])
         with torch.no_grad(), threads_for(numbers):
             return in_chunks(a_chunk, net, kernel, beliefs, edges, plans, memory)
 
-    def edges_at_once(self, net: InProcess, beliefs: Beliefs, plans: Sequence[Plan]) -> int:
-        """As many edges as the budget holds: eight copies of a belief, a batch and its activations."""
+    def edges_at_once(self, net: InProcess, beliefs: Beliefs, plans: Sequence[Plan], memory: Beliefs) -> int:
+        """As many edges as the budget holds: eight copies of a belief, a batch and its activations, and two
+        of what is remembered.
+        """
         batch = max(p.rows.shape[1] for p in plans)
         sample = net.banks["train"].x[:1]
-        per_edge = 8 * tree.size_in_bytes(tree.row(beliefs, 0))
+        per_edge = 8 * tree.size_in_bytes(tree.row(beliefs, 0)) + 2 * tree.size_in_bytes(tree.row(memory, 0))
         per_edge += 8 * batch * sample.numel() * sample.element_size()
         return max(1, min(LOCKSTEP, budget_in_bytes(net.memory) // per_edge))
 
@@ -100,6 +103,7 @@ def lockstep(
     index = (rows.clamp_(min=0) + bank.starts[hosts].view(-1, 1, 1)).to(device)
     rates = padded([p.rates for p in plans], 0).to(device, widest(device))
     first = torch.tensor([p.seed for p in plans], device=device)
+    marks = marks_of(plans)
     batched = BatchedKernel(kernel, learner)
     carry = batched.start(tree.rows(beliefs, guests), memory_of(kernel, memory, hosts))
     over: list[list[Tensor]] = []
@@ -113,10 +117,18 @@ def lockstep(
         wanted = index[:active, s]
         batch = Batch(gathered(bank.x, wanted), gathered(bank.y, wanted), weights[:active, s])
         carry = batched.step(carry, batch, Tick(rates[:active, s], first[:active] + s))
+        if marks and any(marks[s]):
+            carry = batched.mark(carry, marks[s][:active])
     if over:
         carry = [torch.cat(parts) for parts in zip(carry, *reversed(over), strict=True)]
     reply = batched.finish(carry)
     return Answers(reply.belief, reply.memory if kernel.keeps else {}, reply.numbers)
+
+
+def marks_of(plans: Sequence[Plan]) -> list[list[bool]]:
+    """[step][edge] who is marked; nothing if no plan has marks."""
+    marks = [p.marks for p in plans if p.marks is not None]
+    return padded(marks, False).T.tolist() if marks else []
 
 
 def gathered(rows: Tensor, index: Tensor) -> Tensor:

@@ -1,49 +1,60 @@
-"""What SWAG and the samplers share: moments collected on the way, and noise that belongs to a step.
+"""What SWAG and the samplers share: moments collected at marks, and noise that belongs to a step.
 
-A chain θ₁, θ₂, ... is collected at every c-th step after a burn-in. With w = 1 / (n + 1) for the n+1-th
-collected state (and w = 0 at all other steps, so that nothing branches on a value):
+Of the chain θ₁, θ₂, ... of a visit, the states after its steps c, 2c, ... are due, or with per="epoch" those
+at the ends of its epochs c, 2c, ...; both are counted from the visit's start. The plan marks these steps, and
+nothing is collected elsewhere. The first B due states are passed over. With w = 1 / n for the n-th state that
+counts (and w = 0 for one passed over, so that nothing branches on a value):
 
     δ ← θ - θ̄
     θ̄ ← θ̄ + w δ                          mean/NAME
     σ² ← (1 - w) (σ² + w δ²)              variance/NAME
 
 σ² is the mean of squares less the square of the mean, in the form that cannot turn negative (Welford's): in
-float32 the difference of the two would be all rounding where a posterior is narrow. Beside the moments, a
-ring holds the last K columns: deviations θ - θ̄ for SWAG, the states themselves for a sampler.
+float32 the difference of the two would be all rounding where a posterior is narrow. Beside the moments, the
+last K columns are kept, newest first: deviations θ - θ̄ for SWAG, the states themselves for a sampler. A new
+column moves the others one place down, which copies nothing.
 
-c is `every`, the burn-in `burn`, K `rank`, n `count`. Registered, these kernels reply with a model like any
-other work; inside `Gather` the reply also brings home what was collected, for `kernels/posterior.py` to read.
+c is `every`, B `burn`, K `rank`, n `count`. How many states were `due` so far is remembered too, so that with
+keep=true all of it, the burn-in as well, goes on from round to round.
+
+Registered, these kernels reply with a model like any other work; inside `Gather` the reply also brings home
+what was collected, for `kernels/posterior.py` to read.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Belief
+from coterie.core.devices import widest
 from coterie.core.dropout import uniform
-from coterie.core.errors import BadInput
-from coterie.core.kernel import Carry, Plan, Reply, Tick, Trainer
+from coterie.core.errors import BadInput, UnknownName
+from coterie.core.kernel import Carry, Marker, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
+from coterie.kernels.local import LocalWork
 
 NOISE, METROPOLIS, JITTER = 1 << 20, 1 << 21, 1 << 22  # calls of `uniform`, far from those of dropout layers
 COUNTERS = ("count", "columns")
 
+Per = Literal["step", "epoch"]
+
 
 @dataclass(frozen=True)
 class Collecting:
-    """Options of collecting, and its maths on a visit's memory."""
+    """Options of collecting, and its maths on a visit's book."""
 
     every: int = 1
-    """Steps from one collected state to the next."""
+    """Every how many steps a state is due to be collected."""
     burn: int = 0
-    """Steps before the first that may be collected."""
+    """How many due states to pass over first."""
     rank: int = 20
     """How many of the last collected states (for swag, deviations) come home; 0 leaves the moments only."""
     average: bool = True
@@ -57,80 +68,103 @@ class Collecting:
                 raise BadInput(f"{option}={value} must be at least {least}: try {max(least, 1)}")
 
     def column(self, state: Tensor, mean: Tensor) -> Tensor:
-        """What the ring keeps of a state."""
+        """What is kept of a state beside the moments."""
         return state
 
-    def first(self) -> int:
-        """The first step after the burn-in whose state may count."""
-        return 1
+    def ahead(self) -> int:
+        """How many states count in the moments without a column."""
+        return 0
 
-    def nothing_yet(self, learner: Learner, belief: Belief) -> Belief:
-        """The memory of a visit that has collected nothing."""
+    def blank(self, learner: Learner, belief: Belief) -> Belief:
+        """The book of a client where nothing was due so far."""
         kinds = ["mean", "variance", *(f"{self.ring}/{k}" for k in range(self.rank))]
         zeros = {f"{kind}/{n}": torch.zeros_like(belief[n]) for kind in kinds for n in learner.trainable}
         device = next(iter(belief.values())).device
-        return zeros | {c: torch.zeros((), dtype=torch.int64, device=device) for c in COUNTERS}
+        return zeros | {c: torch.zeros((), dtype=torch.int64, device=device) for c in ("due", *COUNTERS)}
 
-    def rolled(self, memory: Belief) -> dict[str, Tensor]:
-        """The ring's columns as one tensor ring/NAME [column, ...], for a step to write in one operation."""
-        wide = {k: t for k, t in memory.items() if not k.startswith(f"{self.ring}/")}
-        if self.rank:
-            for n in collected_names(memory):
-                wide[f"ring/{n}"] = torch.stack([memory[f"{self.ring}/{k}/{n}"] for k in range(self.rank)])
-        return wide
+    def parted(self, memory: Belief) -> tuple[Belief, Belief]:
+        """What steps remember, and the book."""
+        kinds = ("mean/", "variance/", f"{self.ring}/")
+        book = {k: t for k, t in memory.items() if k in ("due", *COUNTERS) or k.startswith(kinds)}
+        return {k: t for k, t in memory.items() if k not in book}, book
 
-    def unrolled(self, memory: Belief) -> dict[str, Tensor]:
-        """The inverse of `rolled`."""
-        flat = {k: t for k, t in memory.items() if not k.startswith("ring/")}
-        if self.rank:
-            for n in collected_names(memory):
-                columns = memory[f"ring/{n}"].unbind()
-                flat |= {f"{self.ring}/{k}/{n}": column for k, column in enumerate(columns)}
-        return flat
-
-    def collect(self, memory: Belief, belief: Belief) -> dict[str, Tensor]:
-        """What is remembered after step t, which collects or does not."""
-        since, count, columns = memory["t"] - self.burn, memory["count"], memory["columns"]
-        due = since % self.every == 0
-        counted, kept = due & (since >= self.first()), due & (since > 0)
-        after = dict(memory) | {"count": count + counted, "columns": columns + kept}
-        here = (torch.arange(self.rank, device=due.device) == columns % max(self.rank, 1)) & kept
-        for n in collected_names(memory):
-            weight = (counted / (count + 1)).to(belief[n].dtype)
-            after |= moments(memory, n, belief[n], weight)
+    def mark(self, carry: Carry) -> Carry:
+        """The book after one more due state, which counts or is passed over."""
+        belief, book = carry["belief"], carry["book"]
+        due = book["due"] + 1
+        count, columns = ((due - self.burn + n).clamp(min=0) for n in (self.ahead(), 0))
+        share = (count > 0).to(widest(due.device)) / count.clamp(min=1)
+        after = {**book, "due": due, "count": count, "columns": columns}
+        for n in collected_names(book):
+            after |= moments(book, n, belief[n], share.to(belief[n].dtype))
             if self.rank:
-                ring, column = memory[f"ring/{n}"], self.column(belief[n], after[f"mean/{n}"])
-                after[f"ring/{n}"] = torch.where(here.view(-1, *[1] * column.ndim), column, ring)
-        return after
+                places = [f"{self.ring}/{k}/{n}" for k in range(self.rank)]
+                after |= {new: book[old] for old, new in pairwise(places)}
+                after[places[0]] = self.column(belief[n], after[f"mean/{n}"])
+        return {**carry, "book": after}
 
-    def home(self, belief: Belief, memory: Belief, gather: bool) -> Belief:
+    def home(self, belief: Belief, book: Belief, gather: bool) -> Belief:
         """The belief that goes home; where nothing was collected, the last state."""
-        some, extra = memory["count"] > 0, {}
         model = dict(belief)
         if self.average or gather:
-            for n in collected_names(memory):
-                model[n] = torch.where(some, memory[f"mean/{n}"], belief[n])
+            for n in collected_names(book):
+                model[n] = torch.where(book["count"] > 0, book[f"mean/{n}"], belief[n])
         if gather:
             kinds = ("variance/", f"{self.ring}/")
-            extra = {k: t for k, t in memory.items() if k in COUNTERS or k.startswith(kinds)}
-        return {**model, **extra}
+            model |= {k: t for k, t in book.items() if k in COUNTERS or k.startswith(kinds)}
+        return model
 
 
-def moments(memory: Belief, name: str, state: Tensor, weight: Tensor) -> dict[str, Tensor]:
+@dataclass(frozen=True)
+class CollectingWork(Collecting, LocalWork):
+    """Local work on batches that collects."""
+
+    per: Per = "step"
+    """What every counts: steps, or epochs, which are passes over the client's data."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_collecting()
+        if self.per not in get_args(Per):
+            raise UnknownName("per", self.per, get_args(Per))
+
+    def plan(self, samples: int, key: Key) -> Plan:
+        drawn = super().plan(samples, key)
+        unit = -(-samples // self.batch) if self.per == "epoch" else 1
+        return replace(drawn, marks=marks_of(len(drawn), self.every * unit))
+
+    def fresh(self, learner: Learner, belief: Belief) -> Belief:
+        return {**super().fresh(learner, belief), **self.blank(learner, belief)}
+
+    def start(self, belief: Belief, memory: Belief) -> Carry:
+        mine, book = self.parted(memory)
+        return {**super().start(belief, mine), "book": book}
+
+    def finish(self, carry: Carry, gather: bool = False) -> Reply:
+        last, book = super().finish(carry), carry["book"]
+        return Reply(self.home(last.belief, book, gather), {**last.memory, **book}, last.numbers)
+
+
+def marks_of(steps: int, every: int) -> Tensor:
+    """[step] where a state is due: at every so-many-th."""
+    return torch.arange(1, steps + 1) % every == 0
+
+
+def moments(book: Belief, name: str, state: Tensor, weight: Tensor) -> dict[str, Tensor]:
     """Mean and variance with one more state of that weight among all."""
-    away = state - memory[f"mean/{name}"]
+    away = state - book[f"mean/{name}"]
     moved = weight * away
     return {
-        f"mean/{name}": memory[f"mean/{name}"] + moved,
-        f"variance/{name}": (1 - weight) * torch.addcmul(memory[f"variance/{name}"], moved, away),
+        f"mean/{name}": book[f"mean/{name}"] + moved,
+        f"variance/{name}": (1 - weight) * torch.addcmul(book[f"variance/{name}"], moved, away),
     }
 
 
-def collected_names(memory: Belief) -> list[str]:
-    return [k.removeprefix("mean/") for k in memory if k.startswith("mean/")]
+def collected_names(book: Belief) -> list[str]:
+    return [k.removeprefix("mean/") for k in book if k.startswith("mean/")]
 
 
-class Collector(Trainer, Protocol):
+class Collector(Marker, Protocol):
     """Local work that collects."""
 
     def finish(self, carry: Carry, gather: bool = False) -> Reply: ...
@@ -141,7 +175,8 @@ class Gather:
     """The same work; its reply brings home the model's mean and, beside it, all that was collected.
 
     variance/NAME, deviation/K/NAME or draw/K/NAME, and the counters `count` (of states in the moments) and
-    `columns` (ever written to the ring). Such a belief is to be opened, not to be sent on a visit.
+    `columns` (ever made: the last are there, newest first). Such a belief is to be opened, not to be sent on
+    a visit.
     """
 
     inner: Collector
@@ -162,6 +197,9 @@ class Gather:
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         return self.inner.step(learner, carry, batch, tick)
+
+    def mark(self, carry: Carry) -> Carry:
+        return self.inner.mark(carry)
 
     def finish(self, carry: Carry) -> Reply:
         return self.inner.finish(carry, gather=True)

@@ -7,13 +7,14 @@ and on the number of rows alone, so that both kernels, wherever they run, mean t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Belief
 from coterie.core.client import Task
-from coterie.core.kernel import Carry, Part, Plan, Reply, Tick, Trainer
+from coterie.core.kernel import Carry, Marker, Part, Plan, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
@@ -24,7 +25,7 @@ class Fold:
     """Local work on all training rows but those of one fold; its memory is fresh at each visit.
 
     A batch of a single row, which only leaving rows out may have brought about, is left out too: batch
-    norm cannot train on it.
+    norm cannot train on it. A mark after it comes after the step before it, where the state is the same.
     """
 
     inner: Trainer = SGD()
@@ -48,11 +49,14 @@ class Fold:
         rows = self.rows(samples)
         plans = [self.inner.plan(len(rows), key.at_round(p, self.passes)) for p in range(1, self.passes + 1)]
         steps, rates = torch.cat([p.rows for p in plans]), torch.cat([p.rates for p in plans])
+        found = [p.marks for p in plans if p.marks is not None]
+        marks = torch.cat(found) if found else None
         planned = torch.where(steps >= 0, rows[steps.clamp(min=0)], -1)
         if self.folds and planned.shape[1] > 1:
             several = (planned >= 0).sum(dim=1) > 1
             planned, rates = planned[several], rates[several]
-        return Plan(planned, rates, plans[0].seed)
+            marks = None if marks is None else moved(marks, several)
+        return Plan(planned, rates, plans[0].seed, marks)
 
     def rows(self, samples: int) -> Tensor:
         """The rows to work on, in order."""
@@ -70,6 +74,9 @@ class Fold:
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         return self.inner.step(learner, carry, batch, tick)
+
+    def mark(self, carry: Carry) -> Carry:
+        return cast(Marker, self.inner).mark(carry)
 
     def finish(self, carry: Carry) -> Reply:
         return self.inner.finish(carry)
@@ -91,6 +98,14 @@ class HeldOut:
     def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]:
         rows = fold_rows(len(y), self.folds, self.fold, self.seed).to(losses.device)
         return {"loss": float(losses[rows].cpu().double().mean()), "samples": float(len(rows))}
+
+
+def moved(marks: Tensor, stay: Tensor) -> Tensor:
+    """Marks of the steps that stay, with those of the others at the last step before that stays."""
+    after = stay.cumsum(0)[marks] - 1
+    left = torch.zeros(int(stay.sum()), dtype=torch.bool)
+    left[after[after >= 0]] = True
+    return left
 
 
 def fold_rows(samples: int, folds: int, fold: int, seed: int) -> Tensor:

@@ -102,6 +102,7 @@ class LocalWork(ABC):
             memory.update({f"{m}/{n}": value for m, value in mine.items()})
         seen = batch.weight.sum().to(carry["samples"].dtype)
         return {
+            **carry,
             "belief": belief,
             "memory": memory,
             "loss": carry["loss"] + gradient.loss.detach().to(seen.dtype) * seen,

@@ -47,10 +47,8 @@ def collected(reply: Belief) -> Collected:
 
 
 def ring_of(reply: Belief, kind: str, name: str, columns: int) -> Tensor:
-    """The columns of a ring that were written, oldest first: [column, ...]."""
-    ring: list[Tensor] = []
-    while (entry := f"{kind}/{len(ring)}/{name}") in reply:
-        ring.append(reply[entry])
-    first = columns % len(ring) if columns > len(ring) > 0 else 0
-    written = (ring[first:] + ring[:first])[:columns]
-    return torch.stack(written) if written else torch.empty(0)
+    """Of the columns ever made, those that were kept, oldest first: [column, ...]."""
+    kept: list[Tensor] = []
+    while len(kept) < columns and (entry := f"{kind}/{len(kept)}/{name}") in reply:
+        kept.append(reply[entry])
+    return torch.stack(kept[::-1]) if kept else torch.empty(0)

@@ -17,22 +17,20 @@ instead of T / a, and the noise of batches adds to it. ξ is a hash of the step'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Belief
-from coterie.core.kernel import KERNELS, Carry, Plan, Reply, Tick
+from coterie.core.kernel import KERNELS, Carry, Plan, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
-from coterie.kernels.bayes import Collecting, check_posterior, normals
-from coterie.kernels.local import LocalWork
+from coterie.kernels.bayes import CollectingWork, check_posterior, normals
 
 
 @KERNELS.register("sgld")
 @dataclass(frozen=True)
-class SGLD(Collecting, LocalWork):
+class SGLD(CollectingWork):
     """Stochastic gradient Langevin dynamics."""
 
     lr: float = 0.01
@@ -44,7 +42,6 @@ class SGLD(Collecting, LocalWork):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_collecting()
         check_posterior(self.prior, self.temperature)
 
     def memories(self) -> tuple[str, ...]:
@@ -54,13 +51,7 @@ class SGLD(Collecting, LocalWork):
         drawn = super().plan(samples, key)
         # each step is told N beside its rate
         rates = torch.stack([drawn.rates, torch.full_like(drawn.rates, samples)], dim=1)
-        return Plan(drawn.rows, rates, drawn.seed)
-
-    def fresh(self, learner: Learner, belief: Belief) -> Belief:
-        return {**super().fresh(learner, belief), **self.nothing_yet(learner, belief)}
-
-    def start(self, belief: Belief, memory: Belief) -> Carry:
-        return super().start(belief, self.rolled(memory))
+        return replace(drawn, rates=rates)
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         belief, memory = dict(carry["belief"]), dict(carry["memory"])
@@ -75,8 +66,9 @@ class SGLD(Collecting, LocalWork):
             memory.update({f"{m}/{n}": value for m, value in mine.items()})
         seen = batch.weight.sum().to(carry["samples"].dtype)
         return {
+            **carry,
             "belief": belief,
-            "memory": self.collect(memory, belief),
+            "memory": memory,
             "loss": carry["loss"] + gradient.loss.detach().to(seen.dtype) * seen,
             "samples": carry["samples"] + seen,
         }
@@ -94,8 +86,3 @@ class SGLD(Collecting, LocalWork):
         drift = grad + (self.prior / samples).to(dtype) * param
         spread = (2 * rate * self.temperature / samples).sqrt().to(dtype)
         return param - rate.to(dtype) * metric * drift + spread * metric.sqrt() * memory["noise"]
-
-    def finish(self, carry: Carry, gather: bool = False) -> Reply:
-        last = super().finish(carry)
-        memory = self.unrolled(last.memory)
-        return Reply(self.home(last.belief, memory, gather), memory, last.numbers)

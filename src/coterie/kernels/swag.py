@@ -5,12 +5,12 @@
                                  append the column θᵢ - θ̄ to D̂, and keep the last K
     posterior   N(θ̄, ½ Σ_diag + D̂ D̂ᵀ / (2 (K - 1))),   Σ_diag = θ²‾ - θ̄²
 
-η is `lr`, c `every`, K `rank`; Σ_diag is collected in the form of `bayes.py`. Steps are those of SGD, so
-momentum and weight decay are open too: a Gaussian prior of precision λ is weight_decay = λ / N for a client
-of N samples. The temperature is a matter of drawing: see `posterior.py`.
+η is `lr`, c `every` (of epochs, with per="epoch"), K `rank`; Σ_diag is collected in the form of `bayes.py`.
+Steps are those of SGD, so momentum and weight decay are open too: a Gaussian prior of precision λ is
+weight_decay = λ / N for a client of N samples. The temperature is a matter of drawing: see `posteriors`.
 
-θ̄ begins at θ₀, which counts as the first state but gives no column; after a burn-in, the state at its end
-takes the place of θ₀. With origin=false only states after it count.
+θ̄ begins at θ₀, which counts as the first state but gives no column; after a burn-in, the last state passed
+over takes the place of θ₀. With origin=false only states after it count.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from coterie.core.belief import Belief
-from coterie.core.kernel import KERNELS, Carry, Reply, Tick
-from coterie.core.learner import Batch, Learner
-from coterie.kernels.bayes import Collecting, collected_names, moments
+from coterie.core.kernel import KERNELS, Carry
+from coterie.kernels.bayes import CollectingWork, collected_names, moments
 from coterie.kernels.sgd import SGD
 
 
 @KERNELS.register("swag")
 @dataclass(frozen=True)
-class SWAG(Collecting, SGD):
+class SWAG(CollectingWork, SGD):
     """SGD that collects the moments of its path."""
 
     origin: bool = True
@@ -38,37 +36,22 @@ class SWAG(Collecting, SGD):
 
     ring: ClassVar[str] = "deviation"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check_collecting()
-
     def column(self, state: Tensor, mean: Tensor) -> Tensor:
         return state - mean
 
-    def fresh(self, learner: Learner, belief: Belief) -> Belief:
-        return {**super().fresh(learner, belief), **self.nothing_yet(learner, belief)}
-
-    def first(self) -> int:
-        return 0 if self.origin else 1
+    def ahead(self) -> int:
+        return 1 if self.origin else 0
 
     def start(self, belief: Belief, memory: Belief) -> Carry:
-        wide = self.rolled(memory)
-        return super().start(belief, wide if self.burn or not self.origin else begun(wide, belief))
-
-    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
-        carry = super().step(learner, carry, batch, tick)
-        return carry | {"memory": self.collect(carry["memory"], carry["belief"])}
-
-    def finish(self, carry: Carry, gather: bool = False) -> Reply:
-        last = super().finish(carry)
-        memory = self.unrolled(last.memory)
-        return Reply(self.home(last.belief, memory, gather), memory, last.numbers)
+        carry = super().start(belief, memory)
+        if self.burn or not self.origin:
+            return carry
+        return carry | {"book": begun(carry["book"], belief)}
 
 
-def begun(memory: Belief, belief: Belief) -> dict[str, Tensor]:
-    """Before the first step of all, the moments are those of θ₀."""
-    now = memory["t"] == 0
-    after = dict(memory) | {"count": torch.where(now, 1, memory["count"])}
-    for n in collected_names(memory):
-        after |= moments(memory, n, belief[n], now.to(belief[n].dtype))
+def begun(book: Belief, belief: Belief) -> dict[str, Tensor]:
+    """Where nothing counts so far, the moments are those of θ₀."""
+    after = {**book, "count": book["count"].clamp(min=1)}
+    for n in collected_names(book):
+        after |= moments(book, n, belief[n], (book["count"] < 1).to(belief[n].dtype))
     return after

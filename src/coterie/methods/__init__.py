@@ -3,6 +3,15 @@
 from coterie.core.method import METHODS
 from coterie.methods.baselines.central import Central
 from coterie.methods.baselines.local import Local
+from coterie.methods.one_shot import (
+    FLSWAG,
+    BayAvg,
+    BayesCentral,
+    BayesLocal,
+    OneShotFedAvg,
+    OneShotWFedAvg,
+    WBayAvg,
+)
 from coterie.methods.peers import (
     DAC,
     DPSGD,
@@ -23,8 +32,12 @@ from coterie.methods.server.weight_erosion import WeightErosion
 __all__ = [
     "DAC",
     "DPSGD",
+    "FLSWAG",
     "METHODS",
     "PENS",
+    "BayAvg",
+    "BayesCentral",
+    "BayesLocal",
     "Central",
     "EpsilonGreedy",
     "FedAvg",
@@ -37,8 +50,11 @@ __all__ = [
     "Influence",
     "Local",
     "Ndoye",
+    "OneShotFedAvg",
+    "OneShotWFedAvg",
     "Oracle",
     "Random",
     "RandomWeighted",
+    "WBayAvg",
     "WeightErosion",
 ]

@@ -1,14 +1,21 @@
 """A posterior as one file, to be joined later: named tensors, and a header of what they are.
 
 Format: safetensors. Tensors `shift`, `diagonal`, `dense` (full form) and `factor/0`, `factor/1`, ... in
-float64; the header entry `coterie` is JSON: the client, its number of training rows, the form, the model's
-tensors (name, shape, dtype), the factors' scales. Reading it runs no code of the writer's.
+float64; `buffer/NAME` is what the model has outside the posterior (batch norm's statistics, frozen weights),
+in its own dtype. The header entry `coterie` is JSON: the client, its number of training rows, the form, the
+model's tensors (name, shape, dtype), the factors' scales, and how to build the network: the name of its
+model, that model's options, the shape of an input, the number of outputs. Reading it runs no code of the
+writer's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,66 +24,97 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from coterie.core.belief import Belief, first_not_finite
 from coterie.core.errors import BadData
 from coterie.core.files import write_whole
-from coterie.posteriors.gaussian import Gaussian
+from coterie.posteriors.gaussian import Gaussian, checked
 from coterie.posteriors.precision import Factor, Precision
 from coterie.posteriors.slots import Slot, Slots, size
 
 KIND = "posterior 1"
+BUFFER = "buffer/"
+REMEDY = "ask its client to save it anew"
+
+Tensors = dict[str, Tensor]
+Header = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """A client's posterior and the number of training rows behind it."""
+    """A client's posterior and the number of training rows behind it.
+
+    model     how to build its network: {"name": "mlp", "options": {...}, "shape": [64], "outputs": 10}
+    buffers   the network's tensors outside the posterior
+    """
 
     client: str
     samples: int
     posterior: Gaussian
+    model: Mapping[str, Any] = field(default_factory=dict)
+    buffers: Belief = field(default_factory=dict)
 
 
 def write(path: Path, saved: Saved) -> Path:
     """Readers see the whole file or none; folders on the way are made."""
-    gaussian = saved.posterior
-    precision = gaussian.precision
-    tensors = {"shift": gaussian.shift, "diagonal": precision.diagonal}
-    tensors |= {f"factor/{i}": f.columns for i, f in enumerate(precision.factors)}
-    if precision.dense is not None:
-        tensors["dense"] = precision.dense
-    header = {
-        "kind": KIND,
-        "client": saved.client,
-        "samples": saved.samples,
-        "form": gaussian.form,
-        "model": [[s.name, list(s.shape), str(s.dtype).removeprefix("torch.")] for s in gaussian.slots],
-        "scales": [f.scale for f in precision.factors],
-    }
-    own = {name: t.contiguous().clone() for name, t in tensors.items()}  # the format refuses shared memory
-    return write_whole(path, save(own, metadata={"coterie": json.dumps(header, sort_keys=True)}))
+    tensors, header = pack(saved)
+    return write_tensors(path, tensors, {"kind": KIND, **header})
 
 
 def read(path: Path) -> Saved:
     """The posterior in a file; refused if it is damaged or something else."""
     if not path.is_file():
         raise BadData(f"no posterior at {path}: check the path")
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})["coterie"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if header["kind"] != KIND:
-            raise ValueError(f"its kind is {header['kind']!r}, not {KIND!r}")
-        return Saved(str(header["client"]), int(header["samples"]), _gaussian(tensors, header))
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else error
-        raise BadData(
-            f"{path} is damaged or no posterior ({reason}): ask its client to save it anew"
-        ) from None
+    with intact(path, "posterior", REMEDY):
+        saved = unpack(*read_tensors(path, KIND))
+    checked(saved.posterior, f"the posterior in {path} has", REMEDY)
+    return saved
 
 
-def _gaussian(tensors: dict[str, Tensor], header: dict[str, Any]) -> Gaussian:
+def pack(saved: Saved) -> tuple[Tensors, Header]:
+    """All of it as tensors and what JSON holds."""
+    tensors, header = pack_gaussian(saved.posterior)
+    tensors |= {BUFFER + name: t for name, t in saved.buffers.items()}
+    return tensors, {
+        **header,
+        "client": saved.client,
+        "samples": saved.samples,
+        "network": dict(saved.model),
+    }
+
+
+def unpack(tensors: Tensors, header: Header) -> Saved:
+    """The inverse of `pack`; what does not fit together is a ValueError, KeyError or TypeError."""
+    buffers = {n.removeprefix(BUFFER): t for n, t in tensors.items() if n.startswith(BUFFER)}
+    if strange := first_not_finite(buffers):
+        raise ValueError(f"{BUFFER}{strange} is not finite")
+    if (rows := int(header["samples"])) < 1:
+        raise ValueError(f"samples is {rows}")
+    if not (client := str(header["client"])) or re.search(r"[\x00-\x1f\x7f]", client):
+        raise ValueError(f"client is {client!r}")
+    rest = {n: t for n, t in tensors.items() if not n.startswith(BUFFER)}
+    network = dict(header.get("network", {}))
+    return Saved(client, rows, unpack_gaussian(rest, header), network, buffers)
+
+
+def pack_gaussian(gaussian: Gaussian) -> tuple[Tensors, Header]:
+    precision = gaussian.precision
+    tensors = {"shift": gaussian.shift, "diagonal": precision.diagonal}
+    tensors |= {f"factor/{i}": f.columns for i, f in enumerate(precision.factors)}
+    if precision.dense is not None:
+        tensors["dense"] = precision.dense
+    return tensors, {
+        "form": gaussian.form,
+        "model": [[s.name, list(s.shape), str(s.dtype).removeprefix("torch.")] for s in gaussian.slots],
+        "scales": [f.scale for f in precision.factors],
+    }
+
+
+def unpack_gaussian(tensors: Tensors, header: Header) -> Gaussian:
     slots: Slots = tuple(Slot(n, tuple(shape), getattr(torch, dtype)) for n, shape, dtype in header["model"])
     if not all(isinstance(s.dtype, torch.dtype) for s in slots):
         raise ValueError("its model has a dtype that torch lacks")
+    if (names := [s.name for s in slots]) != sorted(set(names)):  # sums go by place
+        raise ValueError("its model's tensors are not in the order of their names")
     p = size(slots)
     for name, t in tensors.items():
         wanted = {"dense": (p, p), "shift": (p,), "diagonal": (p,)}.get(name, (p, *t.shape[1:2]))
@@ -85,7 +123,34 @@ def _gaussian(tensors: dict[str, Tensor], header: dict[str, Any]) -> Gaussian:
         if not bool(torch.isfinite(t).all()):
             raise ValueError(f"{name} is not finite")
     factors = tuple(Factor(tensors[f"factor/{i}"], float(s)) for i, s in enumerate(header["scales"]))
+    if not all(math.isfinite(f.scale) for f in factors):
+        raise ValueError("a scale is not finite")
     precision = Precision(tensors["diagonal"], factors, tensors.get("dense"))
     if precision.form != header["form"]:
         raise ValueError(f"its form is {header['form']}, its tensors make {precision.form}")
     return Gaussian(slots, tensors["shift"], precision)
+
+
+def write_tensors(path: Path, tensors: Tensors, header: Header) -> Path:
+    """Tensors and a header, the same bytes for the same content."""
+    # copies of their own: the format refuses shared memory
+    own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    return write_whole(path, save(own, metadata={"coterie": json.dumps(header, sort_keys=True)}))
+
+
+def read_tensors(path: Path, kind: str) -> tuple[Tensors, Header]:
+    with safe_open(path, framework="pt") as file:
+        header = json.loads((file.metadata() or {})["coterie"])
+        if header["kind"] != kind:
+            raise ValueError(f"its kind is {header['kind']!r}, not {kind!r}")
+        return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+
+
+@contextlib.contextmanager
+def intact(path: Path, what: str, remedy: str) -> Iterator[None]:
+    """Whatever a file that is not what it should be may raise becomes one line."""
+    try:
+        yield
+    except (SafetensorError, OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
+        reason = f"no {e}" if isinstance(e, KeyError) else e
+        raise BadData(f"{path} is damaged or no {what} ({reason}): {remedy}") from None

@@ -112,12 +112,12 @@ def run_cell(path: Path, settings: Settings, label: str, command: str | None, wa
         past = read_record(path, label)
         if past.finished and (path / "models.safetensors").exists():
             return past
+        same_threads(past)  # before a server trains: their number changes its bits
     experiment = prepare(settings, command)
     if is_run(path):
         past = read_record(path, label)
         if past.about["fingerprint"] != experiment.about["fingerprint"]:
             raise BadRun(f"{path}: the data or the first model differ from those it began with: start anew")
-        same_threads(past)
         folder = Folder(path)
     else:
         folder = Folder.create(path, experiment.config, experiment.about)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,12 +23,17 @@ from coterie.data.build import deal_clients
 from coterie.engines import Absent, InProcess
 from coterie.engines.base import Engine
 from coterie.runs.about import about_run
+from coterie.runs.features import Features, Staged, stage
+from coterie.runs.last_layer import Body
 from coterie.runs.settings import Settings
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """A run, ready to go. `net` is what the method works on, `judge` scores: its clients are never absent."""
+    """A run, ready to go. `net` is what the method works on, `judge` scores: its clients are never absent.
+
+    `body` is what came before the model on its way to the clients' samples, in last-layer mode.
+    """
 
     config: Mapping[str, Any]
     about: Mapping[str, Any]
@@ -39,6 +44,7 @@ class Experiment:
     net: Net
     judge: InProcess
     key: Key
+    body: Body | None = None
 
     @property
     def rounds(self) -> int:
@@ -68,16 +74,56 @@ def prepare(settings: Settings, command: str | None) -> Experiment:
     model = model_of.build(shape, outputs, seeds[0])
     others = seeds[1:] if settings.init == "independent" else []
     beliefs = [tree.belief_of(m) for m in (model, *(model_of.build(shape, outputs, s) for s in others))]
+    ready = staged(
+        settings.features,
+        dealt.clients,
+        model,
+        tree.stack(beliefs),
+        method,
+        Key(settings.seed, rounds=settings.rounds),
+        server=lambda seed: model_of.build(shape, outputs, seed),
+        called=settings.model,
+        device=settings.device,
+        one_class=settings.one_class == "allow",
+    )
     return assemble(
         config=settings.table(),
-        clients=dealt.clients,
-        notes=dealt.notes,
-        model=model,
-        beliefs=tree.stack(beliefs),
+        clients=ready.clients,
+        notes=[*dealt.notes, *ready.notes],
+        model=ready.model,
+        beliefs=ready.beliefs,
         method=method,
         engine=engine,
         command=command,
+        body=ready.body,
     )
+
+
+def staged(
+    features: Features | None,
+    clients: Sequence[Client],
+    model: nn.Module,
+    beliefs: Beliefs,
+    method: Method,
+    key: Key,
+    *,
+    server: Callable[[int], nn.Module],
+    called: str,
+    device: str,
+    one_class: bool,
+) -> Staged:
+    """What last-layer mode makes of clients and model, or both as they are.
+
+    `server` builds the network that the server starts from, from a seed.
+    """
+    if features is None:
+        return Staged(tuple(clients), model, beliefs, (), None)
+    clients = [c.cast(precision_of(beliefs)) for c in clients]
+    survey(method, clients, key)  # what cannot work is refused before the server trains, not after
+    check_outputs(model, clients)
+    first = server(key.at("features").integer())
+    where = device_of(device)
+    return stage(features, clients, first, beliefs, key, called=called, device=where, one_class=one_class)
 
 
 def assemble(
@@ -89,12 +135,12 @@ def assemble(
     method: Method,
     engine: Engine,
     command: str | None,
+    body: Body | None = None,
 ) -> Experiment:
     """Checks that the parts fit each other."""
     said = survey(method, clients, Key(int(config["seed"]), rounds=int(config["rounds"])))
     task = clients[0].task
-    precision = next((t.dtype for t in beliefs.values() if t.is_floating_point()), torch.float32)
-    clients = [c.cast(precision) for c in clients]
+    clients = [c.cast(precision_of(beliefs)) for c in clients]
     check_outputs(model, clients)
     device = device_of(str(config.get("device", "cpu")))
     beliefs = {name: t.to(device) for name, t in beliefs.items()}
@@ -112,7 +158,12 @@ def assemble(
         net=Absent(judge, absent) if absent else judge,
         judge=judge,
         key=Key(int(config["seed"])),
+        body=body,
     )
+
+
+def precision_of(beliefs: Beliefs) -> torch.dtype:
+    return next((t.dtype for t in beliefs.values() if t.is_floating_point()), torch.float32)
 
 
 def check_outputs(model: nn.Module, clients: Sequence[Client]) -> None:

@@ -8,6 +8,8 @@
     checkpoint.safetensors  the state after a finished round
     models.safetensors      every client's model, once the run is over
     calibration.npz         how sure they are and how often right, once the run is over
+    features.safetensors    the frozen layers, in last-layer mode, once the run is over
+    posteriors/NAME.safetensors  what client NAME sent, for `coterie posterior add`, if it sent a posterior
     report.html             the page
 
 A round is written in this order: timings, matrices, metrics, checkpoint. So the checkpoint is never ahead of
@@ -22,10 +24,11 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
+from urllib.parse import quote
 
 import numpy as np
 import tomli_w
@@ -44,6 +47,7 @@ from coterie.core.files import (
 )
 from coterie.core.method import Models
 from coterie.metrics.calibration import Calibration, Tally
+from coterie.posteriors import Saved, store
 from coterie.runs import checkpoint
 from coterie.runs.record import Record
 from coterie.runs.settings import digest, read_toml
@@ -52,6 +56,7 @@ T = TypeVar("T")
 
 LOCK = ".lock"
 CALIBRATION = "calibration.npz"
+POSTERIORS = "posteriors"
 WEIGHTS = "weights"
 NAMED = "matrices/"  # before the names that methods choose
 
@@ -130,6 +135,10 @@ class Folder:
     def save_models(self, models: Models, clients: list[str]) -> None:
         header = {"clients": clients, "of": models.of.tolist()}
         checkpoint.write_tensors(self.path / "models.safetensors", dict(models.beliefs), header)
+
+    def save_posteriors(self, sent: Sequence[Saved]) -> None:
+        for saved in sent:
+            store.write(self.path / POSTERIORS / f"{quote(saved.client, safe=' ')}.safetensors", saved)
 
     def save_calibration(self, calibration: Calibration) -> None:
         """Each kind as one array [sum, client, bin], the sums in the order of `Tally`."""

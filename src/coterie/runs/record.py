@@ -74,7 +74,7 @@ class Record:
         return [m["round"] for m in lines], np.asarray(values, dtype=float)
 
     def history(self) -> pd.DataFrame:
-        """Long form: round, client, model (own or shared), split, metric, value."""
+        """Long form: round, client, model (own, shared or point), split, metric, value."""
         rows = [
             (m["round"], client, *scores.split("/"), metric, np.nan if value is None else value)
             for m in self.evaluated()
@@ -161,8 +161,9 @@ def line(
 ) -> dict[str, Any]:
     """One round of metrics.jsonl: only what is the same each time the run is repeated.
 
-    scores       by model and split ("own/test", "own/validation", "shared/test"), then by metric, one
-                 value for each client, None where it is not defined; None if this round was not scored
+    scores       by model and split ("own/test", "own/validation", "shared/test", and "point/test" for the
+                 one model that stands for several), then by metric, one value for each client, None where
+                 it is not defined; None if this round was not scored
     train_loss   one value for each client, None for a client that did not train
     sent, received   models, one count for each client
     measures     of collaboration by name (see `measures.py`), one value for each client, None where it is

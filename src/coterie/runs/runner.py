@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,17 +13,22 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
+from coterie.core.client import class_count
 from coterie.core.errors import BadData, BadInput, Diverged
+from coterie.core.kernel import Part, Scorer
 from coterie.core.method import Info, Models
-from coterie.core.net import edges_of
 from coterie.kernels.calibrate import Calibrate, Tallied, unpacked
 from coterie.metrics.calibration import Calibration
+from coterie.models import MODELS
+from coterie.posteriors import Saved
+from coterie.runs.body import save_body
 from coterie.runs.experiment import Experiment
 from coterie.runs.folder import Folder, read_record
 from coterie.runs.measures import measure
 from coterie.runs.record import Record, line
 
 Watch = Callable[[Record], None]
+Scores = dict[str, list[float | None]]
 KEPT = 2**24  # bytes of models that a run without a folder keeps for its report
 
 
@@ -103,6 +108,8 @@ def run(
     if folder:  # models last: with them a run counts as over
         if tallies is not None:
             folder.save_calibration(tallies)
+        folder.save_posteriors(sent_posteriors(experiment, state))
+        save_body(folder.path, experiment.body)
         folder.save_models(models, names)
     else:
         record.calibration = lambda: tallies
@@ -111,35 +118,70 @@ def run(
     return Outcome(record, models)
 
 
-def evaluate(experiment: Experiment, models: Models) -> dict[str, dict[str, list[float | None]]]:
+def evaluate(experiment: Experiment, models: Models) -> dict[str, Scores]:
     """Each client's own model on its own test set, and the shared one where there is one.
 
-    A pair of model and client is scored once, however many names it goes by.
+    Where a client averages the predictions of several models, that is its own model, and the one which
+    stands for them is scored as `point`. A pair of model and client is scored once, however many names it
+    goes by.
     """
-    clients = experiment.clients
-    wanted = {"own/test": (models.of.tolist(), "test")}
+    clients = len(experiment.clients)
+    one = replace(models, crowd=None, shares=None)
+    wanted: dict[str, tuple[Models, Part]] = {"own/test": (models, "test")}
+    if models.crowd is not None:
+        wanted["point/test"] = (one, "test")
     if models.shared is not None:
-        wanted["shared/test"] = ([models.shared] * len(clients), "test")
-    if all(len(c.validation) for c in clients):
-        wanted["own/validation"] = (models.of.tolist(), "validation")
-    scores: dict[str, dict[str, list[float | None]]] = {}
-    known: dict[tuple[tuple[int, ...], str], dict[str, list[float | None]]] = {}
-    for name, (rows, part) in wanted.items():
-        pairs = (tuple(rows), part)
+        wanted["shared/test"] = (replace(one, of=torch.full((clients,), models.shared)), "test")
+    if all(len(c.validation) for c in experiment.clients):
+        wanted["own/validation"] = (models, "validation")
+    scores: dict[str, Scores] = {}
+    known: dict[tuple[Any, ...], Scores] = {}
+    for name, (some, part) in wanted.items():
+        pairs = (part, some.crowd is None, *some.of.tolist())
         if pairs not in known:
-            edges = edges_of(list(zip(rows, range(len(clients)), strict=True)))
-            replies = experiment.judge.visit(Calibrate(part), models.beliefs, edges, experiment.key)  # type: ignore[arg-type]
-            known[pairs] = {m: figures(v) for m, v in replies.numbers.items() if m != "samples"}
+            numbers = judged(experiment, Calibrate(part), some)
+            known[pairs] = {m: figures(v) for m, v in numbers.items() if m != "samples"}
         scores[name] = known[pairs]
     return scores
+
+
+def judged(experiment: Experiment, kernel: Scorer, models: Models) -> Mapping[str, Tensor]:
+    """Figures of each client's own model on its own data: [client]."""
+    judge, key = experiment.judge, experiment.key
+    if models.crowd is not None:
+        return judge.confer(kernel, models.beliefs, models.crowd, models.shares, key).numbers
+    edges = torch.stack([models.of, torch.arange(len(models.of))], dim=1)
+    return judge.visit(kernel, models.beliefs, edges, key).numbers
 
 
 def tallied(experiment: Experiment, models: Models) -> Calibration | None:
     """How sure each client's own model is on its own test set, and how often right; None for a regression."""
     if experiment.judge.learner.task == "regression":
         return None
-    edges = torch.stack([models.of, torch.arange(len(experiment.clients))], dim=1)
-    return unpacked(experiment.judge.visit(Tallied(), models.beliefs, edges, experiment.key).numbers)
+    return unpacked(judged(experiment, Tallied(), models))
+
+
+def sent_posteriors(experiment: Experiment, state: Any) -> list[Saved]:
+    """What clients sent for others to join later, if the method is of that kind."""
+    posteriors = getattr(experiment.method, "posteriors", None)
+    if posteriors is None:
+        return []
+    rows = {c.name: len(c.train) for c in experiment.clients}
+    made = network(experiment)
+    return [
+        Saved(name, rows[name], posterior, made, buffers)
+        for name, (posterior, buffers) in posteriors(state, list(rows)).items()
+    ]
+
+
+def network(experiment: Experiment) -> dict[str, Any]:
+    """How to build the model, where it is one of ours and takes the data as it is."""
+    name = str(experiment.config.get("model"))
+    if name not in MODELS or experiment.body is not None:
+        return {}
+    shape = list(experiment.clients[0].train.x.shape[1:])
+    options = dict(experiment.config.get(name, {}))
+    return {"name": name, "options": options, "shape": shape, "outputs": class_count(experiment.clients)}
 
 
 def measured(

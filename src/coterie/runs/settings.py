@@ -20,6 +20,7 @@ from coterie.engines.memory import budget_in_bytes
 from coterie.kernels import KERNELS
 from coterie.methods import METHODS
 from coterie.models import MODELS
+from coterie.runs.features import Features
 from coterie.runs.plugins import load_plugins
 
 PARTS: dict[str, Registry[Any]] = {
@@ -90,6 +91,7 @@ class Settings:
     plugins: tuple[str, ...] = ()
     """Python files that register methods, models or splits of your own."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    features: Features | None = None  # a table of its own, there or not; no part has its name
 
     def __post_init__(self) -> None:
         for name in ("rounds", "evaluate", "checkpoint"):
@@ -134,10 +136,12 @@ class Settings:
 
     def table(self) -> dict[str, Any]:
         """As TOML holds it: settings first, then one table of options for each part; no None."""
-        flat = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name != "options"}
+        tables = ("options", "features")
+        flat = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in tables}
         return {
             **{k: v for k, v in flat.items() if v is not None},
             **{k: {o: x for o, x in v.items() if x is not None} for k, v in self.options.items()},
+            **({} if self.features is None else {"features": table_of(self.features)}),
         }
 
 
@@ -146,12 +150,13 @@ def from_table(table: Mapping[str, Any], where: str) -> Settings:
     load_plugins(table.get("plugins", ()))
     names = {n for registry in PARTS.values() for n in registry}
     options = {k: dict(v) for k, v in table.items() if isinstance(v, Mapping)}
+    features = Features.of(options.pop("features", None))
     flat = {k: v for k, v in table.items() if not isinstance(v, Mapping)}
     for name in options:
         if name not in names:
-            raise UnknownName(f"table in {where}", name, names)
+            raise UnknownName(f"table in {where}", name, {*names, "features"})
     values = coerced(Settings, flat, where)
-    return Settings(**values, options=options)
+    return Settings(**values, options=options, features=features)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -1,0 +1,188 @@
+"""coterie posterior predict"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import torch
+import tyro
+from rich.markup import escape
+from rich.table import Table
+from torch import Tensor
+
+from coterie.cli import screen
+from coterie.cli.flags import parse
+from coterie.cli.run import title
+from coterie.core.belief import Belief
+from coterie.core.client import Client, class_count
+from coterie.core.errors import BadInput, BadRun
+from coterie.core.files import write_whole
+from coterie.core.seeds import Key
+from coterie.data.numbers import read_numbers
+from coterie.metrics.calibration import brier, ece, normalised_nll
+from coterie.metrics.classification import accuracy
+from coterie.posteriors import ensemble
+from coterie.posteriors.network import Network, network_of
+from coterie.posteriors.online import joint
+from coterie.posteriors.pools import SavedPool, read_pool, refuse_empty
+from coterie.report import words as wording
+from coterie.runs.experiment import prepare
+from coterie.runs.folder import read_record
+from coterie.runs.record import Record
+from coterie.runs.settings import from_table
+
+HELP = """Predicts with models drawn from a pool's joint posterior.
+
+For the folder of a run, scores the predictions on each of its clients' test rows. For a CSV file of numbers,
+one column for each input, prepared as in training, writes them as a table.
+
+examples:
+  coterie posterior predict all.safetensors runs/digits-shift-fl-swag-seed0
+  coterie posterior predict all.safetensors patients.csv --samples 100 --out predictions.csv
+"""
+
+
+@dataclass(frozen=True)
+class Predict:
+    pool: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="POOL", help="The file of the pool.")]
+    source: Annotated[
+        tyro.conf.Positional[str],
+        tyro.conf.arg(metavar="RUN_OR_CSV", help="The folder of a run, or a CSV file of numbers."),
+    ]
+    samples: Annotated[int, tyro.conf.arg(help="Models to draw and average; 0 predicts with the mean.")] = 30
+    seed: Annotated[int, tyro.conf.arg(help="Where their random numbers come from.")] = 0
+    out: Annotated[
+        str, tyro.conf.arg(help="A CSV file to write predictions to; by default those of a CSV are printed.")
+    ] = ""
+
+    def __post_init__(self) -> None:
+        if self.samples < 0:
+            raise BadInput(f"samples={self.samples} must be at least 0: try 30, or 0 for the mean")
+        if self.seed < 0:
+            raise BadInput(f"seed={self.seed} must be at least 0: try 0")
+        if self.out and Path(self.out).resolve() in (Path(self.pool).resolve(), Path(self.source).resolve()):
+            raise BadInput(f"out={self.out} would overwrite what is read: choose another --out")
+
+
+def predict(words: Sequence[str]) -> None:
+    asked: Predict = parse(Predict, words, "posterior predict", HELP)
+    path, source = Path(asked.pool), Path(asked.source)
+    pool = refuse_empty(read_pool(path), path)
+    if source.is_dir():
+        predict_run(asked, pool, source)
+    elif source.is_file():
+        predict_csv(asked, pool, source)
+    else:
+        raise BadInput(f"no run folder or CSV file at {source}: check the path")
+
+
+def predict_csv(asked: Predict, pool: SavedPool, source: Path) -> None:
+    network = network_of(pool, Path(asked.pool))
+    values = torch.from_numpy(read_numbers(source, math.prod(network.shape)))
+    p = probabilities(asked, pool, network, values.reshape(-1, *network.shape))
+    text = frame_of(p).to_csv(index=False)
+    if asked.out:
+        print(f"table: {write_whole(Path(asked.out), text)}")
+    else:
+        print(text, end="")
+
+
+def predict_run(asked: Predict, pool: SavedPool, source: Path) -> None:
+    record, clients = clients_of(source)
+    network = network_of(pool, Path(asked.pool))
+    refuse_other_data(clients, network, asked)
+    parts = [c.test for c in clients]
+    p = probabilities(asked, pool, network, torch.cat([part.x for part in parts]))
+    each = torch.split(p, [len(part) for part in parts])
+    how = f"{asked.samples} models drawn from" if asked.samples else "the mean of"
+    screen.out.print(f"\n[bold]{escape(title(record))}, predicted by {escape(asked.pool)}[/bold]")
+    screen.out.print(score_table(clients, [scores(q, part.y) for q, part in zip(each, parts, strict=True)]))
+    screen.out.print(f"[dim]{how} the joint posterior of {counted(pool)}[/dim]")
+    if asked.out:
+        frames = [frame_of(q, c) for q, c in zip(each, clients, strict=True)]
+        print(f"table: {write_whole(Path(asked.out), pd.concat(frames).to_csv(index=False))}")
+
+
+def clients_of(path: Path) -> tuple[Record, tuple[Client, ...]]:
+    """What a run was about, and its clients, dealt again as it dealt them."""
+    record = read_record(path)
+    if "given" in record.config:
+        raise BadRun(f"{path} was started from Python, its data is there: predict there too")
+    experiment = prepare(from_table(record.config, str(path / "config.toml")), None)
+    if record.about.get("fingerprint") != experiment.about["fingerprint"]:
+        raise BadRun(f"{path}: the data or the first model differ from those it began with: run it anew")
+    return record, experiment.clients
+
+
+def refuse_other_data(clients: Sequence[Client], network: Network, asked: Predict) -> None:
+    first = clients[0]
+    if first.task == "regression":
+        raise BadInput(f"{asked.source} predicts a number, {asked.pool} classes: take a run on the same data")
+    if tuple(first.test.x.shape[1:]) != network.shape:
+        raise BadInput(
+            f"{asked.source} has inputs of shape {list(first.test.x.shape[1:])}, the network of {asked.pool} "
+            f"takes {list(network.shape)}: take a run on the same data"
+        )
+    if class_count(clients) > network.classes:
+        raise BadInput(
+            f"{asked.source} has {class_count(clients)} classes, the network of {asked.pool} knows "
+            f"{network.classes}: take a run on the same data"
+        )
+
+
+def probabilities(asked: Predict, pool: SavedPool, network: Network, x: Tensor) -> Tensor:
+    """[n, class], under a bar that moves with each drawn model."""
+    with screen.progress(max(asked.samples, 1), "predicting", "models") as bar:
+
+        def outputs(belief: Belief, inputs: Tensor) -> Tensor:
+            bar.start()
+            logits = network.outputs(belief, inputs)
+            bar.advance(bar.task_ids[0])
+            return logits
+
+        key = Key(asked.seed).at("predict")
+        return ensemble.predict(outputs, joint(pool.pool), x, asked.samples, key)
+
+
+def scores(p: Tensor, y: Tensor) -> dict[str, float]:
+    return {
+        "accuracy": accuracy(p, y),
+        "ece": ece(p, y),
+        "brier": brier(p, y),
+        "nll": normalised_nll(p.log(), y),
+    }
+
+
+def score_table(clients: Sequence[Client], figures: Sequence[dict[str, float]]) -> Table:
+    """A line for each client, and the mean in which each counts by its test rows."""
+    table = Table("client", box=None, header_style="bold")
+    for column in ("test rows", *map(wording.unit, figures[0])):
+        table.add_column(column, justify="right")
+    rows = [len(c.test) for c in clients]
+    for client, mine, n in zip(clients, figures, rows, strict=True):
+        table.add_row(escape(client.name), wording.whole(n), *(wording.figure(v, m) for m, v in mine.items()))
+    means = {m: sum(n * f[m] for n, f in zip(rows, figures, strict=True)) / sum(rows) for m in figures[0]}
+    cells = [wording.figure(v, m) for m, v in means.items()]
+    table.add_row("weighted mean", wording.whole(sum(rows)), *cells, style="bold")
+    return table
+
+
+def frame_of(p: Tensor, client: Client | None = None) -> pd.DataFrame:
+    """A line for each row, which count from 1; classes count from 0."""
+    confidence, guess = p.max(dim=1)
+    columns: dict[str, object] = {"client": client.name} if client else {}
+    columns["row"] = range(1, len(p) + 1)
+    if client:
+        columns["truth"] = client.test.y.tolist()
+    columns |= {"prediction": guess.tolist(), "confidence": confidence.tolist()}
+    return pd.DataFrame(columns | {f"p_{c}": p[:, c].tolist() for c in range(p.shape[1])})
+
+
+def counted(pool: SavedPool) -> str:
+    rows = sum(s.samples for s in pool.members.values())
+    return f"{wording.several(len(pool.members), 'client')}, {wording.several(rows, 'row')}"

@@ -1,0 +1,308 @@
+"""Makni, "Deriving FL-SWAG as a one-shot method for the sake of calibration and privacy protection", 2022.
+
+Ten clients of different sizes, each with a favourite class, train alone on MNIST, FashionMNIST or CIFAR-10
+and send a Gaussian once. Cells are what is trained and on what:
+
+    cancer/wisconsin        section 6: SWAG beside HMC, see `makni_2022_cancer.py`
+    logistic/DATA           the table of 7.1: ten clients, FL-SWAG, four averages
+    common/DATA             its last line: a logistic regression on all data in one place
+    lenet/DATA              the table of 8.3 after a server's pretraining; resnet/cifar10 likewise
+    sgld/DATA, psgld/DATA   the calibration table's rows beside FL-SWAG, on all data in one place
+
+Everybody is tested on the published test set. Clients of a cell are trained once, and everything that can be
+made of what they sent is scored: see `makni_2022_aggregates.py`.
+
+Facts of the authors' program, used in both presets: rate .01, constant; batches of 64; for the LeNet on MNIST
+10 plain epochs and 20 collecting, on FashionMNIST 1 and 5; one state an epoch; the network that it calls
+LeNet5. The server trains 20 epochs, its rate falling from .1 to .005. CIFAR-10 has 10 and 20 (the text says
+30 in all), and so have logistic regressions, whose epochs are not known.
+
+    preset    text                                              as-run
+    server    learns from a fifth of each client's rows,        learns from all clients' rows
+              which the client gives up
+    clients   train the last layer, on frozen features          train all layers, from the server's, with the
+                                                                last layer's bias drawn afresh
+    batches   in a new order each epoch                         in the rows' order
+    moments   begin with the state before collecting            have collected states only
+    draws     from the Gaussian                                 with noise variance · z
+    sgld,     as their papers have them, on a whole LeNet,      one program for both: psgld with decay .95, in
+    psgld     10 epochs; of the second half 30 states           which FashionMNIST had no noise at all
+
+CIFAR-10: the authors' ResNet-18 weights are not published; a ResNet-18 is trained here in the same way as the
+LeNet, on clients' data as the preset says, and its last layer is what clients train under both presets, for
+the program did so too. SGLD and pSGLD then sample that layer.
+
+Scale `small`: 6,000 pictures and 2,000 to test on, a ResNet-18 of width 8. Scale `tiny`: the digits of
+scikit-learn and an MLP for both networks, to try the programs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from coterie.api.train import ready, run_in
+from coterie.core.client import Client, Samples, samples
+from coterie.core.errors import BadData
+from coterie.core.files import write_whole
+from coterie.core.method import Method
+from coterie.core.seeds import Key
+from coterie.data.dataset import Dataset, Pool
+from coterie.data.partition.interests import Interests
+from coterie.data.sources import SOURCES
+from coterie.kernels import PSGLD, SGD, SGLD, SWAG
+from coterie.methods import FLSWAG, BayesCentral, Central
+from coterie.methods.one_shot.fl_swag import State
+from coterie.models.base import Model
+from coterie.models.lenet import LeNet5Small
+from coterie.models.linear import Logistic
+from coterie.models.mlp import Mlp
+from coterie.models.resnet import ResNet18
+from coterie.papers import pages
+from coterie.papers.base import Asked, Job, Preset, Scale, Step
+from coterie.papers.makni_2022_aggregates import SAMPLES, score
+from coterie.papers.makni_2022_cancer import cancer
+from coterie.papers.places import is_finished, place
+from coterie.runs import checkpoint
+from coterie.runs.features import Features
+from coterie.runs.record import Record
+from coterie.runs.settings import digest
+
+CLIENTS = 10
+SCORES = "scores.json"
+CANCER = "cancer.json"
+EXCHANGES = ("logistic", "lenet", "resnet")
+SAMPLERS = ("sgld", "psgld")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What depends on the scale.
+
+    networks   by data: what the server trains
+    epochs     plain ones and collecting ones; `short` by data, of a network's clients, where they differ
+    server     the server's epochs
+    chain      a sampler's epochs
+    rows       to learn from and to test on; all, if None
+    """
+
+    networks: Mapping[str, Model]
+    epochs: tuple[int, int] = (10, 20)
+    short: Mapping[str, tuple[int, int]] = field(default_factory=lambda: {"fashion-mnist": (1, 5)})
+    server: int = 20
+    chain: int = 10
+    rows: tuple[int, int] | None = None
+    lr: float = 0.01
+
+
+LENETS: dict[str, Model] = {"mnist": LeNet5Small(), "fashion-mnist": LeNet5Small()}
+SETTINGS: dict[Scale, Setting] = {
+    "full": Setting(LENETS | {"cifar10": ResNet18()}),
+    "small": Setting(LENETS | {"cifar10": ResNet18(width=8)}, rows=(6000, 2000)),
+    "tiny": Setting({"digits": Mlp(hidden=(16,))}, (2, 4), server=30, chain=10, rows=(1297, 500), lr=0.3),
+}
+
+
+def cells_of(scale: Scale) -> tuple[str, ...]:
+    data = SETTINGS[scale].networks
+    found = ["cancer/wisconsin"] if scale != "small" else []
+    for kind in ("logistic", "common", "lenet", "resnet", *SAMPLERS):
+        for name in data:
+            colour = name == "cifar10"
+            if kind in SAMPLERS or colour == (kind == "resnet"):
+                found.append(f"{kind}/{name}")
+    return tuple(found)
+
+
+@cache
+def loaded(name: str, scale: Scale) -> Dataset:
+    data, wanted = SOURCES.make(name).load(), SETTINGS[scale].rows
+    if wanted is None:
+        return data
+    learn, test = wanted
+    if data.test is None:
+        rows = np.arange(len(data.train))
+        data = replace(data, train=data.train.take(rows[:-test]), test=data.train.take(rows[-test:]))
+    assert data.test is not None
+    some = np.random.default_rng(0).permutation(len(data.train))[:learn]
+    return replace(data, train=data.train.take(np.sort(some)), test=data.test.take(np.arange(test)))
+
+
+def prepared(data: Dataset, pool: Pool) -> Samples:
+    """Rows as numbers, which for pictures is the same for every client."""
+    pools = [pool] if data.prepare is None else data.prepare(pool)[0]
+    return samples(pools[0].x, pools[0].y)
+
+
+@lru_cache(maxsize=1)
+def clients_of(name: str, scale: Scale, seed: int) -> tuple[Client, ...]:
+    """Algorithm 4; the published test set is everybody's."""
+    data = loaded(name, scale)
+    assert data.test is not None
+    deal = Interests().deal(data, data.train, CLIENTS, Key(seed).at("data"))
+    test = prepared(data, data.test)
+    nothing = Samples(test.x[:0], test.y[:0])
+    trains = (prepared(data, data.train.take(np.flatnonzero(deal.owner == i))) for i in range(CLIENTS))
+    return tuple(
+        Client(name, train, test, nothing, classes=data.classes)
+        for name, train in zip(deal.names, trains, strict=True)
+    )
+
+
+def swag(preset: Preset, scale: Scale) -> SWAG:
+    as_run = preset == "as-run"
+    return SWAG(lr=SETTINGS[scale].lr, batch=64, shuffle=not as_run, per="epoch", rank=20, origin=not as_run)
+
+
+def server(kind: str, preset: Preset, scale: Scale) -> Features:
+    as_run = preset == "as-run"
+    source = "clients" if as_run else "aside"
+    frozen = kind == "resnet" or not as_run
+    return Features(source=source, freeze=frozen, epochs=SETTINGS[scale].server)  # type: ignore[arg-type]
+
+
+def sampler(kind: str, data: str, preset: Preset, scale: Scale) -> SGLD:
+    """Of the second half of the chain, 30 states or more, the last 30 kept."""
+    rows = sum(len(c.train) for c in clients_of(data, scale, 0))
+    every = max(1, SETTINGS[scale].chain * -(-rows // 64) // 2 // SAMPLES)
+    if preset == "as-run":
+        noise = 0.0 if data == "fashion-mnist" else 1.0
+        return PSGLD(batch=64, decay=0.95, every=every, rank=SAMPLES, temperature=noise)
+    if kind == "sgld":
+        return SGLD(lr=0.1, batch=64, every=every, rank=SAMPLES)
+    return PSGLD(batch=64, every=every, rank=SAMPLES)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A cell taken apart: the model, the method, its rounds (epochs), and the server's part."""
+
+    model: Model
+    method: Method
+    rounds: int
+    features: Features | None = None
+
+
+def work_of(kind: str, data: str, preset: Preset, scale: Scale) -> Work:
+    given = SETTINGS[scale]
+    plain, collecting = given.short.get(data, given.epochs) if kind == "lenet" else given.epochs
+    rounds, network = plain + collecting, given.networks[data]
+    if kind == "common":
+        return Work(Logistic(), Central(SGD(lr=given.lr, batch=64)), rounds)
+    if kind in SAMPLERS:
+        features = server("resnet", preset, scale) if data == "cifar10" else None
+        return Work(network, BayesCentral(sampler(kind, data, preset, scale)), given.chain, features)
+    method = FLSWAG(swag(preset, scale), warm=plain / rounds, form="low-rank")
+    if kind == "logistic":
+        return Work(Logistic(), method, rounds)
+    return Work(network, method, rounds, server(kind, preset, scale))
+
+
+def compute(path: Path, preset: Preset, scale: Scale, cell: str, seed: int, step: Step) -> None:
+    """A run as any other, in its folder; one that was cut off goes on. Then what was sent is scored."""
+    kind, _, data = cell.partition("/")
+    if kind == "cancer":
+        found = cancer(preset, seed, step, scale)
+        write_whole(path / CANCER, json.dumps({**found, "origin": pages.provenance()}))
+        return
+    clients, work = clients_of(data, scale, seed), work_of(kind, data, preset, scale)
+    shape = tuple(clients[0].train.x.shape[1:])
+    model = work.model.build(shape, len(clients[0].classes), Key(seed).at("model").integer())
+
+    def watch(record: Record) -> None:
+        step(0.9 * record.done / work.rounds, f"round {record.done}")
+
+    experiment = ready(
+        model,
+        clients,
+        work.method,
+        rounds=work.rounds,
+        seed=seed,
+        evaluate=work.rounds,
+        one_class="allow",
+        features=work.features,
+    )
+    run_in(experiment, path, resume=True, watch=watch)
+    if kind in EXCHANGES:
+        step(0.9, "scoring")
+        state, _ = checkpoint.load(path / "checkpoint.safetensors", State, digest(experiment.config))
+        judge = experiment.judge
+        scores = score(judge, state.sent, judge.sizes, preset, Key(seed).at("scores"))
+        write_whole(path / SCORES, json.dumps({"figures": scores.figures, "tallies": scores.tallies}))
+
+
+def is_done(path: Path, cell: str) -> bool:
+    kind = cell.partition("/")[0]
+    if kind == "cancer":
+        return (path / CANCER).exists()
+    return is_finished(path) and (kind not in EXCHANGES or (path / SCORES).exists())
+
+
+def cost_of(cell: str, scale: Scale) -> float:
+    """Seconds on one core, about, at full scale."""
+    kind = cell.partition("/")[0]
+    return {"cancer": 60.0, "logistic": 20.0, "common": 20.0, "resnet": 20_000.0}.get(kind, 150.0)
+
+
+@dataclass(frozen=True)
+class Makni:
+    """Cells are what is trained and the data: logistic/mnist, sgld/fashion-mnist, cancer/wisconsin."""
+
+    name: str = "makni-2022"
+    citation: str = (
+        "Makni: Deriving FL-SWAG as a One-Shot Method for the Sake of Calibration and Privacy Protection. "
+        "Bachelor's thesis, École polytechnique, 2022"
+    )
+    presets: tuple[Preset, ...] = ("text",)
+    seeds: int = 5
+    scales: tuple[Scale, ...] = ("full", "small", "tiny")
+
+    def cells(self, scale: Scale) -> tuple[str, ...]:
+        return cells_of(scale)
+
+    def usual(self, scale: Scale) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        if scale != "full":
+            return self.cells(scale), ()
+        some = tuple(c for c in self.cells(scale) if not c.endswith("/cifar10"))
+        return some, (
+            "all but CIFAR-10, whose ResNet-18 takes a core hours to train; --cells resnet,sgld,psgld names "
+            "it, --scale small has a narrow one",
+        )
+
+    def jobs(self, asked: Asked) -> list[Job]:
+        jobs = [
+            job_of(asked, preset, cell, seed)
+            for seed in range(asked.seeds)
+            for preset in asked.presets
+            for cell in asked.cells
+        ]
+        left = {c.partition("/")[2] for c in asked.cells} - {"wisconsin", "digits"}
+        for name in sorted(left):
+            if not all(job.finished for job in jobs):
+                try:
+                    SOURCES.make(name).fetch()
+                except BadData as error:
+                    raise BadData(f"{error}; or see it run with --scale tiny") from None
+        return jobs
+
+    def write(self, asked: Asked) -> list[Path]:
+        from coterie.papers.makni_2022_report import write_all
+
+        return write_all(self, asked)
+
+
+def job_of(asked: Asked, preset: Preset, cell: str, seed: int) -> Job:
+    path = place(asked.out, preset, asked.scale, cell, seed)
+
+    def run(step: Step) -> None:
+        compute(path, preset, asked.scale, cell, seed, step)
+
+    return Job(f"{preset} {cell} seed {seed}", cost_of(cell, asked.scale), is_done(path, cell), run)
+
+
+PAPER = Makni()
