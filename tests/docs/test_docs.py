@@ -27,7 +27,7 @@ def blocks(page: Path, kind: str) -> list[tuple[str, str]]:
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     before = {registry: dict(registry._known) for registry in (METHODS, LAYER_METRICS)}
     yield tmp_path
     for registry, known in before.items():

@@ -75,9 +75,22 @@ class TestFLSWAG:
             for n, (p, _) in FLSWAG(HALF, form="low-rank").posteriors(last, "ab").items()
         }
         assert wide == {"a": pytest.approx(39 / 18), "b": pytest.approx(4 * 39 / 18)}
-        # of one parameter one column says all
-        assert infos[-1].sent.tolist() == [3, 3]
+        assert infos[-1].sent.tolist() == [4, 4]
+        # in the product, of one parameter one column of each says all
         assert infos[-1].received.tolist() == [4, 4]
+
+    def test_plain_rounds_end_where_they_end_with_any_kernel(self, pull, play):
+        for work in (SWAG(lr=0.25, per="epoch"), SGLD(lr=0.25, temperature=0, prior=0)):
+            (_, first, second, *_), _ = play(FLSWAG(work, samples=0), pull([4, 8]), START, 4)
+            assert first.own["weight"].flatten().tolist() == [2, 4]
+            assert second.own["weight"].flatten().tolist() == [3, 6]
+
+    def test_a_full_matrix_is_received(self, client_of, net_of, play):
+        net = net_of(nn.Linear(3, 1), [client_of(torch.randn(6, 3), torch.randn(6))])
+        method = FLSWAG(SWAG(lr=0.1, batch=2), form="full", samples=0)
+        _, infos = play(method, net, stack([belief_of(nn.Linear(3, 1))]), 2)
+        assert infos[-1].sent.tolist() == [2 + 3]  # three steps' deviations
+        assert infos[-1].received.tolist() == [1 + 3]  # 4 parameters: 10 numbers of a matrix are 2.5 models
 
     def test_a_prior_that_both_counted_counts_once(self, pull, play):
         (*_, last), _ = play(FLSWAG(HALF, prior=1.0), pull([4, 8]), START, 2)
@@ -128,16 +141,19 @@ class TestFLSWAG:
 
 class TestWork:
     def test_sgd_becomes_swag_once_an_epoch(self):
-        found = collector(SGD(lr=0.3, batch=4, momentum=0.5), columns=True)
+        found = collector(SGD(lr=0.3, batch=4, momentum=0.5))
         assert found == SWAG(lr=0.3, batch=4, momentum=0.5, per="epoch", keep=True, average=False)
 
     def test_or_once_a_round(self):
-        assert collector(SGD(steps=7), columns=False) == SWAG(
-            steps=7, every=7, rank=0, keep=True, average=False
-        )
+        assert collector(SGD(steps=7)) == SWAG(steps=7, every=7, keep=True, average=False)
 
     def test_a_sampler_stays_what_it_is(self):
-        assert collector(SGLD(rank=5), columns=False) == SGLD(rank=5, keep=True, average=False)
+        assert collector(SGLD(rank=5)) == SGLD(rank=5, keep=True, average=False)
+
+    def test_columns_where_there_is_a_use_for_them(self):
+        kinds = [(work, form) for work in (SWAG(), SGLD()) for form in ("diagonal", "full")]
+        assert [vars(FLSWAG(work, form=form).work)["rank"] for work, form in kinds] == [0, 20, 0, 20]
+        assert [vars(BayesLocal(work, form=form).work)["rank"] for work, form in kinds] == [0, 20, 30, 30]
 
     def test_other_work_is_refused(self, refused):
         with refused(
@@ -256,6 +272,18 @@ class TestRefusals:
         )
         with refused(BadInput, message):
             play(FLSWAG(SWAG(lr=0.25, origin=False)), pull([4, 8]), START, 2)
+
+    def test_too_few_columns_to_keep(self, pull, play, refused):
+        message = "rank=1 keeps too few deviations for low-rank, at least 2: try 20"
+        with refused(BadInput, message):
+            play(FLSWAG(SWAG(lr=0.25, rank=1), form="low-rank"), pull([4, 8]), START, 4)
+
+    def test_more_draws_than_there_is_room_for(self, refused):
+        large = {"weight": torch.zeros(1, 2**26)}
+        message = "samples=30 makes 78 GB of models for 10 posteriors, at most 8: lower samples"
+        with refused(BadInput, message):
+            BayesLocal().init(large, 10)
+        assert FLSWAG().init(large, 10).joint is None
 
     def test_a_weight_that_does_not_move(self, client_of, net_of, play, refused):
         still = client_of(torch.zeros(2, 1), torch.ones(2), name="quiet")

@@ -21,7 +21,10 @@ from coterie.runs.record import Record
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A finished run. `models` are modules of their own, one for each client, by name."""
+    """A finished run. `models` are modules of their own, one for each client, by name.
+
+    Where a client averages the predictions of several, it is the one that stands for them: `point` in scores.
+    """
 
     record: Record
     models: Mapping[str, nn.Module]

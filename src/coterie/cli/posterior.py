@@ -183,7 +183,7 @@ def show(words: Sequence[str]) -> None:
     path = Path(asked.pool)
     pool = refuse_empty(read_pool(path), path)
     together = joint(pool.pool)
-    network = f" ({described(pool)})" if pool.model else ""
+    network = f" ({described(pool)})" if "name" in pool.model else ""
     screen.out.print(
         f"\n[bold]{escape(str(path))}[/bold]: {counted(pool)}, "
         f"{wording.several(size(together.slots), 'parameter')}{escape(network)}",

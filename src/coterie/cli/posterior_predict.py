@@ -24,7 +24,7 @@ from coterie.core.errors import BadInput, BadRun
 from coterie.core.files import write_whole
 from coterie.core.seeds import Key
 from coterie.data.numbers import read_numbers
-from coterie.metrics.calibration import brier, ece, normalised_nll
+from coterie.metrics.calibration import brier, ece, logits_of, normalised_nll
 from coterie.metrics.classification import accuracy
 from coterie.posteriors import ensemble
 from coterie.posteriors.network import Network, network_of
@@ -93,8 +93,8 @@ def predict_csv(asked: Predict, pool: SavedPool, source: Path) -> None:
 
 
 def predict_run(asked: Predict, pool: SavedPool, source: Path) -> None:
-    record, clients = clients_of(source)
     network = network_of(pool, Path(asked.pool))
+    record, clients = clients_of(source)
     refuse_other_data(clients, network, asked)
     parts = [c.test for c in clients]
     p = probabilities(asked, pool, network, torch.cat([part.x for part in parts]))
@@ -154,7 +154,7 @@ def scores(p: Tensor, y: Tensor) -> dict[str, float]:
         "accuracy": accuracy(p, y),
         "ece": ece(p, y),
         "brier": brier(p, y),
-        "nll": normalised_nll(p.log(), y),
+        "nll": normalised_nll(logits_of(p), y),
     }
 
 

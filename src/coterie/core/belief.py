@@ -64,7 +64,10 @@ def rows(beliefs: Beliefs, index: Tensor) -> Beliefs:
 
 def put(beliefs: Beliefs, index: Tensor, new: Beliefs) -> Beliefs:
     """Many, with those at `index` replaced."""
-    return {name: t.index_copy(0, index.to(t.device), new[name].to(t.dtype)) for name, t in beliefs.items()}
+    return {
+        name: t.index_copy(0, index.to(t.device), new[name].to(t.device, t.dtype))
+        for name, t in beliefs.items()
+    }
 
 
 def repeat(beliefs: Beliefs, n: int) -> Beliefs:

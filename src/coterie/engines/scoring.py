@@ -29,6 +29,7 @@ from coterie.core.seeds import Key
 from coterie.engines.bank import adjoined
 from coterie.engines.pictures import channels_last
 from coterie.engines.threads import one_thread_each, threads_for
+from coterie.metrics.calibration import logits_of
 
 if TYPE_CHECKING:
     from coterie.engines.base import InProcess
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 ROWS = 4096  # samples of one forward pass
 NUMBERS = 3 * 2**15  # of the inputs of one forward pass through convolutions: 32 of CIFAR's pictures
 _copies: weakref.WeakKeyDictionary[Learner, list[Learner]] = weakref.WeakKeyDictionary()
-
-LEAST = 1e-300  # probability: its logarithm is finite
 
 T = TypeVar("T")
 Pair = tuple[int, int]
@@ -84,7 +83,7 @@ def score_crowds(
     kept = []
     for host in range(n):
         mine = net.banks[kernel.part].part(host)
-        mean = sums[host].clamp(min=LEAST).log() if classifies else sums[host]
+        mean = logits_of(sums[host]) if classifies else sums[host]
         kept.append(measured(net.learner, kernel, mean, Samples(mine.x, mine.y.cpu())))
     return Replies(torch.stack([torch.arange(n)] * 2, dim=1), tabled(kept))
 

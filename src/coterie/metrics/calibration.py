@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 BINS = 20
+LEAST = 1e-300  # probability of which there is a logarithm
 STEPS = 20  # τ = 0, 1/20, ..., 1
 
 
@@ -72,6 +73,11 @@ class Calibration(NamedTuple):
 def probabilities(logits: Tensor) -> Tensor:
     """Softmax in float64; log-probabilities are logits too."""
     return logits.double().softmax(dim=1)
+
+
+def logits_of(p: Tensor) -> Tensor:
+    """Logits with these probabilities, finite also where one has vanished."""
+    return p.clamp(min=LEAST).log()
 
 
 def taus(steps: int = STEPS) -> Tensor:

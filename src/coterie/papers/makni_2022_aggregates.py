@@ -81,18 +81,18 @@ def score(net: InProcess, sent: Beliefs, sizes: Tensor, preset: Preset, key: Key
     b = len(found)
     alike, by_size = torch.full((b,), 1 / b, dtype=torch.float64), sizes.double() / sizes.sum()
     for i in range(b):
-        judge.one(f"client {i + 1}", tree.rows(means, torch.tensor([i])))
+        judge.score(f"client {i + 1}", tree.rows(means, torch.tensor([i])))
     joint = products(found)
     for name, posterior in joint.items():
-        judge.one(name + MEAN, tree.stack([mean(posterior)]))
-        judge.several(name, drawn(posterior, preset, key.at(name)))
+        judge.score(name + MEAN, tree.stack([mean(posterior)]))
+        judge.score(name, drawn(posterior, preset, key.at(name)))
     for T in TEMPERATURES if preset == "text" else ():
         for name, posterior in joint.items():
-            judge.several(f"{name}, T = {T:g}", drawn(posterior * (1 / T), preset, key.at(name, str(T))))
-    judge.one("FedAvg", tree.mix(alike.unsqueeze(0), means))
-    judge.one("wFedAvg", tree.mix(by_size.unsqueeze(0), means))
-    judge.several("BayAvg", means, alike)
-    judge.several("wBayAvg", means, by_size)
+            judge.score(f"{name}, T = {T:g}", drawn(posterior * (1 / T), preset, key.at(name, str(T))))
+    judge.score("FedAvg", tree.mix(alike.unsqueeze(0), means))
+    judge.score("wFedAvg", tree.mix(by_size.unsqueeze(0), means))
+    judge.score("BayAvg", means, alike)
+    judge.score("wBayAvg", means, by_size)
     return Scores(judge.figures, judge.tallies)
 
 
@@ -104,10 +104,7 @@ class Judge:
         self.figures: dict[str, Figures] = {}
         self.tallies: dict[str, list[float]] = {}
 
-    def one(self, name: str, belief: Beliefs) -> None:
-        self.several(name, belief)
-
-    def several(self, name: str, beliefs: Beliefs, shares: Tensor | None = None) -> None:
+    def score(self, name: str, beliefs: Beliefs, shares: Tensor | None = None) -> None:
         n = tree.count(beliefs)
         rest = {k: t.expand(n, *t.shape) for k, t in self.still.items()}
         crowd = torch.arange(n).unsqueeze(0)

@@ -95,16 +95,6 @@ def written(values: list[float]) -> str:
     return f"{mean:.{places}f} ± {half:.{places}f}" if seeds > 1 else f"{mean:.{places}f}"
 
 
-def rows(results: Mapping[Preset, Seeds]) -> list[dict[str, object]]:
-    """One line for each preset and seed, all numbers of the table in it."""
-    return [
-        {"preset": preset, "seed": seed}
-        | {".".join(map(str, path)): value(result, path) for path in ROWS.values()}
-        for preset, by in results.items()
-        for seed, result in by.items()
-    ]
-
-
 def means_are_close(by: Seeds) -> Verdict:
     """log₁₀ of what is between the deviation and half a decade above 1e-3."""
     return above_zero([math.log10(ORDER / value(r, ("deviation", "swag-hmc"))) for r in by.values()], 2)

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from coterie.data.partition.counts import client_names
-from coterie.metrics.calibration import BINS, Calibration, Tally, taus
+from coterie.kernels import calibrate
+from coterie.metrics.calibration import Calibration, Tally, taus
 from coterie.papers import drawing
 from coterie.papers.base import Preset
 from coterie.papers.makni_2022_aggregates import FL_SWAG
@@ -44,8 +45,8 @@ def draw(preset: Preset, seen: Seen, names: Mapping[str, str]) -> dict[str, Figu
 
 
 def unpacked(flat: Sequence[float]) -> Calibration:
-    parts = torch.tensor(flat).tensor_split([3 * BINS, 6 * BINS])
-    return Calibration(*(Tally(*part.chunk(3)) for part in parts))
+    found = calibrate.unpacked({str(i): torch.tensor([v]) for i, v in enumerate(flat)})
+    return Calibration(*(Tally(*(part[0] for part in tally)) for tally in found))
 
 
 def calibration(name: str, tallies: Mapping[str, Sequence[float]]) -> Figure:

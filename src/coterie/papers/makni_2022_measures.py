@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.metrics.calibration import brier, ece, normalised_nll
+from coterie.metrics.calibration import brier, ece, logits_of, normalised_nll
 from coterie.metrics.chains import effective_size, split_r_hat
 from coterie.metrics.classification import accuracy
 
@@ -75,7 +75,7 @@ def scores(chances: Tensor, y: Tensor) -> dict[str, float]:
     return {
         "accuracy": accuracy(p, y),
         "ece": ece(p, y),
-        "nll": normalised_nll(p.log(), y),
+        "nll": normalised_nll(logits_of(p), y),
         "brier": brier(p, y),
     }
 

@@ -181,9 +181,13 @@ def question_table(results: Results, kind: str) -> str:
 def by_data(kinds: Sequence[str], check: Callable[[Results, str], Verdict]) -> Callable[[Results], Verdict]:
     """The same check for each data set of these kinds."""
 
+    def called(cell: str) -> str:
+        kind, _, data = cell.partition("/")
+        return f"{kind} {NAMES[data]}" if len(kinds) > 1 else NAMES[data]
+
     def checked(results: Results) -> Verdict:
         cells = [f"{k}/{d}" for k in kinds for d in results.data(k)]
-        return every({f"{NAMES[c.partition('/')[2]]}": check(results, c) for c in cells})
+        return every({called(c): check(results, c) for c in cells})
 
     return checked
 
@@ -338,7 +342,7 @@ def preset_part(paper: Paper, scale: Scale, preset: Preset, found: Results) -> l
             ]
     if found.data("lenet") or found.data("resnet"):
         parts += ["### Calibration", calibration_table(found)]
-    for kind, title in (("logistic", "logistic regression"), ("lenet", "LeNet")):
+    for kind, title in (("logistic", "logistic regression"), ("lenet", "LeNet"), ("resnet", "ResNet-18")):
         if preset == "text" and found.data(kind):
             parts += [f"### Low rank and temperature: {title}", question_table(found, kind)]
     return parts

@@ -41,7 +41,7 @@ class Network:
 def network_of(pool: SavedPool, path: Path) -> Network:
     """The network of the pool at `path`; refused if that pool does not know it, or if it is no classifier."""
     posterior, model = joint(pool.pool), pool.model
-    if not model:
+    if "name" not in model:
         raise BadInput(
             f"{path} does not say how to build its network: predict from Python with "
             "coterie.posteriors.ensemble.predict"

@@ -94,7 +94,7 @@ def _curve_choices(by_label: views.Groups) -> list[tuple[str, str, str]]:
     for scores, owner in (
         (views.OWN, "test {}"),
         ("shared/test", "test {} of the shared model"),
-        ("point/test", "test {} of the mean model alone"),
+        ("point/test", "test {} of the one model that stands for several"),
         ("own/validation", "validation {}"),
     ):
         found += [(scores, m, owner.format(words.NAMES[m])) for m in views.shown(records, scores)]

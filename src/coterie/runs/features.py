@@ -58,7 +58,7 @@ class Features:
     source: Source = "aside"
     """What the server trains on: rows set aside for it, or all training rows of the clients (data moves)."""
     aside: float = 0.2
-    """Share of each client's training rows that is set aside for the server and taken from the client."""
+    """Share of each client's training rows that source=aside sets aside for the server, and takes from it."""
     freeze: bool = True
     """Clients train the last layer only, on features; else all of the server's model, its last bias fresh."""
     epochs: int = 20
@@ -128,7 +128,10 @@ def stage(
     share = options.aside if options.source == "aside" else 0.0
     kept, server = divided(clients, share, key)
     thin = check_kept(clients, kept, share, one_class)
-    decided = {"features": table_of(options), "seed": key.seed, "device": str(device)}
+    sets = {where: i for i, where in enumerate(distinct(kept))}
+    shared = [[sets[place(s)] for s in (c.train, c.validation, c.test)] for c in kept]
+    asked = options if options.source == "aside" else replace(options, aside=Features.aside)
+    decided = {"features": table_of(asked), "seed": key.seed, "device": str(device), "shared": shared}
     path = cache.place_of(clients, model, x, decided)
     entry, how = found_or_made(path, lambda: made(options, model, last, kept, server, key, device))
     trained = tree.load(copy.deepcopy(model), entry.server)
@@ -220,7 +223,7 @@ def said(options: Features, clients: Sequence[Client], figures: Figures, body: B
         rows = f"{figures.rows} of the clients' {total} training rows set aside for the server, "
         rows += f"{total - figures.rows} stay with them"
     percent = figures.metric == "accuracy"
-    value = f"{100 * figures.value:.1f} %" if percent else f"{figures.metric} {figures.value:.4g}"
+    value = f"{100 * figures.value:.2f} %" if percent else f"{figures.metric} {figures.value:.4g}"
     if body is None:
         work = "clients start from the server's whole model, the bias of its last layer drawn afresh"
     else:

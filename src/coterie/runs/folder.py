@@ -19,6 +19,7 @@ the rest, and going on from it first drops what came after it.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -127,18 +128,22 @@ class Folder:
                 if int(matrix.stem) > done:
                     matrix.unlink()
             # what a kill left half-written under a temporary name, ours or a library's
-            for draft in (*self.path.glob(".*"), *self.path.glob("collaboration/.*")):
+            places = ("", "collaboration/", f"{POSTERIORS}/")
+            for draft in (d for place in places for d in self.path.glob(f"{place}.*")):
                 if draft.name != LOCK:
                     draft.unlink()
         return None if state is None else (state, done)
 
     def save_models(self, models: Models, clients: list[str]) -> None:
-        header = {"clients": clients, "of": models.of.tolist()}
-        checkpoint.write_tensors(self.path / "models.safetensors", dict(models.beliefs), header)
+        """Those that stand for the clients; the draws of a posterior are not among them."""
+        used, of = torch.unique(models.of, return_inverse=True)
+        header = {"clients": clients, "of": of.tolist()}
+        tensors = dict(tree.rows(models.beliefs, used))
+        checkpoint.write_tensors(self.path / "models.safetensors", tensors, header)
 
     def save_posteriors(self, sent: Sequence[Saved]) -> None:
         for saved in sent:
-            store.write(self.path / POSTERIORS / f"{quote(saved.client, safe=' ')}.safetensors", saved)
+            store.write(self.path / POSTERIORS / f"{file_name(saved.client)}.safetensors", saved)
 
     def save_calibration(self, calibration: Calibration) -> None:
         """Each kind as one array [sum, client, bin], the sums in the order of `Tally`."""
@@ -232,6 +237,14 @@ def read_models(path: Path) -> dict[str, Belief]:
             f"{file} is damaged ({error}): delete it and make it again with 'coterie resume {path}'"
         ) from None
     return {client: tree.row(tensors, row) for client, row in owners}
+
+
+def file_name(client: str) -> str:
+    """A client's name as that of a file, of any letters and any length."""
+    quoted = quote(client, safe=" ")
+    if len(quoted) <= 200:
+        return quoted
+    return f"{quoted[:180]}-{hashlib.sha256(client.encode()).hexdigest()[:12]}"
 
 
 def _models(path: Path) -> Mapping[str, Belief]:

@@ -21,6 +21,7 @@ from coterie.kernels.calibrate import Calibrate, Tallied, unpacked
 from coterie.metrics.calibration import Calibration
 from coterie.models import MODELS
 from coterie.posteriors import Saved
+from coterie.runs.about import fingerprint
 from coterie.runs.body import save_body
 from coterie.runs.experiment import Experiment
 from coterie.runs.folder import Folder, read_record
@@ -113,7 +114,7 @@ def run(
         folder.save_models(models, names)
     else:
         record.calibration = lambda: tallies
-        if tree.size_in_bytes(models.beliefs) <= KEPT:
+        if tree.size_in_bytes(tree.rows(models.beliefs, torch.unique(models.of))) <= KEPT:
             record.models = lambda: _by_name(models, names)
     return Outcome(record, models)
 
@@ -175,9 +176,11 @@ def sent_posteriors(experiment: Experiment, state: Any) -> list[Saved]:
 
 
 def network(experiment: Experiment) -> dict[str, Any]:
-    """How to build the model, where it is one of ours and takes the data as it is."""
+    """How to build the model, where it is one of ours and takes the data as it is; else what it stands on."""
     name = str(experiment.config.get("model"))
-    if name not in MODELS or experiment.body is not None:
+    if experiment.body is not None:
+        return {"body": fingerprint([], tree.belief_of(experiment.body.network))}
+    if name not in MODELS:
         return {}
     shape = list(experiment.clients[0].train.x.shape[1:])
     options = dict(experiment.config.get(name, {}))

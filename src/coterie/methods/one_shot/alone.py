@@ -31,6 +31,8 @@ from coterie.methods.server.norms import norm_names
 from coterie.posteriors import Gaussian, from_collected
 from coterie.posteriors.precision import Form
 
+ROOM = 2**33  # bytes of models that draws may take
+
 
 @dataclass(frozen=True)
 class Alone:
@@ -63,7 +65,9 @@ class Alone:
 
     @property
     def work(self) -> Collector:
-        return collector(self.local, columns=self.form != "diagonal")
+        """The work that collects; columns only where the form has a use for them."""
+        made = collector(self.local)
+        return replace(made, rank=0) if self.form == "diagonal" else made  # type: ignore[type-var]
 
     def check(self, names: Sequence[str], rounds: int) -> None:
         _ = self.work
@@ -71,6 +75,8 @@ class Alone:
     def look(self, clients: Sequence[Facts], key: Key) -> Sequence[str]:
         """Refuses clients that would collect too few states, before anything runs."""
         work, rounds = self.work, key.rounds - self.plain(key.rounds)
+        if self.form != "diagonal" and (rank := vars(work)["rank"]) < 2:
+            raise BadInput(f"rank={rank} keeps too few deviations for {self.form}, at least 2: try 20")
         for client in clients:
             count, columns = states(work, client.train, rounds, key)
             if not self.enough(count, columns):
@@ -87,12 +93,12 @@ class Alone:
 
     def plain(self, rounds: int) -> int:
         """⌊warm R⌋, the rounds before collecting begins: not all of them."""
-        return min(int(self.warm * rounds), rounds - 1)
+        return min(int(self.warm * rounds + 1e-9), rounds - 1)  # 0.29 x 100 is 28.999999999999996
 
     def train(self, net: Net, own: Beliefs, memory: Beliefs | None, key: Key) -> Replies:
         """Each client's visit in a round; those of the last round bring home what was collected."""
         first = self.plain(key.rounds) + 1
-        kernel = self.local if key.round < first else self.work
+        kernel = plainly(self.local) if key.round < first else self.work
         if key.round == key.rounds:
             kernel = Gather(self.work)
         return net.visit(kernel, own, to_own(len(net.names)), key, None if key.round == first else memory)
@@ -105,6 +111,15 @@ class Alone:
             return from_collected(found.mean, found.variance, columns, found.count, self.form, self.floor)
         except BadInput as error:
             raise BadInput(f"client {name!r}: {error}") from None
+
+    def check_room(self, beliefs: Beliefs, sets: int) -> None:
+        """Refuses more draws than memory has room for, before anything runs: `sets` of mean and draws."""
+        size = sets * (1 + self.samples) * tree.size_in_bytes(tree.rows(beliefs, torch.tensor([0])))
+        if size > ROOM:
+            raise BadInput(
+                f"samples={self.samples} makes {size / 2**30:.0f} GB of models for {sets} posteriors, "
+                f"at most {ROOM / 2**30:.0f}: lower samples"
+            )
 
     def renewed(self, net: Net, beliefs: Beliefs, key: Key) -> Beliefs:
         """Each client's mean and draws [client · (1 + S), ...], with batch norm's statistics of its data.
@@ -119,10 +134,16 @@ class Alone:
         return net.settle(beliefs, replies)
 
 
-def collector(local: Trainer, columns: bool) -> Collector:
+def plainly(local: Trainer) -> Trainer:
+    """The same work where nothing is collected: it replies with its last state."""
+    work: Any = local
+    return replace(work, rank=0, average=False) if isinstance(local, Collecting) else local
+
+
+def collector(local: Trainer) -> Collector:
     """Work that collects: sgd becomes swag, once an epoch, or once a round where steps are given.
 
-    Its memory lasts, and its reply is the last state. Deviations for which there is no use are not kept.
+    Its memory lasts, and its reply is the last state.
     """
     if type(local) is SGD:
         options: dict[str, Any] = {f.name: getattr(local, f.name) for f in dataclasses.fields(SGD)}
@@ -132,7 +153,7 @@ def collector(local: Trainer, columns: bool) -> Collector:
             f"kernel {type(local).__name__.lower()} collects no posterior: use swag, sgld, psgld or hmc "
             "(sgd becomes swag)"
         )
-    work: Any = local if columns or not isinstance(local, SWAG) else replace(local, rank=0)
+    work: Any = local
     made: Collector = replace(work, keep=True, average=False)
     return made
 

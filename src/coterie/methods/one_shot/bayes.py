@@ -3,7 +3,7 @@
     θ_1, θ_2, ... ← the work on D_k (or on ∪_k D_k), collected on the way
     p(y|x) ≈ 1/S Σ_s p(y|x, θ_s)
 
-For a sampler (sgld, psgld, hmc) the θ_s are S of the states it kept, evenly spaced; for swag they are drawn
+For a sampler (sgld, psgld, hmc) the θ_s are the last S states that it collected; for swag they are drawn
 from the Gaussian that it fits, N(θ̄, T Σ), as in `fl_swag.py`. S is `samples`. Until the last round the models
 are the states that training has reached. With all data in one place (Makni, 2022, section 8.1: SGLD and pSGLD
 "are not subject to the constraints") this is a yardstick and no option for those who cannot share.
@@ -15,7 +15,7 @@ draw are renewed by a pass over the data it was trained on, as in `fl_swag.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -27,8 +27,10 @@ from coterie.core.errors import UnknownName
 from coterie.core.method import METHODS, Facts, Info, Models
 from coterie.core.net import Net
 from coterie.core.seeds import Key
+from coterie.kernels.bayes import Collector
 from coterie.kernels.posterior import collected
-from coterie.methods.one_shot.alone import Alone, by_oneself
+from coterie.kernels.swag import SWAG
+from coterie.methods.one_shot.alone import Alone, by_oneself, collector
 from coterie.posteriors import sample
 from coterie.posteriors.precision import Form
 
@@ -64,12 +66,21 @@ class BayesLocal(Alone):
         if self.by not in get_args(By):
             raise UnknownName("by", str(self.by), get_args(By))
 
+    @property
+    def work(self) -> Collector:
+        """A sampler keeps as many states as are to be averaged."""
+        made = collector(self.local)
+        if isinstance(made, SWAG):
+            return super().work
+        return replace(made, rank=max(2, self.samples))  # type: ignore[type-var]
+
     def look(self, clients: Sequence[Facts], key: Key) -> Sequence[str]:
         if self.by == "all":
             clients = [clients[0]._replace(name="all", train=sum(c.train for c in clients))]
         return super().look(clients, key)
 
     def init(self, beliefs: Beliefs, clients: int) -> State:
+        self.check_room(beliefs, 1 if self.by == "all" else clients)
         if self.by == "all":
             return State(tree.rows(beliefs, torch.tensor([0])))
         return State(tree.repeat(beliefs, clients))

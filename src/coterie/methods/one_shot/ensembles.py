@@ -7,9 +7,9 @@
     wBayAvg    the same                     a_i = n_i / Σ n  `wbayavg`
 
 n_i are the net's `sizes`, a_i comes from `averaging_weights`. Before the last round a client's model is its
-own. With the kernel swag the models are its means, as in the paper. BayAvg sends every model to everyone; the
-paper lets clients exchange predictions instead, for each question anew. Who does not answer in the last round
-is left out.
+own. With the kernel swag the models are its means, as in the paper, of the last round. BayAvg sends every
+model to everyone; the paper lets clients exchange predictions instead, for each question anew. Who does not
+answer in the last round is left out.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models
-from coterie.core.net import Net, to_own
+from coterie.core.net import Net, Replies, to_own
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
-from coterie.methods.one_shot.alone import by_oneself
+from coterie.methods.one_shot.alone import by_oneself, plainly
 from coterie.methods.server.fedavg import averaging_weights, server_info
 
 
@@ -59,14 +59,20 @@ class OneShotFedAvg:
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         n = len(net.names)
-        replies = net.visit(self.local, state.own, to_own(n), key, state.memory)
+        plain, memory = plainly(self.local), state.memory
+        if key.round == key.rounds and plain != self.local:
+            plain, memory = self.local, None  # what is averaged is collected in the last round alone
+        replies = net.visit(plain, state.own, to_own(n), key, memory)
         own = net.settle(state.own, replies)
         if key.round < key.rounds or len(replies) == 0:
             return State(own, replies.memory), by_oneself(n, replies)
         shares = averaging_weights(net.sizes[replies.hosts], self.weighted)
         info = server_info(n, replies, shares)
-        joint = net.mix(shares.unsqueeze(0), replies)
+        joint = self.joined(net, shares, replies)
         return State(own, replies.memory, info.weights[0].clone(), joint), self.counted(info)
+
+    def joined(self, net: Net, shares: Tensor, replies: Replies) -> Beliefs | None:
+        return net.mix(shares.unsqueeze(0), replies)
 
     def counted(self, info: Info) -> Info:
         """The server sends the average to everyone."""
@@ -91,6 +97,9 @@ class OneShotWFedAvg(OneShotFedAvg):
 @dataclass(frozen=True)
 class BayAvg(OneShotFedAvg):
     """One exchange: the average prediction of models that were trained alone."""
+
+    def joined(self, net: Net, shares: Tensor, replies: Replies) -> None:
+        """All models stay what they are."""
 
     def counted(self, info: Info) -> Info:
         """Everyone gets the models of all that answered but its own."""

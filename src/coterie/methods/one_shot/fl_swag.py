@@ -15,10 +15,10 @@ in the paper, whose program clamps at 1e-6 and has no prior; temperature and low
 Batch norm's statistics cannot be multiplied: the draws take the average of the clients', and then each client
 renews them by one pass over its own data, so that it has draws of its own.
 
-In the last round a client sends its mean and variances, for low rank also K columns, and receives the
-product's: counted in models. The weights of that round are each client's share of the joint precision,
-averaged over coordinates. Who does not answer in it, or was away so often that it collected too little, is
-not in the product.
+In the last round a client sends its mean and variances, beside a diagonal also K columns, and receives the
+product: counted in models' worth of numbers. The weights of that round are each client's share of the joint
+precision, averaged over coordinates. Who does not answer in it, or was away so often that it collected too
+little, is not in the product.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class FLSWAG(Alone):
             raise BadInput(f"prior={self.prior} must be at least 0 and finite: try 1")
 
     def init(self, beliefs: Beliefs, clients: int) -> State:
+        self.check_room(beliefs, clients if norm_names(beliefs) else 1)
         return State(tree.repeat(beliefs, clients))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
@@ -90,11 +91,11 @@ class FLSWAG(Alone):
         if norm_names(drawn):
             each = torch.arange(1 + self.samples).repeat(n)
             drawn = self.renewed(net, tree.rows(drawn, each), key.at("refresh"))
-        columns = [sum(f.columns.shape[1] for f in p.precision.factors) for p in (*mine, posterior)]
+        columns = sent["columns"].clamp(max=vars(self.work)["rank"]).cpu()
         info = Info(
             weights=scatter(precision_shares(mine), hosts, n, empty=0).expand(n, n),
-            sent=alone.sent.index_copy(0, hosts, 2 + torch.tensor(columns[:-1])),
-            received=torch.full((n,), 2 + columns[-1]),
+            sent=alone.sent.index_copy(0, hosts, 2 + columns),
+            received=torch.full((n,), weight_in_models(posterior)),
             loss=alone.loss,
         )
         return State(own, None, sent, hosts, drawn), info
@@ -138,6 +139,14 @@ class FLSWAG(Alone):
             trained = {slot.name for slot in mine.slots}
             found[name] = mine, {n: state.sent[n][i] for n in state.own if n not in trained}
         return found
+
+
+def weight_in_models(posterior: Gaussian) -> int:
+    """How many models' worth of numbers a Gaussian is: shift, diagonal, columns, or half a matrix."""
+    p, precision = posterior.shift.numel(), posterior.precision
+    if precision.dense is not None:
+        return 1 + -(-(p + 1) // 2)
+    return 2 + sum(f.columns.shape[1] for f in precision.factors)
 
 
 def precision_shares(posteriors: Sequence[Gaussian]) -> Tensor:
