@@ -188,3 +188,14 @@ def test_figures_for_a_paper(sure):
     assert low.get_yscale() == "log"
     assert low.yaxis.get_major_formatter()(100) == "100"
     assert low.lines[0].get_ydata().tolist() == [8, 2]
+
+
+def test_who_averages_predictions_has_a_table_of_its_own_on_the_terminal(sure):
+    averaging = sure("fl-swag")
+    for m in averaging.metrics:
+        m["scores"]["point/test"] = m["scores"]["own/test"]
+    plain, both = printed([sure()], 80), printed([sure(), averaging], 80)
+    assert "pooled" not in plain
+    line = [text for text in both.splitlines() if text.startswith("fl-swag")][-1]
+    # accuracy (0.5 + 1) / 2, ECE (0.3 + 0.1) / 2; pooled 0.8 · |0.75 - 0.8|, at most 0.05
+    assert re.findall(r"[\d.]+", line)[:4] == ["75.0", "0.200", "0.0400", "0.0500"]

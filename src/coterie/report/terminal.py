@@ -1,4 +1,4 @@
-"""The summary on a terminal, and below it whether clients found their own kind, as far as there is room."""
+"""The summary on a terminal; below it calibration, and whether clients found their own kind."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from coterie.report import tables, views
+from coterie.report import calibration, tables, views
 from coterie.runs.record import Record
+
+POINT = "point/test"
+TRUST = "ECE: how far confidence is from accuracy; pooled: of all clients' samples together."
 
 
 def render_table(records: Sequence[Record], width: int | None = None) -> Table:
@@ -41,14 +44,26 @@ def render_measures(records: Sequence[Record], width: int | None = None) -> Tabl
     return table
 
 
+def render_trust(records: Sequence[Record], width: int | None = None) -> Table | None:
+    """Accuracy beside calibration, for methods that average predictions; without room, the last columns go."""
+    if "ece" not in views.metrics(records, POINT):
+        return None
+    header, rows = calibration.cells(views.groups(records))
+    table = _rich(header, rows, [TRUST])
+    while width is not None and _width(table) > width and len(header) > 3:
+        header, rows = header[:-1], [row[:-1] for row in rows]
+        table = _rich(header, rows, [TRUST, "Further columns need a wider terminal."])
+    return table
+
+
 def print_table(records: Sequence[Record], console: Console | None = None) -> None:
-    """Prints the summary and the measures, as wide as the console allows."""
+    """Prints the summary, calibration and measures, as wide as the console allows."""
     console = console or Console()
     console.print(render_table(records, console.width))
-    measured = render_measures(records, console.width)
-    if measured is not None:
-        console.print()
-        console.print(measured)
+    for table in (render_trust(records, console.width), render_measures(records, console.width)):
+        if table is not None:
+            console.print()
+            console.print(table)
 
 
 def _rich(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> Table:
