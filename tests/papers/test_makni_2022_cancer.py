@@ -207,15 +207,21 @@ class TestTinyRun:
             drawn = np.asarray(ax.collections[0].get_offsets())
             assert drawn == pytest.approx(np.array(made["text"]["planes"][plane][of]))
 
-    def test_table_and_rows(self, made):
+    def test_table(self, made):
         by = {preset: {0: result} for preset, result in made.items()}
         lines = report.table(by).splitlines()
         assert lines[0] == "|  | text | as-run |"
         assert len(lines) == 3 + len(report.ROWS)
-        rows = report.rows(by)
-        assert [(r["preset"], r["seed"]) for r in rows] == [("text", 0), ("as-run", 0)]
-        assert rows[0]["deviation.swag-hmc"] == made["text"]["deviation"]["swag-hmc"]
-        assert rows[1]["planes.swag.ratio.1"] == made["as-run"]["planes"]["swag"]["ratio"][1]
+        assert (
+            lines[3]
+            == f"| {next(iter(report.ROWS))} | "
+            + " | ".join(report.written([made[p]["deviation"]["swag-hmc"]]) for p in made)
+            + " |"
+        )
+        assert (
+            report.value(made["as-run"], ("planes", "swag", "ratio", 1))
+            == (made["as-run"]["planes"]["swag"]["ratio"][1])
+        )
 
 
 class TestReport:

@@ -22,12 +22,15 @@ LeNet5. The server trains 20 epochs, its rate falling from .1 to .005. CIFAR-10 
               which the client gives up
     clients   train the last layer, on frozen features          train all layers, from the server's, with the
                                                                 last layer's bias drawn afresh
-    batches   in a new order each epoch                         in the rows' order
+    batches   in a new order each epoch                         in the rows' order, for FL-SWAG's clients
     moments   begin with the state before collecting            have collected states only
     draws     from the Gaussian                                 with noise variance · z
     sgld,     as their papers have them, on a whole LeNet,      one program for both: psgld with decay .95, in
     psgld     10 epochs; of the second half 30 states           which FashionMNIST had no noise at all (and
                                                                 MNIST none for 3,000 steps; here at once)
+
+Rates of the samplers are not known either: here .1 for SGLD and .001, in units of its metric, for pSGLD,
+whose 1e-2 in the program is taken for what is added to the root of squared gradients.
 
 CIFAR-10: the authors' ResNet-18 weights are not published; a ResNet-18 is trained here in the same way as the
 LeNet, on clients' data as the preset says, and its last layer is what clients train under both presets, for

@@ -53,8 +53,8 @@ def calibration(name: str, tallies: Mapping[str, Sequence[float]]) -> Figure:
     """Accuracy less confidence by confidence, and above a threshold τ."""
     figure, axes = drawing.canvas(7.2, 2.8, 1, 2, sharey=True)
     left, right = axes[0]
-    for colour, (row, flat) in zip(COLOURS, tallies.items(), strict=False):
-        found = unpacked(flat)
+    for row, flat in tallies.items():
+        found, colour = unpacked(flat), COLOURS[list(LINES).index(row)]
         for ax, tally, x in ((left, found.confidence, found.confidence.mean), (right, found.above, taus())):
             enough = tally.samples >= FEW
             gap = tally.accuracy - tally.mean

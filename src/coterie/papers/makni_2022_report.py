@@ -178,15 +178,22 @@ def question_table(results: Results, kind: str) -> str:
 # claims
 
 
-def by_data(kinds: Sequence[str], check: Callable[[Results, str], Verdict]) -> Callable[[Results], Verdict]:
-    """The same check for each data set of these kinds."""
+def by_data(
+    kinds: Sequence[str], check: Callable[[Results, str], Verdict], row: str | None = None
+) -> Callable[[Results], Verdict]:
+    """The same check for each data set of these kinds; with a row, for those that have it."""
 
     def called(cell: str) -> str:
         kind, _, data = cell.partition("/")
         return f"{kind} {NAMES[data]}" if len(kinds) > 1 else NAMES[data]
 
     def checked(results: Results) -> Verdict:
-        cells = [f"{k}/{d}" for k in kinds for d in results.data(k)]
+        cells = [
+            f"{k}/{d}"
+            for k in kinds
+            for d in results.data(k)
+            if row is None or results.values(f"{k}/{d}", row)
+        ]
         return every({called(c): check(results, c) for c in cells})
 
     return checked
@@ -274,7 +281,7 @@ CLAIMS: list[Claim[Results]] = [
 QUESTIONS: list[Claim[Results]] = [
     Claim(
         f"low rank ({k}) helps: NLL below FL-SWAG's", "ours",
-        by_data(["logistic", "lenet", "resnet"], gap(FL_SWAG, f"low rank {k}", "nll")),
+        by_data(["logistic", "lenet", "resnet"], gap(FL_SWAG, f"low rank {k}", "nll"), f"low rank {k}"),
     )
     for k in (2, 20)
 ] + [

@@ -45,7 +45,7 @@ def render_measures(records: Sequence[Record], width: int | None = None) -> Tabl
 
 
 def render_trust(records: Sequence[Record], width: int | None = None) -> Table | None:
-    """Accuracy beside calibration, for methods that average predictions; without room, the last columns go."""
+    """Accuracy beside calibration, where methods average predictions; without room, last columns go."""
     if "ece" not in views.metrics(records, POINT):
         return None
     header, rows = calibration.cells(views.groups(records))

@@ -211,7 +211,7 @@ def fresh_bias(server: Belief, beliefs: Beliefs, last: str) -> Beliefs:
     """The server's weights, one set or one for each client, with the last layer's bias as it was drawn."""
     all_alike = tree.repeat(tree.stack([server]), tree.count(beliefs))
     bias = f"{last}.bias" if last else "bias"
-    return {n: beliefs[n] if n == bias else t for n, t in all_alike.items()}
+    return {n: t if n == bias else all_alike[n] for n, t in beliefs.items()}
 
 
 def said(options: Features, clients: Sequence[Client], figures: Figures, body: Body | None) -> list[str]:
