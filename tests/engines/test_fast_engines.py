@@ -307,3 +307,26 @@ class TestReplay:
 def work_on(model: nn.Module) -> str:
     """The name of a tensor that training changes."""
     return next(name for name, _ in model.named_parameters())
+
+
+class Named(nn.Module):
+    """A parameter with the name of a counter in every optimiser's memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.t = nn.Parameter(torch.full((3, 2), 0.5))
+
+    def forward(self, x):
+        return x @ self.t
+
+
+@pytest.mark.parametrize(
+    "kernel", [Adam(keep=True), SGD(momentum=0.5), SWAG()], ids=lambda k: type(k).__name__
+)
+def test_a_parameter_may_have_the_name_of_a_counter(kernel):
+    replies = []
+    for engine in (Loop(), Pool(), Stacked()):
+        net, beliefs = net_of(engine, Named())
+        replies.append(net.open(net.visit(kernel, beliefs, to_own(3), Key(0).at_round(1, 1)))["t"])
+    for other in replies[1:]:
+        torch.testing.assert_close(other, replies[0])

@@ -26,13 +26,20 @@ class Layout:
         self.shapes = [belief[n].shape for n in names]
         self.sizes = [shape.numel() for shape in self.shapes]
 
-    def pack(self, tree: Belief) -> Belief:
-        """Tensors named prefix + name, one for each name, as one vector prefix + ALL."""
+    def pack(self, tree: Belief, bare: bool = True) -> Belief:
+        """Tensors named prefix + name, one for each name, as one vector prefix + ALL.
+
+        A memory has no parameters without a prefix: there, a counter may have the name of one.
+        """
         packed, left = {}, dict(tree)
         for entry in tree:
             prefix = entry.removesuffix(self.names[0])
             mine = [prefix + n for n in self.names]
-            if entry == mine[0] and all(m in left for m in mine):
+            if (
+                entry == mine[0]
+                and (prefix.endswith("/") or bare and not prefix)
+                and all(m in left for m in mine)
+            ):
                 packed[prefix + ALL] = torch.cat([left.pop(m).reshape(-1) for m in mine])
         return {**packed, **left}
 

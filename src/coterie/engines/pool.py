@@ -59,7 +59,7 @@ class Pool:
             mine, learner = key.at("guest", guest, "host", host), learners.get()
             try:
                 belief = learner.layout.pack(tree.row(beliefs, guest))
-                kept = learner.layout.pack(tree.row(memory, host if kernel.keeps else 0))
+                kept = learner.layout.pack(tree.row(memory, host if kernel.keeps else 0), bare=False)
                 data = net.clients[host].train
                 apart = seeded(mine.at("module").integer(), net.device) if alone else nullcontext()
                 with apart:
