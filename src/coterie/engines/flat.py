@@ -35,11 +35,8 @@ class Layout:
         for entry in tree:
             prefix = entry.removesuffix(self.names[0])
             mine = [prefix + n for n in self.names]
-            if (
-                entry == mine[0]
-                and (prefix.endswith("/") or bare and not prefix)
-                and all(m in left for m in mine)
-            ):
+            kind = prefix.endswith("/") if prefix else bare
+            if kind and entry == mine[0] and all(m in left for m in mine):
                 packed[prefix + ALL] = torch.cat([left.pop(m).reshape(-1) for m in mine])
         return {**packed, **left}
 
