@@ -14,7 +14,8 @@ from safetensors.torch import save_file
 
 import coterie
 from coterie.core.errors import BadRun
-from coterie.runs.checkpoint import Stamp, load, read_tensors, save, write_tensors
+from coterie.core.tensors import read_tensors, write_tensors
+from coterie.runs.checkpoint import Stamp, load, save
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,9 +95,9 @@ class LocalWork(ABC):
         gradient = learner.gradient(belief, batch, tick.seed)
         belief.update(gradient.buffers)
         memory["t"] = t = memory["t"] + 1
-        rate = tick.rate * self.lr
+        rate, told = self.told(learner, belief, tick)
         for n in learner.trainable:
-            mine = {m: memory[f"{m}/{n}"] for m in self.memories()}
+            mine = {m: memory[f"{m}/{n}"] for m in self.memories()} | told.get(n, {})
             belief[n], mine = self.update(belief[n], gradient.grads[n], mine, t, rate)
             memory.update({f"{m}/{n}": value for m, value in mine.items()})
         seen = batch.weight.sum().to(carry["samples"].dtype)
@@ -108,6 +108,12 @@ class LocalWork(ABC):
             "loss": carry["loss"] + gradient.loss.detach().to(seen.dtype) * seen,
             "samples": carry["samples"] + seen,
         }
+
+    def told(
+        self, learner: Learner, belief: Belief, tick: Tick
+    ) -> tuple[Tensor, dict[str, dict[str, Tensor]]]:
+        """The learning rate of a step, and what else the update of each parameter is to know."""
+        return tick.rate * self.lr, {}
 
     def finish(self, carry: Carry) -> Reply:
         seen = carry["samples"]

@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from coterie.core.kernel import KERNELS, Carry, Plan, Tick
-from coterie.core.learner import Batch, Learner
+from coterie.core.belief import Belief
+from coterie.core.kernel import KERNELS, Plan, Tick
+from coterie.core.learner import Learner
 from coterie.core.seeds import Key
 from coterie.kernels.bayes import CollectingWork, check_posterior, normals
 
@@ -53,25 +54,13 @@ class SGLD(CollectingWork):
         rates = torch.stack([drawn.rates, torch.full_like(drawn.rates, samples)], dim=1)
         return replace(drawn, rates=rates)
 
-    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
-        belief, memory = dict(carry["belief"]), dict(carry["memory"])
-        gradient = learner.gradient(belief, batch, tick.seed)
-        belief.update(gradient.buffers)
-        memory["t"] = t = memory["t"] + 1
+    def told(
+        self, learner: Learner, belief: Belief, tick: Tick
+    ) -> tuple[Tensor, dict[str, dict[str, Tensor]]]:
         rate, samples = tick.rate.unbind()
         noises = normals(tick.seed, [belief[n] for n in learner.trainable])
-        for n, noise in zip(learner.trainable, noises, strict=True):
-            mine = {m: memory[f"{m}/{n}"] for m in self.memories()} | {"noise": noise, "samples": samples}
-            belief[n], mine = self.update(belief[n], gradient.grads[n], mine, t, rate * self.lr)
-            memory.update({f"{m}/{n}": value for m, value in mine.items()})
-        seen = batch.weight.sum().to(carry["samples"].dtype)
-        return {
-            **carry,
-            "belief": belief,
-            "memory": memory,
-            "loss": carry["loss"] + gradient.loss.detach().to(seen.dtype) * seen,
-            "samples": carry["samples"] + seen,
-        }
+        each = zip(learner.trainable, noises, strict=True)
+        return rate * self.lr, {n: {"noise": noise, "samples": samples} for n, noise in each}
 
     def update(
         self, param: Tensor, grad: Tensor, memory: dict[str, Tensor], t: Tensor, rate: Tensor

@@ -28,6 +28,7 @@ from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.errors import BadData, BadInput
 from coterie.core.files import readable_errors
+from coterie.core.tensors import write_tensors
 from coterie.posteriors import online, store
 from coterie.posteriors.gaussian import Gaussian, checked
 from coterie.posteriors.slots import Slot, same_model
@@ -125,14 +126,14 @@ def write_pool(path: Path, pool: SavedPool) -> Path:
     first = {id(t): name for name, t in reversed(tensors.items())}
     header["twins"] = {name: first[id(t)] for name, t in tensors.items() if first[id(t)] != name}
     own = {name: t for name, t in tensors.items() if name not in header["twins"]}
-    return store.write_tensors(path, own, header)
+    return write_tensors(path, own, header)
 
 
 def read_pool(path: Path) -> SavedPool:
     """The pool in a file; refused if it is damaged or something else."""
     _there(path)
     with store.intact(path, "pool", REMEDY):
-        tensors, header = store.read_tensors(path, KIND)
+        tensors, header = store.of_kind(path, KIND)
         tensors |= {name: tensors[other] for name, other in header["twins"].items()}
         total, prior = (
             store.unpack_gaussian(_above(name, tensors), header[name]) if header[name] else None

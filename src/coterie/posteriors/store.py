@@ -11,7 +11,6 @@ writer's.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -20,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
 from torch import Tensor
 
 from coterie.core.belief import Belief, first_not_finite
 from coterie.core.errors import BadData
-from coterie.core.files import write_whole
+from coterie.core.tensors import read_tensors, write_tensors
 from coterie.posteriors.gaussian import Gaussian, checked
 from coterie.posteriors.precision import Factor, Precision
 from coterie.posteriors.slots import Slot, Slots, size
@@ -65,7 +63,7 @@ def read(path: Path) -> Saved:
     if not path.is_file():
         raise BadData(f"no posterior at {path}: check the path")
     with intact(path, "posterior", REMEDY):
-        saved = unpack(*read_tensors(path, KIND))
+        saved = unpack(*of_kind(path, KIND))
     checked(saved.posterior, f"the posterior in {path} has", REMEDY)
     return saved
 
@@ -131,19 +129,11 @@ def unpack_gaussian(tensors: Tensors, header: Header) -> Gaussian:
     return Gaussian(slots, tensors["shift"], precision)
 
 
-def write_tensors(path: Path, tensors: Tensors, header: Header) -> Path:
-    """Tensors and a header, the same bytes for the same content."""
-    # copies of their own: the format refuses shared memory
-    own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    return write_whole(path, save(own, metadata={"coterie": json.dumps(header, sort_keys=True)}))
-
-
-def read_tensors(path: Path, kind: str) -> tuple[Tensors, Header]:
-    with safe_open(path, framework="pt") as file:
-        header = json.loads((file.metadata() or {})["coterie"])
-        if header["kind"] != kind:
-            raise ValueError(f"its kind is {header['kind']!r}, not {kind!r}")
-        return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+def of_kind(path: Path, kind: str) -> tuple[Tensors, Header]:
+    tensors, header = read_tensors(path)
+    if header["kind"] != kind:
+        raise ValueError(f"its kind is {header['kind']!r}, not {kind!r}")
+    return tensors, header
 
 
 @contextlib.contextmanager

@@ -7,19 +7,17 @@ their path; the rest is a JSON skeleton in the file's header, beside what the st
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor
 
 import coterie
 from coterie.core.errors import BadRun
-from coterie.core.files import replace_atomically
+from coterie.core.tensors import read_tensors, write_tensors
 
 
 @dataclass(frozen=True)
@@ -55,21 +53,6 @@ def load(path: Path, kind: type, config: str) -> tuple[Any, Stamp]:
             f"{path} belongs to another config ({stamp.config}, not {config}): start anew with another --out"
         )
     return kind(**_unpack(skeleton, tensors)), stamp
-
-
-def write_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Named tensors and a header, the same bytes for the same content."""
-    # one entry only: the format keeps several in no particular order
-    text = json.dumps(header, sort_keys=True)
-    # copies of their own: views and expanded tensors share memory, which the format refuses
-    own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    replace_atomically(path, lambda draft: save_file(own, draft, metadata={"coterie": text}))
-
-
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    with safe_open(path, framework="pt") as file:
-        header = json.loads(file.metadata()["coterie"])
-        return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
 
 
 def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:

@@ -23,11 +23,10 @@ from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.client import Client
 from coterie.core.errors import BadRun
-from coterie.core.files import readable_errors
+from coterie.core.tensors import read_tensors, write_tensors
 from coterie.data.files import store
 from coterie.engines.threads import one_thread_each
 from coterie.runs.about import fingerprint
-from coterie.runs.checkpoint import read_tensors, write_tensors
 
 VERSION = 1  # of the server's training and of φ: count up when either gives other numbers
 SERVER, FEATURES = "server/", "features/"
@@ -71,8 +70,6 @@ def place_of(clients: Sequence[Client], model: nn.Module, x: Tensor, decided: Ma
 def write(path: Path, entry: Entry) -> None:
     tensors = {SERVER + n: t for n, t in entry.server.items()}
     tensors |= {f"{FEATURES}{i}": t for i, t in enumerate(entry.features)}
-    with readable_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(path, tensors, {"figures": asdict(entry.figures), "sum": _sum(tensors)})
 
 

@@ -47,6 +47,7 @@ from coterie.core.files import (
     replace_atomically,
 )
 from coterie.core.method import Models
+from coterie.core.tensors import read_tensors, write_tensors
 from coterie.metrics.calibration import Calibration, Tally
 from coterie.posteriors import Saved, store
 from coterie.runs import checkpoint
@@ -139,7 +140,7 @@ class Folder:
         used, of = torch.unique(models.of, return_inverse=True)
         header = {"clients": clients, "of": of.tolist()}
         tensors = dict(tree.rows(models.beliefs, used))
-        checkpoint.write_tensors(self.path / "models.safetensors", tensors, header)
+        write_tensors(self.path / "models.safetensors", tensors, header)
 
     def save_posteriors(self, sent: Sequence[Saved]) -> None:
         for saved in sent:
@@ -230,7 +231,7 @@ def read_models(path: Path) -> dict[str, Belief]:
     if not file.exists():
         raise BadRun(f"{path} has no models yet: finish it with 'coterie resume {path}'")
     try:
-        tensors, header = checkpoint.read_tensors(file)
+        tensors, header = read_tensors(file)
         owners = list(zip(header["clients"], header["of"], strict=True))
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise BadRun(

@@ -11,7 +11,7 @@ from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, asking, scatter
-from coterie.core.net import Net, to_own
+from coterie.core.net import Net, Replies, to_own
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
 
@@ -44,12 +44,16 @@ class Local:
         n = len(net.names)
         edges = to_own(n)[asking(self.requester, net.names)]
         replies = net.visit(self.local, state.beliefs, edges, key, state.memory)
-        weights = torch.zeros(n, n, dtype=torch.float64)
-        weights[replies.hosts, replies.hosts] = 1
-        nothing = torch.zeros(n, dtype=torch.int64)
-        loss = scatter(replies.numbers.get("loss", torch.zeros(0)), replies.hosts, n)
-        state = State(net.settle(state.beliefs, replies), replies.memory)
-        return state, Info(weights, sent=nothing, received=nothing, loss=loss)
+        return State(net.settle(state.beliefs, replies), replies.memory), by_oneself(n, replies)
 
     def models(self, state: State, clients: int) -> Models:
         return Models(state.beliefs, of=torch.arange(clients))
+
+
+def by_oneself(n: int, replies: Replies) -> Info:
+    """Of a round in which nobody heard of anybody."""
+    nothing = torch.zeros(n, dtype=torch.int64)
+    weights = torch.zeros(n, n, dtype=torch.float64)
+    weights[replies.hosts, replies.hosts] = 1
+    loss = scatter(replies.numbers.get("loss", torch.zeros(0)), replies.hosts, n)
+    return Info(weights, nothing, nothing, loss)

@@ -19,7 +19,7 @@ from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.kernel import Trainer
-from coterie.core.method import Facts, Info, scatter
+from coterie.core.method import Facts
 from coterie.core.net import Net, Replies, to_own
 from coterie.core.seeds import Key
 from coterie.kernels.bayes import Collecting, Collector, Gather
@@ -164,12 +164,3 @@ def states(work: Collector, samples: int, rounds: int, key: Key) -> tuple[int, i
     assert marks is not None
     due = rounds * int(marks.sum()) - options["burn"]
     return max(0, due) + int(options.get("origin", False) and due >= 0), min(max(0, due), options["rank"])
-
-
-def by_oneself(n: int, replies: Replies) -> Info:
-    """Of a round in which nobody heard of anybody."""
-    nothing = torch.zeros(n, dtype=torch.int64)
-    weights = torch.zeros(n, n, dtype=torch.float64)
-    weights[replies.hosts, replies.hosts] = 1
-    loss = scatter(replies.numbers.get("loss", torch.zeros(0)), replies.hosts, n)
-    return Info(weights, nothing, nothing, loss)

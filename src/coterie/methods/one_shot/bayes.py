@@ -30,7 +30,8 @@ from coterie.core.seeds import Key
 from coterie.kernels.bayes import Collector
 from coterie.kernels.posterior import collected
 from coterie.kernels.swag import SWAG
-from coterie.methods.one_shot.alone import Alone, by_oneself, collector
+from coterie.methods.baselines.local import by_oneself
+from coterie.methods.one_shot.alone import Alone, collector
 from coterie.posteriors import sample
 from coterie.posteriors.precision import Form
 

@@ -27,7 +27,8 @@ from coterie.core.method import METHODS, Info, Models
 from coterie.core.net import Net, Replies, to_own
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
-from coterie.methods.one_shot.alone import by_oneself, plainly
+from coterie.methods.baselines.local import by_oneself
+from coterie.methods.one_shot.alone import plainly
 from coterie.methods.server.fedavg import averaging_weights, server_info
 
 

@@ -36,7 +36,8 @@ from coterie.core.errors import BadInput
 from coterie.core.method import METHODS, Info, Models, scatter
 from coterie.core.net import Net
 from coterie.core.seeds import Key
-from coterie.methods.one_shot.alone import Alone, by_oneself
+from coterie.methods.baselines.local import by_oneself
+from coterie.methods.one_shot.alone import Alone
 from coterie.methods.server.norms import norm_names
 from coterie.posteriors import Gaussian, isotropic, mean, product, sample
 
