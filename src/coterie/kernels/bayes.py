@@ -36,9 +36,10 @@ from coterie.core.belief import Belief
 from coterie.core.devices import widest
 from coterie.core.dropout import uniform
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.kernel import Carry, Marker, Plan, Reply, Tick
-from coterie.core.learner import Batch, Learner
+from coterie.core.kernel import Carry, Marker, Plan, Reply
+from coterie.core.learner import Learner
 from coterie.core.seeds import Key
+from coterie.kernels.around import Around
 from coterie.kernels.local import LocalWork
 
 NOISE, METROPOLIS, JITTER = 1 << 20, 1 << 21, 1 << 22  # calls of `uniform`, far from those of dropout layers
@@ -171,7 +172,7 @@ class Collector(Marker, Protocol):
 
 
 @dataclass(frozen=True)
-class Gather:
+class Gather(Around):
     """The same work; its reply brings home the model's mean and, beside it, all that was collected.
 
     variance/NAME, deviation/K/NAME or draw/K/NAME, and the counters `count` (of states in the moments) and
@@ -182,27 +183,9 @@ class Gather:
     inner: Collector
     """The local work itself."""
 
-    @property
-    def keeps(self) -> bool:
-        return self.inner.keeps
-
-    def plan(self, samples: int, key: Key) -> Plan:
-        return self.inner.plan(samples, key)
-
-    def fresh(self, learner: Learner, belief: Belief) -> Belief:
-        return self.inner.fresh(learner, belief)
-
-    def start(self, belief: Belief, memory: Belief) -> Carry:
-        return self.inner.start(belief, memory)
-
-    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
-        return self.inner.step(learner, carry, batch, tick)
-
-    def mark(self, carry: Carry) -> Carry:
-        return self.inner.mark(carry)
-
     def finish(self, carry: Carry) -> Reply:
-        return self.inner.finish(carry, gather=True)
+        reply: Reply = self.inner.finish(carry, gather=True)
+        return reply
 
 
 def normals(seed: Tensor, like: Sequence[Tensor]) -> list[Tensor]:

@@ -7,21 +7,19 @@ and on the number of rows alone, so that both kernels, wherever they run, mean t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Belief
 from coterie.core.client import Task
-from coterie.core.kernel import Carry, Marker, Part, Plan, Reply, Tick, Trainer
-from coterie.core.learner import Batch, Learner
+from coterie.core.kernel import Part, Plan, Trainer
 from coterie.core.seeds import Key
+from coterie.kernels.around import Around
 from coterie.kernels.sgd import SGD
 
 
 @dataclass(frozen=True)
-class Fold:
+class Fold(Around):
     """Local work on all training rows but those of one fold; its memory is fresh at each visit.
 
     A batch of a single row, which only leaving rows out may have brought about, is left out too: batch
@@ -65,21 +63,6 @@ class Fold:
         held = torch.zeros(samples, dtype=torch.bool)
         held[fold_rows(samples, self.folds, self.fold, self.seed)] = True
         return (held if self.inside else ~held).nonzero().flatten()
-
-    def fresh(self, learner: Learner, belief: Belief) -> Belief:
-        return self.inner.fresh(learner, belief)
-
-    def start(self, belief: Belief, memory: Belief) -> Carry:
-        return self.inner.start(belief, memory)
-
-    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
-        return self.inner.step(learner, carry, batch, tick)
-
-    def mark(self, carry: Carry) -> Carry:
-        return cast(Marker, self.inner).mark(carry)
-
-    def finish(self, carry: Carry) -> Reply:
-        return self.inner.finish(carry)
 
 
 @dataclass(frozen=True)

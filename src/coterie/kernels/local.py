@@ -95,7 +95,7 @@ class LocalWork(ABC):
         gradient = learner.gradient(belief, batch, tick.seed)
         belief.update(gradient.buffers)
         memory["t"] = t = memory["t"] + 1
-        rate, told = self.told(learner, belief, tick)
+        rate, told = self.terms(learner, belief, tick)
         for n in learner.trainable:
             mine = {m: memory[f"{m}/{n}"] for m in self.memories()} | told.get(n, {})
             belief[n], mine = self.update(belief[n], gradient.grads[n], mine, t, rate)
@@ -109,7 +109,7 @@ class LocalWork(ABC):
             "samples": carry["samples"] + seen,
         }
 
-    def told(
+    def terms(
         self, learner: Learner, belief: Belief, tick: Tick
     ) -> tuple[Tensor, dict[str, dict[str, Tensor]]]:
         """The learning rate of a step, and what else the update of each parameter is to know."""

@@ -54,7 +54,7 @@ class SGLD(CollectingWork):
         rates = torch.stack([drawn.rates, torch.full_like(drawn.rates, samples)], dim=1)
         return replace(drawn, rates=rates)
 
-    def told(
+    def terms(
         self, learner: Learner, belief: Belief, tick: Tick
     ) -> tuple[Tensor, dict[str, dict[str, Tensor]]]:
         rate, samples = tick.rate.unbind()

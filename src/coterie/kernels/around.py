@@ -1,0 +1,47 @@
+"""Local work around other local work, which does everything that is not said otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from coterie.core.belief import Belief
+from coterie.core.kernel import Carry, Plan, Reply, Tick
+from coterie.core.learner import Batch, Learner
+from coterie.core.seeds import Key
+
+
+@dataclass(frozen=True)
+class Around:
+    """The same work; what differs is in a subclass."""
+
+    inner: Any
+    """The local work itself."""
+
+    @property
+    def keeps(self) -> bool:
+        return bool(self.inner.keeps)
+
+    def plan(self, samples: int, key: Key) -> Plan:
+        made: Plan = self.inner.plan(samples, key)
+        return made
+
+    def fresh(self, learner: Learner, belief: Belief) -> Belief:
+        made: Belief = self.inner.fresh(learner, belief)
+        return made
+
+    def start(self, belief: Belief, memory: Belief) -> Carry:
+        carry: Carry = self.inner.start(belief, memory)
+        return carry
+
+    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
+        after: Carry = self.inner.step(learner, carry, batch, tick)
+        return after
+
+    def mark(self, carry: Carry) -> Carry:
+        after: Carry = self.inner.mark(carry)
+        return after
+
+    def finish(self, carry: Carry) -> Reply:
+        reply: Reply = self.inner.finish(carry)
+        return reply
