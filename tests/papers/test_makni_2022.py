@@ -21,7 +21,7 @@ from coterie.models.mlp import Mlp
 from coterie.models.resnet import ResNet18
 from coterie.papers import makni_2022 as m
 from coterie.papers import makni_2022_published as published
-from coterie.papers import makni_2022_report as report
+from coterie.papers import makni_2022_results as said
 from coterie.runs.features import Features
 
 CELLS_WITH_FIGURES = (
@@ -48,7 +48,7 @@ class TestPublished:
         list(zip(CELLS_WITH_FIGURES, (1441.75, 1306.01, 1468.89, 1303.49, 1052.38), strict=True)),
     )
     def test_columns_add_up_as_those_of_the_paper(self, cell, total):
-        rows = [*report.ONE, "FL-SWAG, mean", *report.AVERAGES]
+        rows = [*said.ONE, "FL-SWAG, mean", *said.AVERAGES]
         rows += ["common"] if cell.startswith("logistic/") else []
         assert sum(float(published.accuracy(cell, row)) for row in rows) == pytest.approx(total)
 
@@ -64,7 +64,7 @@ class TestPublished:
     def test_a_dash_where_the_paper_has_none(self):
         assert published.accuracy("logistic/mnist", "FL-SWAG") == "–"  # its accuracies are of the mean model
         assert published.accuracy("lenet/mnist", "common") == "–"
-        assert published.accuracy("lenet/mnist", report.SERVER) == "–"
+        assert published.accuracy("lenet/mnist", said.SERVER) == "–"
         assert published.accuracy("logistic/digits", "FedAvg") == "–"
         assert published.calibration("digits", "sgld") == ["–"] * 4
 

@@ -15,9 +15,11 @@ from coterie.kernels.calibrate import Tallied
 from coterie.metrics.calibration import calibration
 from coterie.papers import makni_2022 as m
 from coterie.papers import makni_2022_cancer_report as cancers
+from coterie.papers import makni_2022_claims as claims
 from coterie.papers import makni_2022_figures as figures
 from coterie.papers import makni_2022_published as published
 from coterie.papers import makni_2022_report as report
+from coterie.papers import makni_2022_results as said
 from coterie.papers.base import Asked
 
 ORIGIN = {"commit": "c0ffee", "versions": {"coterie": "0"}}
@@ -30,23 +32,21 @@ def scored(accuracy, ece=0.05, brier=0.3, nll=0.4):
 def exchange(**more):
     """Clients of 80, 81, ..., 89 %, and everything made of them at 85 %, but for what is said."""
     rows = {f"client {i + 1}": scored(0.8 + i / 100) for i in range(10)}
-    rows |= {row: scored(0.85) for row in ("FL-SWAG, mean", "FL-SWAG", "low rank 2", *report.AVERAGES)}
-    return rows | {"FL-SWAG, T = 10": scored(0.85), report.SERVER: {"accuracy": 0.85}} | more
+    rows |= {row: scored(0.85) for row in ("FL-SWAG, mean", "FL-SWAG", "low rank 2", *said.AVERAGES)}
+    return rows | {"FL-SWAG, T = 10": scored(0.85), said.SERVER: {"accuracy": 0.85}} | more
 
 
 def results(cells, cancer=None):
     """Figures by cell and seed as if they had been computed."""
     found = {
-        cell: {
-            s: report.Found(rows, {}, np.ones((10, 10), dtype=int), ORIGIN) for s, rows in enumerate(seeds)
-        }
+        cell: {s: said.Found(rows, {}, np.ones((10, 10), dtype=int), ORIGIN) for s, rows in enumerate(seeds)}
         for cell, seeds in cells.items()
     }
-    return report.Results(found, cancer or {})
+    return said.Results(found, cancer or {})
 
 
 def claim(text):
-    (found,) = [c for c in (*report.CLAIMS, *report.QUESTIONS) if c.text.startswith(text)]
+    (found,) = [c for c in (*claims.CLAIMS, *claims.QUESTIONS) if c.text.startswith(text)]
     return found
 
 
@@ -273,7 +273,7 @@ class TestPage:
         assert "## Section 6: SWAG beside HMC" in text
         assert "--cells cancer --preset text --scale full --seeds 1" in text
         assert "Of section 6:" in text
-        assert text.count("**undecided** (not run)") == len(report.CLAIMS) + len(report.QUESTIONS)
+        assert text.count("**undecided** (not run)") == len(claims.CLAIMS) + len(claims.QUESTIONS)
 
     def test_both_presets_side_by_side(self):
         text = page(
@@ -317,9 +317,9 @@ class TestFigures:
 
     def test_nothing_is_drawn_of_nothing(self):
         counts = np.ones((10, 10), dtype=int)
-        assert figures.draw("text", {}, report.NAMES) == {}
-        assert figures.draw("text", {"common/mnist": ({}, counts)}, report.NAMES) == {}
-        assert figures.draw("text", {"lenet/mnist": ({}, counts)}, report.NAMES) == {}
+        assert figures.draw("text", {}, said.NAMES) == {}
+        assert figures.draw("text", {"common/mnist": ({}, counts)}, said.NAMES) == {}
+        assert figures.draw("text", {"lenet/mnist": ({}, counts)}, said.NAMES) == {}
 
     def test_names(self):
         counts, (tallies, _) = np.ones((10, 10), dtype=int), flat([0.8] * 12, [1] * 12)
@@ -329,7 +329,7 @@ class TestFigures:
             "sgld/fashion-mnist": ({"sgld": tallies}, counts),
             "psgld/cifar10": ({"psgld": tallies}, counts),
         }
-        drawn = figures.draw("as-run", seen, report.NAMES)
+        drawn = figures.draw("as-run", seen, said.NAMES)
         assert set(drawn) == {
             "split-labels-mnist-as-run",
             "split-sizes-mnist-as-run",

@@ -16,7 +16,7 @@ from coterie.methods import FLSWAG
 from coterie.papers import makni_2022 as m
 from coterie.papers import makni_2022_aggregates as aggregates
 from coterie.papers import makni_2022_figures as figures
-from coterie.papers import makni_2022_report as report
+from coterie.papers import makni_2022_results as said
 from coterie.papers.base import Asked, run_jobs
 from coterie.papers.places import place
 from coterie.runs import features
@@ -100,7 +100,7 @@ class TestTinyRuns:
             line = line_of(logistic, "all data in one place")
             assert line == f"| all data in one place | – | {100 * everybody[0]:.2f} |"
             psgld = read_record(self.path(whole, "psgld/digits", preset))
-            values = [f * psgld.final(name)[0] for name, f in report.FACTORS.items()]
+            values = [f * psgld.final(name)[0] for name, f in said.FACTORS.items()]
             line = line_of(lenet, "digits", "pSGLD")
             assert line == "| digits | pSGLD | " + " | ".join(f"– | {v:.2f}" for v in values) + " |"
 
@@ -111,7 +111,7 @@ class TestTinyRuns:
             r for r in rows if (r["preset"], r["cell"], r["model"]) == ("as-run", "lenet/digits", "wBayAvg")
         ]
         figures = self.figures(whole, "lenet/digits", "as-run")
-        assert {name: float(mine[name]) for name in report.FACTORS} == figures["wBayAvg"]
+        assert {name: float(mine[name]) for name in said.FACTORS} == figures["wBayAvg"]
         scored = [
             self.figures(whole, f"{k}/digits", p) for k in ("logistic", "lenet") for p in ("text", "as-run")
         ]
@@ -123,7 +123,7 @@ class TestTinyRuns:
         for cell in ("logistic/digits", "lenet/digits"):
             record = read_record(self.path(whole, cell))
             scored = self.figures(whole, cell)["low rank 2, mean"]
-            for metric in report.FACTORS:
+            for metric in said.FACTORS:
                 assert scored[metric] == pytest.approx(record.final(metric, "point/test")[0], rel=1e-6)
 
     def test_the_server_has_a_fifth_of_the_rows_or_all(self, whole):
@@ -139,14 +139,14 @@ class TestTinyRuns:
         assert any(f"{sum(fifths)} of the clients' 1297 training rows set aside" in n for n in notes)
 
     def test_the_servers_accuracy_is_found(self, whole):
-        found = report.read_cell(self.path(whole, "lenet/digits"), "lenet/digits")
+        found = said.read_cell(self.path(whole, "lenet/digits"), "lenet/digits")
         (note,) = [n for n in found.origin["notes"] if "the server's model alone" in n]
         told = float(note.split(" has ")[1].split(" %")[0])
-        assert found.figures[report.SERVER] == {"accuracy": pytest.approx(told / 100)}
+        assert found.figures[said.SERVER] == {"accuracy": pytest.approx(told / 100)}
         assert found.counts.shape == (10, 10)
 
     def test_tallies_of_a_sampler_are_of_the_one_test_set(self, whole):
-        found = report.read_cell(self.path(whole, "psgld/digits"), "psgld/digits")
+        found = said.read_cell(self.path(whole, "psgld/digits"), "psgld/digits")
         tally = figures.unpacked(found.tallies["psgld"]).confidence
         assert float(tally.samples.sum()) == 500
         assert float(tally.right.sum()) / 500 == pytest.approx(found.figures["psgld"]["accuracy"])
@@ -191,7 +191,7 @@ class TestTinyRuns:
         with pytest.raises(Stop):
             run_jobs(m.PAPER.jobs(asked), stop)
         assert read_record(self.path(tmp_path, cell, preset)).done == 2
-        assert report.read(asked, m.PAPER) == {}  # what is unfinished is left out
+        assert said.read(asked, m.PAPER) == {}  # what is unfinished is left out
         heard = []
         run_jobs(
             m.PAPER.jobs(asked), lambda share, said: heard.append(said.removeprefix(f"{preset} {cell} "))
@@ -205,7 +205,7 @@ class TestTinyRuns:
         for cell in ("logistic/digits", "common/digits"):
             shutil.copytree(self.path(whole, cell), self.path(tmp_path, cell))
         (self.path(tmp_path, "logistic/digits") / m.SCORES).unlink()
-        found = report.read(Asked(("text",), "tiny", CELLS, 1, tmp_path), m.PAPER)
+        found = said.read(Asked(("text",), "tiny", CELLS, 1, tmp_path), m.PAPER)
         assert {preset: list(r.cells) for preset, r in found.items()} == {"text": ["common/digits"]}
 
 

@@ -43,7 +43,6 @@ from torch import Tensor
 
 from coterie.api.train import train
 from coterie.core.client import Client, samples
-from coterie.core.errors import BadData
 from coterie.core.method import Method
 from coterie.core.seeds import Key
 from coterie.data.dataset import Dataset, Pool
@@ -54,6 +53,7 @@ from coterie.kernels import SGD
 from coterie.methods import FedAvg, Local, WeightErosion
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.places import is_finished, place
+from coterie.papers.rows import fetch, with_test
 from coterie.runs.record import Record
 
 METHODS = ("weight-erosion", "fedavg", "local")
@@ -171,9 +171,9 @@ def others_tested(pool: Pool, taken: np.ndarray, first: Sequence[float], agents:
 def pictures(scale: Scale) -> Dataset:
     if scale == "full":
         return SOURCES.make("mnist").load()
-    data = SOURCES.make("digits").load()
-    rows = np.arange(len(data.train))
-    learn, test = data.train.take(rows[:-HELD]), data.train.take(rows[-HELD:])
+    data = with_test(SOURCES.make("digits").load(), HELD)
+    assert data.test is not None
+    learn, test = data.train, data.test
     mean, deviation = learn.x.mean(), learn.x.std()
     learn, test = (replace(pool, x=(pool.x - mean) / deviation) for pool in (learn, test))
     return replace(data, train=learn, test=test)
@@ -262,11 +262,8 @@ class Gengler:
             for seed in range(asked.seeds)
             for method in METHODS
         ]
-        if asked.scale == "full" and not all(job.finished for job in jobs):
-            try:
-                SOURCES.make("mnist").fetch()
-            except BadData as error:
-                raise BadData(f"{error}; or see it run with --scale small") from None
+        if asked.scale == "full":
+            fetch(["mnist"], jobs, "small")
         return jobs
 
     def write(self, asked: Asked) -> list[Path]:

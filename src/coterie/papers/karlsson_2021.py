@@ -45,7 +45,6 @@ from torch import Tensor, nn
 
 from coterie.api.train import train
 from coterie.core.client import Client, Samples, samples
-from coterie.core.errors import BadData
 from coterie.core.method import Method
 from coterie.core.net import Net
 from coterie.core.seeds import Key
@@ -66,6 +65,7 @@ from coterie.methods.peers.rounds import Peers
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.karlsson_2021_scales import SETTINGS
 from coterie.papers.places import is_finished, place
+from coterie.papers.rows import fetch, with_test
 from coterie.runs.record import Record
 
 EPSILONS = {
@@ -171,9 +171,7 @@ def rounds_of(cell: Cell, scale: Scale) -> int:
 def pictures(scale: Scale) -> Dataset:
     if scale == "tiny":
         data = SOURCES.make("digits").load()
-        rows = np.arange(len(data.train))
-        held = SETTINGS[scale].tested
-        return replace(data, train=data.train.take(rows[:-held]), test=data.train.take(rows[-held:]))
+        return with_test(data, SETTINGS[scale].tested)
     data = SOURCES.make("cifar10").load()
     return replace(data, prepare=Normalise((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)))
 
@@ -296,11 +294,8 @@ class Karlsson:
             for preset in asked.presets
             for cell in asked.cells
         ]
-        if asked.scale != "tiny" and not all(job.finished for job in jobs):
-            try:
-                SOURCES.make("cifar10").fetch()
-            except BadData as error:
-                raise BadData(f"{error}; or see it run with --scale tiny") from None
+        if asked.scale != "tiny":
+            fetch(["cifar10"], jobs)
         return jobs
 
     def write(self, asked: Asked) -> list[Path]:

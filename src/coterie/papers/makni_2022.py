@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -52,7 +52,6 @@ import numpy as np
 
 from coterie.api.train import ready, run_in
 from coterie.core.client import Client, Samples, samples
-from coterie.core.errors import BadData
 from coterie.core.files import write_whole
 from coterie.core.method import Method
 from coterie.core.seeds import Key
@@ -72,6 +71,7 @@ from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.makni_2022_aggregates import SAMPLES, score
 from coterie.papers.makni_2022_cancer import cancer
 from coterie.papers.places import is_finished, place
+from coterie.papers.rows import cut, fetch
 from coterie.runs import checkpoint
 from coterie.runs.features import Features
 from coterie.runs.record import Record
@@ -125,16 +125,7 @@ def cells_of(scale: Scale) -> tuple[str, ...]:
 
 @cache
 def loaded(name: str, scale: Scale) -> Dataset:
-    data, wanted = SOURCES.make(name).load(), SETTINGS[scale].rows
-    if wanted is None:
-        return data
-    learn, test = wanted
-    if data.test is None:
-        rows = np.arange(len(data.train))
-        data = replace(data, train=data.train.take(rows[:-test]), test=data.train.take(rows[-test:]))
-    assert data.test is not None
-    some = np.random.default_rng(0).permutation(len(data.train))[:learn]
-    return replace(data, train=data.train.take(np.sort(some)), test=data.test.take(np.arange(test)))
+    return cut(SOURCES.make(name).load(), SETTINGS[scale].rows, np.random.default_rng(0))
 
 
 def prepared(data: Dataset, pool: Pool) -> Samples:
@@ -287,13 +278,7 @@ class Makni:
             for preset in asked.presets
             for cell in asked.cells
         ]
-        left = {c.partition("/")[2] for c in asked.cells} - {"wisconsin", "digits"}
-        for name in sorted(left):
-            if not all(job.finished for job in jobs):
-                try:
-                    SOURCES.make(name).fetch()
-                except BadData as error:
-                    raise BadData(f"{error}; or see it run with --scale tiny") from None
+        fetch({c.partition("/")[2] for c in asked.cells} - {"wisconsin", "digits"}, jobs)
         return jobs
 
     def write(self, asked: Asked) -> list[Path]:

@@ -1,15 +1,10 @@
-"""Tables of 7.1, 8.3 and calibration, the open question, claims and figures of makni-2022."""
+"""Tables of 7.1, 8.3 and calibration, the page around them, and figures of makni-2022."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from coterie.core.errors import BadRun
 from coterie.metrics.summary import interval
@@ -17,99 +12,14 @@ from coterie.papers import makni_2022_cancer_report as cancers
 from coterie.papers import makni_2022_published as published
 from coterie.papers import pages
 from coterie.papers.base import Asked, Paper, Preset, Scale
-from coterie.papers.claims import Claim, Verdict, above_zero, every, near_zero
-from coterie.papers.makni_2022 import CANCER, CLIENTS, EXCHANGES, SAMPLERS, SCORES, is_done
+from coterie.papers.makni_2022 import SAMPLERS
 from coterie.papers.makni_2022_aggregates import FL_SWAG, MEAN
+from coterie.papers.makni_2022_claims import CLAIMS, QUESTIONS
 from coterie.papers.makni_2022_figures import draw
-from coterie.papers.places import place
-from coterie.runs.folder import read_record
+from coterie.papers.makni_2022_results import AVERAGES, COMMON, FACTORS, NAMES, ONE, SERVER, Results, read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-NAMES = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "CIFAR-10", "digits": "digits"}
-AVERAGES = ("FedAvg", "wFedAvg", "BayAvg", "wBayAvg")
-COMMON = "common"
-SERVER = "the server alone"
-ONE = [f"client {i + 1}" for i in range(CLIENTS)]
-NEAR = 2.0  # points: the paper's FL-SWAG is 0.6 and 1.7 below FedAvg where it "performs very well"
-
-FACTORS = {"accuracy": 100.0, "ece": 100.0, "brier": 10.0, "nll": 10.0}
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """One cell of one seed: figures by row and metric, what pictures are drawn from, and its origin."""
-
-    figures: Mapping[str, Mapping[str, float]]
-    tallies: Mapping[str, Sequence[float]]
-    counts: np.ndarray
-    origin: Mapping[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Results:
-    """All of one preset: cells by seed, and the comparisons of section 6 by seed."""
-
-    cells: Mapping[str, Mapping[int, Found]]
-    cancer: Mapping[int, Mapping[str, Any]]
-
-    def values(self, cell: str, row: str, metric: str = "accuracy") -> list[float]:
-        return [f.figures[row][metric] for f in self.cells.get(cell, {}).values() if row in f.figures]
-
-    def differences(self, cell: str, row: str, other: str, metric: str = "accuracy") -> list[float]:
-        """Seed by seed, in the units of the tables."""
-        found = self.cells.get(cell, {}).values()
-        pairs = [
-            (f.figures[row][metric], f.figures[other][metric])
-            for f in found
-            if {row, other} <= f.figures.keys()
-        ]
-        return [FACTORS[metric] * (a - b) for a, b in pairs]
-
-    def data(self, kind: str) -> list[str]:
-        return [cell.partition("/")[2] for cell in self.cells if cell.startswith(f"{kind}/")]
-
-
-def read(asked: Asked, paper: Paper) -> dict[Preset, Results]:
-    """Everything below OUT at this scale that is finished."""
-    found = {}
-    for preset in ("text", "as-run"):
-        cells: dict[str, dict[int, Found]] = {}
-        cancer: dict[int, Mapping[str, Any]] = {}
-        for cell in paper.cells(asked.scale):
-            folder = place(asked.out, preset, asked.scale, cell, 0).parent
-            paths = {int(p.name.removeprefix("seed-")): p for p in folder.glob("seed-[0-9]*")}
-            for seed, path in sorted(paths.items()):
-                if not is_done(path, cell):
-                    continue
-                if cell.startswith("cancer/"):
-                    cancer[seed] = json.loads((path / CANCER).read_text())
-                else:
-                    cells.setdefault(cell, {})[seed] = read_cell(path, cell)
-        if cells or cancer:
-            found[preset] = Results(cells, cancer)
-    return found  # type: ignore[return-value]
-
-
-def read_cell(path: Path, cell: str) -> Found:
-    record, kind = read_record(path), cell.partition("/")[0]
-    counts = np.array([c["labels"][0] for c in record.about["clients"]])
-    figures: dict[str, dict[str, float]] = {}
-    tallies: dict[str, Sequence[float]] = {}
-    if kind in EXCHANGES:
-        scored = json.loads((path / SCORES).read_text())
-        figures, tallies = scored["figures"], scored["tallies"]
-        for note in record.about["notes"]:  # the server's own accuracy is said, not measured round by round
-            if alone := re.search(r"the server's model alone has ([\d.]+) %", note):
-                figures[SERVER] = {"accuracy": float(alone[1]) / 100}
-    else:
-        # everybody has the same test set and, here, the same model
-        figures[kind] = {m: record.final(m)[0] for m in FACTORS}
-        if kind in SAMPLERS and (found := record.calibration()) is not None:
-            tallies[kind] = [float(v) for tally in found for part in tally for v in part[0]]
-    return Found(figures, tallies, counts, record.about)
-
 
 # tables
 
@@ -173,124 +83,6 @@ def question_table(results: Results, kind: str) -> str:
             ]
             lines.append([NAMES[name], row, *shown])
     return pages.table(["data", "prediction", "accuracy", "ECE x 100", "Brier x 10", "NLL x 10"], lines)
-
-
-# claims
-
-
-def by_data(
-    kinds: Sequence[str], check: Callable[[Results, str], Verdict], row: str | None = None
-) -> Callable[[Results], Verdict]:
-    """The same check for each data set of these kinds; with a row, for those that have it."""
-
-    def called(cell: str) -> str:
-        kind, _, data = cell.partition("/")
-        return f"{kind} {NAMES[data]}" if len(kinds) > 1 else NAMES[data]
-
-    def checked(results: Results) -> Verdict:
-        cells = [
-            f"{k}/{d}"
-            for k in kinds
-            for d in results.data(k)
-            if row is None or results.values(f"{k}/{d}", row)
-        ]
-        return every({called(c): check(results, c) for c in cells})
-
-    return checked
-
-
-def over_clients(results: Results, cell: str, statistic: Callable[[list[float]], float]) -> list[float]:
-    """Points by which FL-SWAG's mean model is above the median, or the best, client."""
-    gains = []
-    for found in results.cells[cell].values():
-        clients = [found.figures[c]["accuracy"] for c in ONE if c in found.figures]
-        gains.append(100 * (found.figures[FL_SWAG + MEAN]["accuracy"] - statistic(clients)))
-    return gains
-
-
-def calmer(results: Results, cell: str, other: str) -> list[float]:
-    """By how much another method's ECE x 100 exceeds FL-SWAG's, seed by seed."""
-    name = cell.partition("/")[2]
-    theirs, ours = results.cells.get(f"{other}/{name}", {}), results.cells[cell]
-    pairs = [
-        (theirs[s].figures[other]["ece"], f.figures[FL_SWAG]["ece"]) for s, f in ours.items() if s in theirs
-    ]
-    return [100 * (a - b) for a, b in pairs]
-
-
-def is_calmer(results: Results, cell: str) -> Verdict:
-    return every(
-        {
-            label: above_zero(calmer(results, cell, k), 2)
-            for k, label in (("sgld", "SGLD"), ("psgld", "pSGLD"))
-        }
-    )
-
-
-def gap(row: str, other: str, metric: str = "accuracy") -> Callable[[Results, str], Verdict]:
-    return lambda results, cell: above_zero(results.differences(cell, row, other, metric), 2)
-
-
-def nearly(row: str, other: str) -> Callable[[Results, str], Verdict]:
-    return lambda results, cell: near_zero(results.differences(cell, row, other), NEAR, 2)
-
-
-CLAIMS: list[Claim[Results]] = [
-    Claim(
-        "logistic regression: FL-SWAG is above most clients (their median)",
-        "7.1",
-        by_data(["logistic"], lambda r, c: above_zero(over_clients(r, c, lambda v: float(np.median(v))), 2)),
-    ),
-    Claim(
-        f"logistic regression: FL-SWAG is near FedAvg, within {NEAR:g} points",
-        "7.1",
-        by_data(["logistic"], nearly(FL_SWAG + MEAN, "FedAvg")),
-    ),
-    Claim(
-        "logistic regression: FedAvg is above FL-SWAG",
-        "7.1, table",
-        by_data(["logistic"], gap("FedAvg", FL_SWAG + MEAN)),
-    ),
-    Claim(
-        "logistic regression: averages by size are above plain ones",
-        "7.1, table",
-        by_data(["logistic"], gap("wFedAvg", "FedAvg")),
-    ),
-    Claim(
-        f"after the server's training FL-SWAG is near FedAvg, within {NEAR:g} points",
-        "8.3, table",
-        by_data(["lenet", "resnet"], nearly(FL_SWAG + MEAN, "FedAvg")),
-    ),
-    Claim(
-        "after the server's training FL-SWAG is above every client",
-        "10",
-        by_data(["lenet", "resnet"], lambda r, c: above_zero(over_clients(r, c, max), 2)),
-    ),
-    Claim(
-        "FL-SWAG is above what the server had without the clients (ours, not the paper's)",
-        "8.3",
-        by_data(["lenet", "resnet"], gap(FL_SWAG + MEAN, SERVER)),
-    ),
-    Claim(
-        "FL-SWAG's ECE is below SGLD's and pSGLD's",
-        "8.3, calibration (MNIST)",
-        by_data(["lenet", "resnet"], is_calmer),
-    ),
-]
-
-QUESTIONS: list[Claim[Results]] = [
-    Claim(
-        f"low rank ({k}) helps: NLL below FL-SWAG's", "ours",
-        by_data(["logistic", "lenet", "resnet"], gap(FL_SWAG, f"low rank {k}", "nll"), f"low rank {k}"),
-    )
-    for k in (2, 20)
-] + [
-    Claim(
-        f"a temperature of {T:g} helps: NLL below FL-SWAG's", "ours",
-        by_data(["logistic", "lenet", "resnet"], gap(FL_SWAG, f"{FL_SWAG}, T = {T:g}", "nll")),
-    )
-    for T in (0.1, 10.0, 1e3, 1e5)
-]  # fmt: skip
 
 
 # the page

@@ -20,16 +20,15 @@ programs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-import numpy as np
 from torch import nn
 
 from coterie.api.train import train
 from coterie.core.client import Client
-from coterie.core.errors import BadData, BadInput
+from coterie.core.errors import BadInput
 from coterie.core.method import Method
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
@@ -41,6 +40,7 @@ from coterie.methods import FedAvg, FedKG, FedUnique, Guided
 from coterie.models import MODELS
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.places import is_finished, place
+from coterie.papers.rows import cut, fetch
 from coterie.runs.record import Record
 
 METHODS: dict[str, type[FedAvg] | type[Guided]] = {"fedavg": FedAvg, "fedkg": FedKG, "fedunique": FedUnique}
@@ -84,16 +84,7 @@ def loaded(name: str) -> Dataset:
 
 def rows_of(data: Dataset, scale: Scale, seed: int) -> Dataset:
     """All rows, or as many as the scale has: to learn from, drawn for each seed; to test on, the same."""
-    wanted = SETTINGS[scale].rows
-    if wanted is None:
-        return data
-    learn, test = wanted
-    if data.test is None:
-        rows = np.arange(len(data.train))
-        data = replace(data, train=data.train.take(rows[:-test]), test=data.train.take(rows[-test:]))
-    assert data.test is not None
-    drawn = Key(seed).at("rows").numpy().permutation(len(data.train))[:learn]
-    return replace(data, train=data.train.take(np.sort(drawn)), test=data.test.take(np.arange(test)))
+    return cut(data, SETTINGS[scale].rows, Key(seed).at("rows").numpy())
 
 
 @lru_cache(maxsize=1)
@@ -159,12 +150,8 @@ class Yang:
         if "as-run" in asked.presets:
             raise BadInput("yang-2023 has no preset 'as-run', for no program was published: take text")
         jobs = [job_of(asked, cell, seed) for seed in range(asked.seeds) for cell in asked.cells]
-        for name in {parts_of(cell)[0] for cell in asked.cells}:
-            if asked.scale != "tiny" and not all(job.finished for job in jobs):
-                try:
-                    SOURCES.make(name).fetch()
-                except BadData as error:
-                    raise BadData(f"{error}; or see it run with --scale tiny") from None
+        if asked.scale != "tiny":
+            fetch((parts_of(cell)[0] for cell in asked.cells), jobs)
         return jobs
 
     def write(self, asked: Asked) -> list[Path]:
