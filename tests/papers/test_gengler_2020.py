@@ -17,9 +17,9 @@ from coterie.kernels import SGD
 from coterie.methods import FedAvg, Local
 from coterie.methods.server.weight_erosion import erode
 from coterie.metrics.summary import Interval
-from coterie.papers import gengler_2020 as g
-from coterie.papers import gengler_2020_report as report
 from coterie.papers.base import Asked, run_jobs
+from coterie.papers.gengler_2020 import paper as g
+from coterie.papers.gengler_2020 import report
 from coterie.runs.folder import read_record
 
 

@@ -16,11 +16,11 @@ from coterie.data.partition import AgeStrict
 from coterie.data.sources.heart_disease import HeartDisease
 from coterie.kernels import SGD
 from coterie.methods import FedAvg, Local, WeightErosion
-from coterie.papers import grimberg_2020 as g
 from coterie.papers.base import Asked, run_jobs
-from coterie.papers.grimberg_2020_as_run import wrong_average
-from coterie.papers.grimberg_2020_claims import CLAIMS, Results, read
-from coterie.papers.grimberg_2020_report import accuracy_rows, one_row_decides
+from coterie.papers.grimberg_2020 import paper as g
+from coterie.papers.grimberg_2020.as_run import wrong_average
+from coterie.papers.grimberg_2020.claims import CLAIMS, Results, read
+from coterie.papers.grimberg_2020.report import accuracy_rows, one_row_decides
 
 
 class TestAsRun:

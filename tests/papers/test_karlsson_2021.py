@@ -15,11 +15,10 @@ from coterie.core.errors import BadData
 from coterie.data.sources.cifar10 import Cifar10
 from coterie.kernels import SGD, Adam
 from coterie.methods import Local
-from coterie.papers import karlsson_2021 as k
-from coterie.papers import karlsson_2021_claims as claims
-from coterie.papers import karlsson_2021_report as report
 from coterie.papers.base import Asked
-from coterie.papers.karlsson_2021 import cell_of, method_of
+from coterie.papers.karlsson_2021 import claims, report
+from coterie.papers.karlsson_2021 import paper as k
+from coterie.papers.karlsson_2021.paper import cell_of, method_of
 from coterie.runs.folder import read_record
 
 

@@ -19,9 +19,9 @@ from coterie.models.lenet import LeNet5Small
 from coterie.models.linear import Logistic
 from coterie.models.mlp import Mlp
 from coterie.models.resnet import ResNet18
-from coterie.papers import makni_2022 as m
-from coterie.papers import makni_2022_published as published
-from coterie.papers import makni_2022_results as said
+from coterie.papers.makni_2022 import paper as m
+from coterie.papers.makni_2022 import published
+from coterie.papers.makni_2022 import results as said
 from coterie.runs.features import Features
 
 CELLS_WITH_FIGURES = (

@@ -15,8 +15,7 @@ from torch import nn
 from coterie.core import belief as tree
 from coterie.core.seeds import Key
 from coterie.kernels.posterior import Collected, collected
-from coterie.papers import makni_2022_aggregates as aggregates
-from coterie.papers import makni_2022_figures as figures
+from coterie.papers.makni_2022 import aggregates, figures
 from coterie.posteriors import covariance, mean, variances
 
 

@@ -18,10 +18,10 @@ from coterie.core.seeds import Key
 from coterie.kernels import HMC
 from coterie.models.base import count_parameters
 from coterie.papers import drawing
-from coterie.papers import makni_2022_cancer as c
-from coterie.papers import makni_2022_cancer_report as report
-from coterie.papers.makni_2022_cancer_scales import SETTINGS, Setting
-from coterie.papers.makni_2022_measures import deviation, gap, mixing, on_plane, overlap, plane_of, scores
+from coterie.papers.makni_2022 import cancer as c
+from coterie.papers.makni_2022 import cancer_report as report
+from coterie.papers.makni_2022.cancer_scales import SETTINGS, Setting
+from coterie.papers.makni_2022.measures import deviation, gap, mixing, on_plane, overlap, plane_of, scores
 from coterie.posteriors.slots import flat
 
 CROSS = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]).double()  # covariance 2/3 I

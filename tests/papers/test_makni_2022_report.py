@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 from coterie.core.errors import BadRun
 from coterie.kernels.calibrate import Tallied
 from coterie.metrics.calibration import calibration
-from coterie.papers import makni_2022 as m
-from coterie.papers import makni_2022_cancer_report as cancers
-from coterie.papers import makni_2022_claims as claims
-from coterie.papers import makni_2022_figures as figures
-from coterie.papers import makni_2022_published as published
-from coterie.papers import makni_2022_report as report
-from coterie.papers import makni_2022_results as said
 from coterie.papers.base import Asked
+from coterie.papers.makni_2022 import cancer_report as cancers
+from coterie.papers.makni_2022 import claims, figures, published, report
+from coterie.papers.makni_2022 import paper as m
+from coterie.papers.makni_2022 import results as said
 
 ORIGIN = {"commit": "c0ffee", "versions": {"coterie": "0"}}
 

@@ -13,11 +13,10 @@ from coterie.cli.main import main
 from coterie.core.errors import BadData
 from coterie.data.sources.mnist import Mnist
 from coterie.methods import FLSWAG
-from coterie.papers import makni_2022 as m
-from coterie.papers import makni_2022_aggregates as aggregates
-from coterie.papers import makni_2022_figures as figures
-from coterie.papers import makni_2022_results as said
 from coterie.papers.base import Asked, run_jobs
+from coterie.papers.makni_2022 import aggregates, figures
+from coterie.papers.makni_2022 import paper as m
+from coterie.papers.makni_2022 import results as said
 from coterie.papers.places import place
 from coterie.runs import features
 from coterie.runs.folder import read_record

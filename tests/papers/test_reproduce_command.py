@@ -7,7 +7,9 @@ import pytest
 from coterie.cli.reproduce import reproduce
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.files import read_lines
-from coterie.papers import PAPERS, drawing, gengler_2020, grimberg_2020
+from coterie.papers import PAPERS, drawing
+from coterie.papers.gengler_2020 import paper as gengler
+from coterie.papers.grimberg_2020 import paper as grimberg
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +58,7 @@ def test_an_unknown_preset_is_refused():
 
 
 def test_a_paper_from_the_shell(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(grimberg_2020, "ROUNDS", 2)
+    monkeypatch.setattr(grimberg, "ROUNDS", 2)
     words = [
         "grimberg-2020",
         "--cells",
@@ -83,7 +85,7 @@ def test_a_paper_from_the_shell(monkeypatch, tmp_path, capsys):
 
 
 def test_tables_go_to_a_second_folder_too(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(grimberg_2020, "ROUNDS", 2)
+    monkeypatch.setattr(grimberg, "ROUNDS", 2)
     monkeypatch.setattr(drawing, "at_hand", lambda: False)
     words = ["grimberg-2020", "--cells", "age-some/1", "--seeds", "1", "--results", "docs/results"]
     assert reproduce(words) == 0
@@ -98,7 +100,7 @@ def test_stopped_it_says_how_to_go_on(monkeypatch):
     def stop(*words, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gengler_2020, "train", stop)
+    monkeypatch.setattr(gengler, "train", stop)
     with pytest.raises(KeyboardInterrupt, match="give the same command again"):
         reproduce(["gengler-2020", "--scale", "small", "--cells", "B/10"])
 
@@ -110,7 +112,7 @@ def test_defaults_are_the_papers_own(monkeypatch, tmp_path):
     monkeypatch.setattr(
         command, "run_all", lambda jobs, seconds: seen.extend(job.label for job in jobs) or len(jobs)
     )
-    monkeypatch.setattr(gengler_2020.Gengler, "write", lambda self, asked: [])
+    monkeypatch.setattr(gengler.Gengler, "write", lambda self, asked: [])
     reproduce(["gengler-2020", "--scale", "small"])
     assert seen == [
         f"text {cell} {method} seed 0"

@@ -11,9 +11,9 @@ from coterie.cli.reproduce import reproduce
 from coterie.core.errors import BadData, BadInput
 from coterie.data.sources.cifar10 import Cifar10
 from coterie.kernels import Adam
-from coterie.papers import yang_2023 as y
-from coterie.papers import yang_2023_report as report
 from coterie.papers.base import Asked
+from coterie.papers.yang_2023 import paper as y
+from coterie.papers.yang_2023 import report
 from coterie.runs.folder import read_record
 
 

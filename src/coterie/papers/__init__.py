@@ -1,7 +1,8 @@
 """Papers as runs: their tables and figures, and their claims as checks.
 
-One file a paper holds its facts, its settings and, for the preset `as-run`, what its authors' program did
-otherwise than their text says. None of these parts is registered: no other command can meet them.
+Each has a package. Its own text holds the paper's facts and, for the preset `as-run`, what the authors'
+program did otherwise than their text says; `paper.py` has the cells and what they run, `report.py` the pages.
+None of these parts is registered: no other command can meet them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PAPERS = {
 
 
 def paper(name: str) -> Paper:
-    """The paper of that name; its file is loaded when it is asked for."""
+    """The paper of that name; its package is loaded when it is asked for."""
     if name not in PAPERS:
         raise UnknownName("paper", name, PAPERS)
     found: Paper = importlib.import_module(f"coterie.papers.{name.replace('-', '_')}").PAPER

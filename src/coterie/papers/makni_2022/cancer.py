@@ -17,8 +17,8 @@ SWAG: SGD towards the mode, then `swag`, both with the weight decay λ / N of th
               of SWAG's draws and θ_⊥ is its mean less the part along them: λ/2 ‖t‖² is the prior there
 
 The published program's parts for this section sample in the span of SWAG's deviations. How many of them, the
-prior on t, λ, T, rates and lengths of runs are not known: `makni_2022_cancer_scales.py` has ours. So has
-`makni_2022_measures.py` of what is measured. Each deviation and gap between SWAG and HMC stands beside those
+prior on t, λ, T, rates and lengths of runs are not known: `cancer_scales.py` has ours. So has
+`measures.py` of what is measured. Each deviation and gap between SWAG and HMC stands beside those
 between two halves of the chains and between SWAG from two first models.
 """
 
@@ -50,8 +50,8 @@ from coterie.kernels.posterior import collected, ring_of
 from coterie.metrics.calibration import probabilities
 from coterie.models.mlp import Mlp
 from coterie.papers.base import Preset, Scale, Step
-from coterie.papers.makni_2022_cancer_scales import SETTINGS, Leaps, Setting
-from coterie.papers.makni_2022_measures import Plane, deviation, gap, mixing, on_plane, plane_of, scores
+from coterie.papers.makni_2022.cancer_scales import SETTINGS, Leaps, Setting
+from coterie.papers.makni_2022.measures import Plane, deviation, gap, mixing, on_plane, plane_of, scores
 from coterie.posteriors import Gaussian, from_collected, sample
 from coterie.posteriors.slots import Slots, flat, slots_of, tree
 

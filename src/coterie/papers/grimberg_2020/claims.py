@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie.papers.base import PRESETS, Preset
 from coterie.papers.claims import Claim, Verdict, above_zero, every, near_zero, some
-from coterie.papers.grimberg_2020 import AGENTS, STUDIES, Trace, kept
+from coterie.papers.grimberg_2020.paper import AGENTS, STUDIES, Trace, kept
 
 LABELS = {"global": "Global", "weight-erosion": "Weight Erosion", "local": "Local"}
 EROSION = "weight-erosion"

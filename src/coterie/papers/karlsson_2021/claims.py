@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from coterie.papers.claims import Claim, Verdict, above_zero, every, near_zero
-from coterie.papers.karlsson_2021 import EPSILONS, INITS
+from coterie.papers.karlsson_2021.paper import EPSILONS, INITS
 
 LABELS = {
     "central-half": "central, one cluster",

@@ -15,7 +15,7 @@ from coterie.papers import drawing, pages
 from coterie.papers.base import Asked, Paper, Preset, Scale
 from coterie.papers.claims import Claim, Verdict, Word, above_zero, every, near_zero
 from coterie.papers.places import begun, is_finished
-from coterie.papers.yang_2023 import METHODS, best_and_last
+from coterie.papers.yang_2023.paper import METHODS, best_and_last
 from coterie.report.canvas import ramp
 from coterie.report.inks import COLOURS
 from coterie.runs.folder import read_record

@@ -18,8 +18,7 @@ from coterie.metrics.collaboration import communication_cost
 from coterie.metrics.summary import Interval, interval, mean_over_clients
 from coterie.papers import drawing, pages
 from coterie.papers.base import PRESETS, Asked, Paper, Preset, Scale
-from coterie.papers.karlsson_2021 import INITS, MAIN, ONE, cell_of
-from coterie.papers.karlsson_2021_claims import (
+from coterie.papers.karlsson_2021.claims import (
     CLAIMS,
     LABELS,
     TABLE_41,
@@ -31,7 +30,8 @@ from coterie.papers.karlsson_2021_claims import (
     main_of,
     settings_of,
 )
-from coterie.papers.karlsson_2021_scales import SETTINGS
+from coterie.papers.karlsson_2021.paper import INITS, MAIN, ONE, cell_of
+from coterie.papers.karlsson_2021.scales import SETTINGS
 from coterie.papers.places import begun
 from coterie.report.canvas import ramp
 from coterie.report.inks import COLOURS

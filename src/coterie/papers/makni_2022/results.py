@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from coterie.papers.base import Asked, Paper, Preset
-from coterie.papers.makni_2022 import CANCER, CLIENTS, EXCHANGES, SAMPLERS, SCORES, is_done
+from coterie.papers.makni_2022.paper import CANCER, CLIENTS, EXCHANGES, SAMPLERS, SCORES, is_done
 from coterie.papers.places import place
 from coterie.runs.folder import read_record
 

@@ -12,8 +12,8 @@ from coterie.core.errors import BadRun
 from coterie.metrics.summary import interval
 from coterie.papers import drawing, pages
 from coterie.papers.base import Asked, Paper, Preset
-from coterie.papers.grimberg_2020 import METHODS, STUDIES
-from coterie.papers.grimberg_2020_claims import CLAIMS, EROSION, LABELS, OURS, Results, log_odds, read
+from coterie.papers.grimberg_2020.claims import CLAIMS, EROSION, LABELS, OURS, Results, log_odds, read
+from coterie.papers.grimberg_2020.paper import METHODS, STUDIES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from coterie.papers.claims import Claim, Verdict, above_zero, every, near_zero
-from coterie.papers.makni_2022_aggregates import FL_SWAG, MEAN
-from coterie.papers.makni_2022_results import NAMES, ONE, SERVER, Results
+from coterie.papers.makni_2022.aggregates import FL_SWAG, MEAN
+from coterie.papers.makni_2022.results import NAMES, ONE, SERVER, Results
 
 NEAR = 2.0  # points: the paper's FL-SWAG is 0.6 and 1.7 below FedAvg where it "performs very well"
 

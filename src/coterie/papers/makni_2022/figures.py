@@ -13,7 +13,7 @@ from coterie.kernels import calibrate
 from coterie.metrics.calibration import Calibration, Tally, taus
 from coterie.papers import drawing
 from coterie.papers.base import Preset
-from coterie.papers.makni_2022_aggregates import FL_SWAG
+from coterie.papers.makni_2022.aggregates import FL_SWAG
 from coterie.report import splits
 from coterie.report.inks import COLOURS
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.core.errors import BadRun
 from coterie.metrics.summary import interval
-from coterie.papers import makni_2022_cancer_report as cancers
-from coterie.papers import makni_2022_published as published
 from coterie.papers import pages
 from coterie.papers.base import Asked, Paper, Preset, Scale
-from coterie.papers.makni_2022 import SAMPLERS
-from coterie.papers.makni_2022_aggregates import FL_SWAG, MEAN
-from coterie.papers.makni_2022_claims import CLAIMS, QUESTIONS
-from coterie.papers.makni_2022_figures import draw
-from coterie.papers.makni_2022_results import AVERAGES, COMMON, FACTORS, NAMES, ONE, SERVER, Results, read
+from coterie.papers.makni_2022 import cancer_report as cancers
+from coterie.papers.makni_2022 import published
+from coterie.papers.makni_2022.aggregates import FL_SWAG, MEAN
+from coterie.papers.makni_2022.claims import CLAIMS, QUESTIONS
+from coterie.papers.makni_2022.figures import draw
+from coterie.papers.makni_2022.paper import SAMPLERS
+from coterie.papers.makni_2022.results import AVERAGES, COMMON, FACTORS, NAMES, ONE, SERVER, Results, read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
