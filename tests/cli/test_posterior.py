@@ -212,6 +212,20 @@ class TestPredictCsv:
         )
         assert 0.5 < float(drawn["confidence"]) < float(alone["confidence"])
 
+    def test_temperature_widens_the_draws_around_the_same_mean(self, pool, done):
+        Path("x.csv").write_text("0.5\n")
+        (got,) = self.rows(done("predict", "pool", "x.csv", "--samples", "1", "--temperature", "4"))
+        joint = product([line(0.0, 1.0), line(3.0, 0.5)])
+        draw, mu = sample(joint, 1, Key(0).at("predict")), mean(joint)
+        w, b = (mu[n] + 2 * (draw[n][0] - mu[n]) for n in ("head.weight", "head.bias"))
+        z = (w[1, 0] - w[0, 0]) * 0.5 + b[1] - b[0]
+        assert float(got["p_0"]) == pytest.approx(1 / (1 + math.exp(z)), rel=1e-4)
+        cold, still = (
+            done("predict", "pool", "x.csv", *words)
+            for words in (("--temperature", "1e-12"), ("--samples", "0"))
+        )
+        assert float(self.rows(cold)[0]["p_0"]) == pytest.approx(float(self.rows(still)[0]["p_0"]), rel=1e-5)
+
     def test_seeds(self, pool, done):
         Path("x.csv").write_text("0.5\n")
         first, again, other = (done("predict", "pool", "x.csv", "--seed", s) for s in ("1", "1", "2"))
@@ -331,6 +345,35 @@ class TestPredictRun:
         alone = list(csv.DictReader(done("predict", "pool", "x.csv", "--samples", "5")))
         mine = [r for r in rows_of("y.csv") if r["client"] == first.name]
         assert [float(r["p_0"]) for r in alone] == pytest.approx([float(r["p_0"]) for r in mine], rel=1e-6)
+
+    def test_batch_norm_is_renewed_by_each_client(self, done, coterie):
+        """No client has more rows than a batch: its statistics are those of one pass."""
+        words = ("--data", "digits", "--clients", "60", "--method", "local", "--rounds", "1", "--out", "here")
+        assert coterie("run", *words)[0] == 0
+        model = {"name": "resnet18", "options": {"width": 4}, "shape": [1, 8, 8], "outputs": 10}
+        module = MODELS.make("resnet18", width=4).build((1, 8, 8), 10, seed=1)
+        belief = belief_of(module)
+        inside = {n: belief[n] for n, _ in module.named_parameters()}
+        save(
+            "a",
+            diagonal(inside, {n: torch.full_like(t, 1e-4) for n, t in inside.items()}),
+            model=model,
+            buffers={n: t for n, t in belief.items() if n not in inside},
+        )
+        done("add", "pool", "a.safetensors")
+        lines = done("predict", "pool", "here", "--samples", "0", "--out", "y.csv")
+        assert "batch norm renewed on each client's training rows" in " ".join(lines[-3:-1])
+        rows = rows_of("y.csv")
+        for layer in module.modules():
+            if isinstance(layer, torch.nn.BatchNorm2d):
+                layer.momentum = 1.0
+        for client in experiment_of(Path("here")).clients[:3]:
+            assert len(client.train) <= 32
+            with torch.no_grad():
+                module.train()(client.train.x)
+                expected = module.eval()(client.test.x).softmax(dim=1)[:, 0]
+            mine = [float(r["p_0"]) for r in rows if r["client"] == client.name]
+            assert mine == pytest.approx(expected.tolist(), rel=1e-4)
 
     def test_posteriors_that_swag_collected(self, done, folder):
         """Each client trains alone; its file is added later; the two predict better than a coin."""
@@ -482,6 +525,9 @@ class TestRefusals:
         said = "samples=-1 must be at least 0: try 30, or 0 for the mean"
         kept(["predict", "pool", "x.csv", "--samples", "-1"], said)
         kept(["predict", "pool", "x.csv", "--seed", "-1"], "seed=-1 must be at least 0: try 0")
+        for heat in ("0", "-1", "inf", "nan"):
+            said = f"temperature={float(heat)} must be above 0 and finite: try 1, or --samples 0"
+            kept(["predict", "pool", "x.csv", "--temperature", heat], said)
         for out in ("x.csv", "pool", "./pool"):
             said = f"out={out} would overwrite what is read: choose another --out"
             kept(["predict", "pool", "x.csv", "--out", out], said)

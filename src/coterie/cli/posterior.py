@@ -37,7 +37,7 @@ HELP = """Joins posteriors that clients saved by themselves; who comes or goes l
 usage: coterie posterior add POOL FILE [FILE ...] [--update] [--prior PRECISION]
        coterie posterior remove POOL CLIENT [CLIENT ...]
        coterie posterior show POOL
-       coterie posterior predict POOL RUN_OR_CSV [--samples 30] [--seed 0] [--out FILE]
+       coterie posterior predict POOL RUN_OR_CSV [--samples 30] [--temperature 1] [--out FILE]
 
 examples:
   coterie posterior add all.safetensors north.safetensors south.safetensors

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,12 +19,16 @@ from torch import Tensor
 from coterie.cli import screen
 from coterie.cli.flags import parse
 from coterie.cli.run import title
+from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.client import Client, class_count
 from coterie.core.errors import BadInput, BadRun
 from coterie.core.files import write_whole
+from coterie.core.net import to_own
 from coterie.core.seeds import Key
 from coterie.data.numbers import read_numbers
+from coterie.engines import InProcess, Loop
+from coterie.kernels.refresh import Refresh, momenta
 from coterie.metrics.calibration import brier, ece, logits_of, normalised_nll
 from coterie.metrics.classification import accuracy
 from coterie.posteriors import ensemble
@@ -56,6 +61,9 @@ class Predict:
     ]
     samples: Annotated[int, tyro.conf.arg(help="Models to draw and average; 0 predicts with the mean.")] = 30
     seed: Annotated[int, tyro.conf.arg(help="Where their random numbers come from.")] = 0
+    temperature: Annotated[
+        float, tyro.conf.arg(help="Times the joint covariance: above 1, models differ more than it says.")
+    ] = 1.0
     out: Annotated[
         str, tyro.conf.arg(help="A CSV file to write predictions to; by default those of a CSV are printed.")
     ] = ""
@@ -65,6 +73,10 @@ class Predict:
             raise BadInput(f"samples={self.samples} must be at least 0: try 30, or 0 for the mean")
         if self.seed < 0:
             raise BadInput(f"seed={self.seed} must be at least 0: try 0")
+        if not 0 < self.temperature < math.inf:
+            raise BadInput(
+                f"temperature={self.temperature} must be above 0 and finite: try 1, or --samples 0"
+            )
         if self.out and Path(self.out).resolve() in (Path(self.pool).resolve(), Path(self.source).resolve()):
             raise BadInput(f"out={self.out} would overwrite what is read: choose another --out")
 
@@ -97,12 +109,13 @@ def predict_run(asked: Predict, pool: SavedPool, source: Path) -> None:
     record, clients = clients_of(source)
     refuse_other_data(clients, network, asked)
     parts = [c.test for c in clients]
-    p = probabilities(asked, pool, network, torch.cat([part.x for part in parts]))
-    each = torch.split(p, [len(part) for part in parts])
+    each = for_clients(asked, pool, network, clients)
     how = f"{asked.samples} models drawn from" if asked.samples else "the mean of"
     screen.out.print(f"\n[bold]{escape(title(record))}, predicted by {escape(asked.pool)}[/bold]")
     screen.out.print(score_table(clients, [scores(q, part.y) for q, part in zip(each, parts, strict=True)]))
-    screen.out.print(f"[dim]{how} the joint posterior of {counted(pool)}[/dim]")
+    warmth = f", temperature {asked.temperature:g}" if asked.temperature != 1 else ""
+    renewed = "; batch norm renewed on each client's training rows" if momenta(network.learner) else ""
+    screen.out.print(f"[dim]{how} the joint posterior of {counted(pool)}{warmth}{renewed}[/dim]")
     if asked.out:
         frames = [frame_of(q, c) for q, c in zip(each, clients, strict=True)]
         print(f"table: {write_whole(Path(asked.out), pd.concat(frames).to_csv(index=False))}")
@@ -135,18 +148,47 @@ def refuse_other_data(clients: Sequence[Client], network: Network, asked: Predic
         )
 
 
-def probabilities(asked: Predict, pool: SavedPool, network: Network, x: Tensor) -> Tensor:
+def for_clients(
+    asked: Predict, pool: SavedPool, network: Network, clients: Sequence[Client]
+) -> Sequence[Tensor]:
+    """Probabilities [n, class] for each client's test rows, by the same draws.
+
+    Batch norm's statistics belong to weights: each client renews those of a draw on its own training rows.
+    """
+    tests = [c.test.x for c in clients]
+    if not momenta(network.learner):
+        return torch.split(probabilities(asked, pool, network, torch.cat(tests)), [len(x) for x in tests])
+    home = [InProcess(Loop(), network.learner, (c,)) for c in clients]
+    return [
+        probabilities(asked, pool, network, x, partial(renewed, network, net), client.name)
+        for client, x, net in zip(clients, tests, home, strict=True)
+    ]
+
+
+def renewed(network: Network, net: InProcess, belief: Belief) -> Belief:
+    whole = tree.stack([{**network.buffers, **belief}])
+    return tree.row(net.open(net.visit(Refresh(), whole, to_own(1), Key(0))), 0)
+
+
+def probabilities(
+    asked: Predict,
+    pool: SavedPool,
+    network: Network,
+    x: Tensor,
+    renew: Callable[[Belief], Belief] = lambda belief: belief,
+    whose: str = "",
+) -> Tensor:
     """[n, class], under a bar that moves with each drawn model."""
-    with screen.progress(max(asked.samples, 1), "predicting", "models") as bar:
+    with screen.progress(max(asked.samples, 1), f"predicting {whose}".strip(), "models") as bar:
 
         def outputs(belief: Belief, inputs: Tensor) -> Tensor:
             bar.start()
-            logits = network.outputs(belief, inputs)
+            logits = network.outputs(renew(belief), inputs)
             bar.advance(bar.task_ids[0])
             return logits
 
-        key = Key(asked.seed).at("predict")
-        return ensemble.predict(outputs, joint(pool.pool), x, asked.samples, key)
+        posterior = joint(pool.pool) * (1 / asked.temperature)
+        return ensemble.predict(outputs, posterior, x, asked.samples, Key(asked.seed).at("predict"))
 
 
 def scores(p: Tensor, y: Tensor) -> dict[str, float]:
