@@ -59,6 +59,11 @@ def shortest(cells: Sequence[str], known: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(words))
 
 
+def again(name: str, cell: str, preset: Preset, scale: Scale, seed: int) -> str:
+    """The command that gives one run's line of a table."""
+    return f"coterie reproduce {name} --cells {cell} --preset {preset} --scale {scale} --seeds {seed + 1}"
+
+
 def origin_lines(origins: Iterable[Mapping[str, Any]]) -> list[str]:
     """Commits and versions behind a page, each once."""
     origins = list(origins)

@@ -246,8 +246,7 @@ def rows(results: Mapping[Preset, Cells], scale: Scale) -> list[dict[str, object
             "table_ii": TABLE_II[cell][METHODS.index(method)] if scale == "full" else None,
             "weights_gone_in_round": None if run.alpha is None else gone(run.alpha),
             "commit": run.origin["commit"],
-            "command": f"coterie reproduce gengler-2020 --cells {cell} --preset {preset} --scale {scale} "
-            f"--seeds {seed + 1}",
+            "command": pages.again("gengler-2020", cell, preset, scale, seed),
         }
         for preset, cells in results.items()
         for cell, by in cells.items()

@@ -207,8 +207,7 @@ def rows(results: Mapping[Preset, Cells], scale: Scale) -> list[dict[str, object
             "precision": run.precision,
             "recall": run.recall,
             "commit": run.origin["commit"],
-            "command": f"coterie reproduce karlsson-2021 --cells {cell} --preset {preset} --scale {scale} "
-            f"--seeds {seed + 1}",
+            "command": pages.again("karlsson-2021", cell, preset, scale, seed),
         }
         for preset, cells in results.items()
         for cell, by in cells.items()

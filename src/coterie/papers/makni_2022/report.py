@@ -155,8 +155,7 @@ def rows(results: Mapping[Preset, Results], scale: Scale) -> list[dict[str, obje
         def told(
             cell: str, seed: int, origin: Mapping[str, Any], preset: Preset = preset
         ) -> dict[str, object]:
-            again = f"coterie reproduce makni-2022 --cells {cell} --preset {preset}"
-            again += f" --scale {scale} --seeds {seed + 1}"
+            again = pages.again("makni-2022", cell, preset, scale, seed)
             where = {"preset": preset, "scale": scale, "cell": cell, "seed": seed}
             return {**where, "commit": origin["commit"], "command": again}
 
