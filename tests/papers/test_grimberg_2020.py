@@ -311,4 +311,4 @@ def test_a_line_holds_what_it_says(three_rounds, tmp_path):
     lines = g.place(tmp_path, "as-run", "age-strict", "2").read_text().splitlines()
     first = json.loads(lines[0])
     assert first["method"] == "global"
-    assert set(first["origin"]) == {"commit", "versions"}
+    assert set(first["origin"]) == {"coterie", "commit", "versions"}

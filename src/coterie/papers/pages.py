@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
-import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-import coterie
 from coterie.core.files import write_whole
 from coterie.metrics.summary import Interval
 from coterie.papers import drawing
 from coterie.papers.base import Asked, Paper, Preset, Scale
 from coterie.papers.claims import Claim, R
-from coterie.runs.about import LIBRARIES, commit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,15 +23,6 @@ CLAIMS_NOTE = (
     "seeds (Student's t): it holds or fails where the interval lies wholly on one side, and is undecided "
     "else, as always with one seed."
 )
-
-
-def provenance() -> dict[str, Any]:
-    """Commit and versions, to be kept with every result."""
-    versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
-    return {
-        "commit": commit(),
-        "versions": {"coterie": coterie.__version__, "python": platform.python_version(), **versions},
-    }
 
 
 def commands(paper: Paper, preset: Preset, scale: Scale, seeds: Mapping[str, int]) -> str:

@@ -24,6 +24,16 @@ from coterie.core.client import Client, class_count
 LIBRARIES = ("torch", "numpy", "scikit-learn", "pandas")
 
 
+def origin() -> dict[str, Any]:
+    """The program that computes something, to be kept with every result."""
+    libraries = {library: importlib.metadata.version(library) for library in LIBRARIES}
+    return {
+        "coterie": coterie.__version__,
+        "versions": {"python": platform.python_version(), **libraries},
+        "commit": commit(),
+    }
+
+
 def about_run(
     clients: Sequence[Client], beliefs: Beliefs, notes: Sequence[str], command: str | None
 ) -> dict[str, Any]:
@@ -32,12 +42,7 @@ def about_run(
     classes = class_count(clients)
     names = clients[0].classes or tuple(str(c) for c in range(classes))
     return {
-        "coterie": coterie.__version__,
-        "versions": {
-            "python": platform.python_version(),
-            **{library: importlib.metadata.version(library) for library in LIBRARIES},
-        },
-        "commit": commit(),
+        **origin(),
         "machine": {
             "system": platform.platform(),
             "processor": platform.machine(),

@@ -31,7 +31,7 @@ from coterie.methods import FedAvg, Local, WeightErosion
 from coterie.models.linear import Logistic
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.grimberg_2020.as_run import CompletedEpochs, WrongAxis, by_batches, halves
-from coterie.papers.pages import provenance
+from coterie.runs import about
 from coterie.runs.settings import digest
 
 ROUNDS, P_D, P_S = 30, 0.01, 0.2
@@ -208,7 +208,7 @@ class Grimberg:
         return self.cells(scale), ()
 
     def jobs(self, asked: Asked) -> list[Job]:
-        origin = cache(provenance)
+        origin = cache(about.origin)
         jobs = [
             job_of(asked, preset, cell, origin)
             for preset in asked.presets

@@ -12,16 +12,17 @@ and send a Gaussian once. Cells are what is trained and on what:
 Everybody is tested on the published test set. Clients of a cell are trained once, and everything that can be
 made of what they sent is scored: see `aggregates.py`.
 
-Facts of the authors' program, used in both presets: rate .01, constant; batches of 64; for the LeNet on MNIST
-10 plain epochs and 20 collecting, on FashionMNIST 1 and 5; one state an epoch; the network that it calls
-LeNet5. The server trains 20 epochs, its rate falling from .1 to .005. CIFAR-10 has 10 and 20 (the text says
-30 in all), and so have logistic regressions, whose epochs are not known.
+Facts of the authors' program, used in both presets: rate .01, constant; batches of 64; 10 plain epochs and
+20 collecting, one state an epoch; the network that it calls LeNet5. The server trains 20 epochs, its rate
+falling from .1 to .005. Of the LeNet the text says 20 epochs, of CIFAR-10 30, which may be the collecting
+ones or all; the epochs of logistic regressions are not known.
 
     preset    text                                              as-run
     server    learns from a fifth of each client's rows,        learns from all clients' rows
               which the client gives up
     clients   train the last layer, on frozen features          train all layers, from the server's, with the
                                                                 last layer's bias drawn afresh
+    epochs    10 plain, 20 collecting                           on FashionMNIST the LeNet's clients 1 and 5
     batches   in a new order each epoch                         in the rows' order, for FL-SWAG's clients
     moments   begin with the state before collecting            have collected states only
     draws     from the Gaussian                                 with noise variance · z

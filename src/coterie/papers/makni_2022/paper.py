@@ -26,13 +26,13 @@ from coterie.models.lenet import LeNet5Small
 from coterie.models.linear import Logistic
 from coterie.models.mlp import Mlp
 from coterie.models.resnet import ResNet18
-from coterie.papers import pages
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.makni_2022.aggregates import SAMPLES, score
 from coterie.papers.makni_2022.cancer import cancer
 from coterie.papers.places import is_finished, place
 from coterie.papers.rows import cut, fetch
 from coterie.runs import checkpoint
+from coterie.runs.about import origin
 from coterie.runs.features import Features
 from coterie.runs.record import Record
 from coterie.runs.settings import digest
@@ -49,7 +49,7 @@ class Setting:
     """What depends on the scale.
 
     networks   by data: what the server trains
-    epochs     plain ones and collecting ones; `short` by data, of a network's clients, where they differ
+    epochs     plain ones and collecting ones; `short` by data, of a LeNet's clients, where as-run differs
     server     the server's epochs
     chain      a sampler's epochs
     rows       to learn from and to test on; all, if None
@@ -147,7 +147,8 @@ class Work:
 
 def work_of(kind: str, data: str, preset: Preset, scale: Scale) -> Work:
     given = SETTINGS[scale]
-    plain, collecting = given.short.get(data, given.epochs) if kind == "lenet" else given.epochs
+    as_run = kind == "lenet" and preset == "as-run"
+    plain, collecting = given.short.get(data, given.epochs) if as_run else given.epochs
     rounds, network = plain + collecting, given.networks[data]
     if kind == "common":
         return Work(Logistic(), Central(SGD(lr=given.lr, batch=64)), rounds)
@@ -165,7 +166,7 @@ def compute(path: Path, preset: Preset, scale: Scale, cell: str, seed: int, step
     kind, _, data = cell.partition("/")
     if kind == "cancer":
         found = cancer(preset, seed, step, scale)
-        write_whole(path / CANCER, json.dumps({**found, "origin": pages.provenance()}))
+        write_whole(path / CANCER, json.dumps({**found, "origin": origin()}))
         return
     clients, work = clients_of(data, scale, seed), work_of(kind, data, preset, scale)
     shape = tuple(clients[0].train.x.shape[1:])
