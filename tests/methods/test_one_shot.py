@@ -12,6 +12,7 @@ import coterie
 from coterie.core.belief import belief_of, row, stack
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.learner import Learner
+from coterie.core.method import Facts
 from coterie.core.net import to_own
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES, InProcess
@@ -239,6 +240,15 @@ class TestBayes:
         method = BayesLocal(SGLD(lr=0.25, temperature=0, prior=0), warm=0.25, samples=3)
         (*_, last), _ = play(method, pull([4]), START, 4)
         assert last.drawn["weight"].flatten().tolist() == pytest.approx([10.25 / 3, 3, 3.5, 3.75])
+
+    def test_fewer_states_than_samples_are_said(self):
+        """4 rounds, 2 of them warm, each of 2 steps of which one is kept: 2 states."""
+        facts = [Facts("c0", "regression", 4, 0, None)]
+        sampler = SGLD(batch=2, every=2)
+        for samples, said in ((2, []), (5, ["as few as 2 states for samples=5: some count more than once"])):
+            for method in (BayesLocal(sampler, samples=samples), BayesCentral(sampler, samples=samples)):
+                assert method.look(facts, Key(0).at_round(1, 4)) == said
+        assert BayesLocal(SWAG(), samples=50).look(facts, Key(0).at_round(1, 4)) == []
 
     def test_evenly_spaced(self):
         assert spread_over(10, 5).tolist() == [1, 3, 5, 7, 9]

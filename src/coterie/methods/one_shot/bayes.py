@@ -31,7 +31,7 @@ from coterie.kernels.bayes import Collector
 from coterie.kernels.posterior import collected
 from coterie.kernels.swag import SWAG
 from coterie.methods.baselines.local import by_oneself
-from coterie.methods.one_shot.alone import Alone, collector
+from coterie.methods.one_shot.alone import Alone, collector, states
 from coterie.posteriors import sample
 from coterie.posteriors.precision import Form
 
@@ -57,6 +57,8 @@ class BayesLocal(Alone):
 
     form: Form = "low-rank"
     """Covariance of swag's Gaussian: diagonal, low-rank (a diagonal and the last deviations) or full."""
+    floor: float = 1e-6
+    """Smallest variance of a weight in swag's Gaussian; those below are raised to it. 0 refuses them."""
     temperature: float = 1.0
     """Factor of the covariance of swag's Gaussian; samplers have a temperature of their own."""
     by: By = "client"
@@ -78,7 +80,15 @@ class BayesLocal(Alone):
     def look(self, clients: Sequence[Facts], key: Key) -> Sequence[str]:
         if self.by == "all":
             clients = [clients[0]._replace(name="all", train=sum(c.train for c in clients))]
-        return super().look(clients, key)
+        notes, work = [*super().look(clients, key)], self.work
+        if not isinstance(work, SWAG):
+            rounds = key.rounds - self.plain(key.rounds)
+            least = min(states(work, c.train, rounds, key)[1] for c in clients)
+            if least < self.samples:
+                notes.append(
+                    f"as few as {least} states for samples={self.samples}: some count more than once"
+                )
+        return notes
 
     def init(self, beliefs: Beliefs, clients: int) -> State:
         self.check_room(beliefs, 1 if self.by == "all" else clients)
@@ -113,9 +123,9 @@ class BayesLocal(Alone):
         """θ_s of one posterior, of its trained parameters alone: [S, ...]."""
         if not self.samples:
             return {}
-        states = collected(reply).draws
-        if states:
-            return tree.rows(states, spread_over(tree.count(states), self.samples))
+        visited = collected(reply).draws
+        if visited:
+            return tree.rows(visited, spread_over(tree.count(visited), self.samples))
         return sample(self.gaussian(reply, name) * (1 / self.temperature), self.samples, key)
 
     def models(self, state: State, clients: int) -> Models:
