@@ -108,7 +108,7 @@ class TestClaims:
         found = claim("low rank (2) helps").check(
             results({"logistic/mnist": [worse] * 2, "lenet/mnist": [better] * 2})
         )
-        assert found == ("fails", "logistic MNIST -1.00 ± 0.00; lenet MNIST +1.00 ± 0.00")
+        assert found == ("fails", "logistic MNIST -1.0000 ± 0.0000; lenet MNIST +1.0000 ± 0.0000")
 
     def test_calibration_against_both_samplers_seed_by_seed(self):
         check = claim("FL-SWAG's ECE is below").check

@@ -63,7 +63,8 @@ def is_calmer(results: Results, cell: str) -> Verdict:
 
 
 def gap(row: str, other: str, metric: str = "accuracy") -> Callable[[Results, str], Verdict]:
-    return lambda results, cell: above_zero(results.differences(cell, row, other, metric), 2)
+    digits = 2 if metric == "accuracy" else 4
+    return lambda results, cell: above_zero(results.differences(cell, row, other, metric), digits)
 
 
 def nearly(row: str, other: str) -> Callable[[Results, str], Verdict]:
