@@ -16,6 +16,7 @@ from coterie.core import belief as tree
 from coterie.core.seeds import Key
 from coterie.kernels.posterior import Collected, collected
 from coterie.papers.makni_2022 import aggregates, figures
+from coterie.papers.makni_2022.why import PARTS
 from coterie.posteriors import covariance, mean, variances
 
 
@@ -176,6 +177,10 @@ class TestScores:
             ("client 2", 81 / 82),
             ("FL-SWAG, mean", 27 / 28),
             ("low rank 2, mean", odds(3.25)),
+            ("levels alone", 27 / 28),  # with one weight, all there is: shares 1/3 and 2/3
+            ("coordinates alone", odds(2.5)),
+            ("coordinates shuffled", odds(2.5)),
+            ("by variance", odds(2)),  # variances 1 and ½: (2 · 1 + 4) / 3
             ("FedAvg", odds(2.5)),
             ("wFedAvg", 0.9),  # (2 + 4) / 3 = 2 ln 3
             ("BayAvg", (3 / 4 + 81 / 82) / 2),
@@ -208,7 +213,7 @@ class TestScores:
 
     def test_temperatures_are_of_the_text_alone(self, score):
         same = ["client 1", "client 2", "FL-SWAG, mean", "FL-SWAG", "low rank 2, mean", "low rank 2"]
-        averages = ["FedAvg", "wFedAvg", "BayAvg", "wBayAvg"]
+        averages = [*PARTS, "FedAvg", "wFedAvg", "BayAvg", "wBayAvg"]
         hot = [
             f"{row}, T = {T}" for T in ("0.1", "10", "1000", "100000") for row in ("FL-SWAG", "low rank 2")
         ]

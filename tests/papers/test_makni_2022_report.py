@@ -18,6 +18,7 @@ from coterie.papers.makni_2022 import cancer_report as cancers
 from coterie.papers.makni_2022 import claims, figures, published, report
 from coterie.papers.makni_2022 import paper as m
 from coterie.papers.makni_2022 import results as said
+from coterie.papers.makni_2022.why import PARTS
 
 ORIGIN = {"commit": "c0ffee", "versions": {"coterie": "0"}}
 
@@ -43,7 +44,8 @@ def results(cells, cancer=None):
 
 
 def claim(text):
-    (found,) = [c for c in (*claims.CLAIMS, *claims.QUESTIONS) if c.text.startswith(text)]
+    everything = (*claims.CLAIMS, *claims.QUESTIONS, *claims.REASONS)
+    (found,) = [c for c in everything if c.text.startswith(text)]
     return found
 
 
@@ -79,6 +81,20 @@ class TestClaims:
                 "logistic/mnist",
                 exchange(**{"FL-SWAG, T = 10": scored(0.85, nll=0.3)}),
                 exchange(**{"FL-SWAG, T = 10": scored(0.85, nll=0.5)}),
+            ),
+            *(
+                (
+                    text,
+                    "logistic/mnist",
+                    exchange(**{row: scored(0.86), **more}),
+                    exchange(**{row: scored(0.84), **more}),
+                )
+                for text, row, more in [
+                    ("levels do little harm", "levels alone", {}),
+                    ("which parameters", "coordinates shuffled", {"coordinates alone": scored(0.85)}),
+                    ("it has the wrong sign", "by variance", {}),
+                    ("by variance is above FedAvg", "by variance", {}),
+                ]
             ),
         ],
     )
@@ -195,6 +211,15 @@ class TestTables:
         hot = line_of(table, "MNIST", "FL-SWAG, T = 10")
         assert hot == "| MNIST | FL-SWAG, T = 10 | 80.00 | 10.00 | 2.00 | 3.00 |"
 
+    def test_other_weights_of_the_same_means(self):
+        rows = exchange(**{"by variance": scored(0.9, nll=0.2)})
+        table = report.why_table(results({"lenet/mnist": [rows], "logistic/mnist": [exchange()]}))
+        header, _, *lines = table.splitlines()
+        wanted = ["mean model", "logistic MNIST, accuracy", "NLL x 10", "lenet MNIST, accuracy", "NLL x 10"]
+        assert header == f"| {' | '.join(wanted)} |"
+        assert [line.split(" | ")[0][2:] for line in lines] == ["FL-SWAG, mean", *PARTS, "FedAvg", "wFedAvg"]
+        assert line_of(table, "by variance") == "| by variance | – | – | 90.00 | 2.00 |"
+
     def test_rows_for_a_spreadsheet(self):
         found = results(
             {"logistic/mnist": [{"FedAvg": scored(0.9)}, {"FedAvg": scored(0.8)}]}, {3: tumours()}
@@ -257,6 +282,7 @@ class TestPage:
         rows = exchange() if kind in m.EXCHANGES else {kind: scored(0.9)}
         text = page(text=results({cell: [rows]}))
         found = [line for line in text.splitlines() if line.startswith("### ")]
+        titles = [*titles, *(["### Other weights"] if titles else [])]
         assert len(found) == len(titles)
         assert all(line.startswith(title) for line, title in zip(found, titles, strict=True))
         assert "nan" not in text
@@ -270,7 +296,9 @@ class TestPage:
         assert "## Section 6: SWAG beside HMC" in text
         assert "--cells cancer --preset text --scale full --seeds 1" in text
         assert "Of section 6:" in text
-        assert text.count("**undecided** (not run)") == len(claims.CLAIMS) + len(claims.QUESTIONS)
+        assert text.count("**undecided** (not run)") == len(claims.CLAIMS) + len(claims.QUESTIONS) + len(
+            claims.REASONS
+        )
 
     def test_both_presets_side_by_side(self):
         text = page(
@@ -284,7 +312,7 @@ class TestPage:
 
     def test_the_question_is_not_asked_as_run(self):
         text = page(as_run=results({"logistic/mnist": [exchange()]}))
-        assert text.endswith("Not run.\n")
+        assert text.partition("## Does low rank")[2].partition("## Why")[0].endswith("Not run.\n\n")
         assert "### Low rank" not in text
 
     def test_nothing_finished_nothing_written(self, tmp_path, refused):

@@ -7,6 +7,7 @@ The clients of one run are trained once; from their means μ_i, variances and de
     FedAvg, wFedAvg, BayAvg, wBayAvg       of the same means
     low rank K                             the product of ½ Σ_diag + D Dᵀ / (2(K-1)), last K deviations
     T = ...                                the product's covariance times T; its mean stays (text alone)
+    levels alone ...                       other weights of the same means, see `why.py`
 
 Preset as-run draws as the program did: the noise is variance · z instead of its square root.
 """
@@ -26,6 +27,7 @@ from coterie.engines import InProcess
 from coterie.kernels.calibrate import Calibrate, Tallied
 from coterie.kernels.posterior import Collected, collected
 from coterie.papers.base import Preset
+from coterie.papers.makni_2022.why import taken_apart
 from coterie.posteriors import Gaussian, diagonal, from_collected, mean, product, sample, variances
 
 FLOOR = 1e-6
@@ -89,6 +91,11 @@ def score(net: InProcess, sent: Beliefs, sizes: Tensor, preset: Preset, key: Key
     for T in TEMPERATURES if preset == "text" else ():
         for name, posterior in joint.items():
             judge.score(f"{name}, T = {T:g}", drawn(posterior * (1 / T), preset, key.at(name, str(T))))
+    precisions = tree.stack(
+        [{n: 1 / v.double().clamp(min=FLOOR) for n, v in f.variance.items()} for f in found]
+    )
+    for name, model in taken_apart(means, precisions, key.at("shuffled")).items():
+        judge.score(name, model)
     judge.score("FedAvg", tree.mix(alike.unsqueeze(0), means))
     judge.score("wFedAvg", tree.mix(by_size.unsqueeze(0), means))
     judge.score("BayAvg", means, alike)

@@ -127,3 +127,21 @@ QUESTIONS: list[Claim[Results]] = [
     )
     for T in (0.1, 10.0, 1e3, 1e5)
 ]  # fmt: skip
+
+REASONS: list[Claim[Results]] = [
+    Claim(text, "ours", by_data(["logistic", "lenet", "resnet"], gap(better, worse), better))
+    for text, better, worse in (
+        (
+            "levels do little harm: with them alone, accuracy is above FL-SWAG's",
+            "levels alone",
+            FL_SWAG + MEAN,
+        ),
+        (
+            "which parameters a client counts in does: the same numbers shuffled are above",
+            "coordinates shuffled",
+            "coordinates alone",
+        ),
+        ("it has the wrong sign: by variance is above FL-SWAG", "by variance", FL_SWAG + MEAN),
+        ("by variance is above FedAvg", "by variance", "FedAvg"),
+    )
+]

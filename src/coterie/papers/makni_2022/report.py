@@ -13,10 +13,11 @@ from coterie.papers.base import Asked, Paper, Preset, Scale
 from coterie.papers.makni_2022 import cancer_report as cancers
 from coterie.papers.makni_2022 import published
 from coterie.papers.makni_2022.aggregates import FL_SWAG, MEAN
-from coterie.papers.makni_2022.claims import CLAIMS, QUESTIONS
+from coterie.papers.makni_2022.claims import CLAIMS, QUESTIONS, REASONS
 from coterie.papers.makni_2022.figures import draw
-from coterie.papers.makni_2022.paper import SAMPLERS
+from coterie.papers.makni_2022.paper import EXCHANGES, SAMPLERS
 from coterie.papers.makni_2022.results import AVERAGES, COMMON, FACTORS, NAMES, ONE, SERVER, Results, read
+from coterie.papers.makni_2022.why import PARTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,13 +77,32 @@ def question_table(results: Results, kind: str) -> str:
         cell = f"{kind}/{name}"
         rows = dict.fromkeys(r for f in results.cells[cell].values() for r in f.figures)
         for row in rows:
-            if row in (*ONE, SERVER, "BayAvg", "FedAvg") or (row.endswith(MEAN) and row != FL_SWAG + MEAN):
+            if row in (*ONE, *PARTS, SERVER, "BayAvg", "FedAvg") or (
+                row.endswith(MEAN) and row != FL_SWAG + MEAN
+            ):
                 continue
             shown = [
                 pages.plus_minus(interval(results.values(cell, row, m)), 2, f) for m, f in FACTORS.items()
             ]
             lines.append([NAMES[name], row, *shown])
     return pages.table(["data", "prediction", "accuracy", "ECE x 100", "Brier x 10", "NLL x 10"], lines)
+
+
+def why_table(results: Results) -> str:
+    """Accuracies and NLLs of the means that other weights give."""
+    cells = [f"{kind}/{name}" for kind in EXCHANGES for name in results.data(kind)]
+    lines = []
+    for row in (FL_SWAG + MEAN, *PARTS, "FedAvg", "wFedAvg"):
+        line: list[object] = [row]
+        for cell in cells:
+            line.append(pages.plus_minus(interval(results.values(cell, row)), 2))
+            line.append(pages.plus_minus(interval(results.values(cell, row, "nll")), 2, FACTORS["nll"]))
+        lines.append(line)
+    header = ["mean model"]
+    for cell in cells:
+        kind, _, name = cell.partition("/")
+        header += [f"{kind} {NAMES[name]}, accuracy", "NLL x 10"]
+    return pages.table(header, lines)
 
 
 # the page
@@ -122,6 +142,9 @@ def page(paper: Paper, asked: Asked, results: Mapping[Preset, Results]) -> str:
         "## Does low rank or temperature help?",
         "The paper leaves it open. A gain is positive where the NLL (x 10) falls below FL-SWAG's own.",
         pages.claims_table(QUESTIONS, {"text": results["text"]}) if "text" in results else "Not run.",
+        "## Why it falls behind",
+        "The clients' means with other weights than the product's: `coterie.papers.makni_2022.why`.",
+        pages.claims_table(REASONS, results),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -144,6 +167,8 @@ def preset_part(paper: Paper, scale: Scale, preset: Preset, found: Results) -> l
     for kind, title in (("logistic", "logistic regression"), ("lenet", "LeNet"), ("resnet", "ResNet-18")):
         if preset == "text" and found.data(kind):
             parts += [f"### Low rank and temperature: {title}", question_table(found, kind)]
+    if any(found.data(kind) for kind in EXCHANGES):
+        parts += ["### Other weights of the same means", why_table(found)]
     return parts
 
 
