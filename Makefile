@@ -15,7 +15,7 @@ demo: $(STAMP)
 	$(BIN)/coterie demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --cov=coterie --cov-report=term:skip-covered --cov-fail-under=90
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=coterie --cov-report=term:skip-covered --cov-fail-under=90
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -289,7 +289,7 @@ class TestRefusals:
             play(FLSWAG(SWAG(lr=0.25, rank=1), form="low-rank"), pull([4, 8]), START, 4)
 
     def test_more_draws_than_there_is_room_for(self, refused):
-        large = {"weight": torch.zeros(1, 2**26)}
+        large = {"weight": torch.empty(1, 2**26, device="meta")}
         message = "samples=30 makes 78 GB of models for 10 posteriors, at most 8: lower samples"
         with refused(BadInput, message):
             BayesLocal().init(large, 10)
