@@ -24,7 +24,6 @@ from coterie.core.belief import Belief
 from coterie.core.client import Client, class_count
 from coterie.core.errors import BadInput, BadRun
 from coterie.core.files import write_whole
-from coterie.core.net import to_own
 from coterie.core.seeds import Key
 from coterie.data.numbers import read_numbers
 from coterie.engines import InProcess, Loop
@@ -158,16 +157,16 @@ def for_clients(
     tests = [c.test.x for c in clients]
     if not momenta(network.learner):
         return torch.split(probabilities(asked, pool, network, torch.cat(tests)), [len(x) for x in tests])
-    home = [InProcess(Loop(), network.learner, (c,)) for c in clients]
+    net = InProcess(Loop(), network.learner, tuple(clients))
     return [
-        probabilities(asked, pool, network, x, partial(renewed, network, net), client.name)
-        for client, x, net in zip(clients, tests, home, strict=True)
+        probabilities(asked, pool, network, x, partial(renewed, asked, network, net, i), clients[i].name)
+        for i, x in enumerate(tests)
     ]
 
 
-def renewed(network: Network, net: InProcess, belief: Belief) -> Belief:
-    whole = tree.stack([{**network.buffers, **belief}])
-    return tree.row(net.open(net.visit(Refresh(), whole, to_own(1), Key(0))), 0)
+def renewed(asked: Predict, network: Network, net: InProcess, client: int, belief: Belief) -> Belief:
+    whole, edge = tree.stack([{**network.buffers, **belief}]), torch.tensor([[0, client]])
+    return tree.row(net.open(net.visit(Refresh(), whole, edge, Key(asked.seed).at("refresh"))), 0)
 
 
 def probabilities(

@@ -36,12 +36,8 @@ def render_measures(records: Sequence[Record], width: int | None = None) -> Tabl
     if "recall" not in views.metrics(records, views.MEASURED):
         return None
     header, rows = tables.measured_cells(records)
-    table = _rich(header, rows, [tables.measures_legend(records)])
-    while width is not None and _width(table) > width and len(header) > 3:
-        header, rows = header[:-1], [row[:-1] for row in rows]
-        said = tables.measures_legend(records, drift=False)
-        table = _rich(header, rows, [said, "Further columns need a wider terminal."])
-    return table
+    short = tables.measures_legend(records, drift=False)
+    return _fitting(header, rows, tables.measures_legend(records), short, width)
 
 
 def render_trust(records: Sequence[Record], width: int | None = None) -> Table | None:
@@ -49,11 +45,7 @@ def render_trust(records: Sequence[Record], width: int | None = None) -> Table |
     if "ece" not in views.metrics(records, POINT):
         return None
     header, rows = calibration.cells(views.groups(records))
-    table = _rich(header, rows, [TRUST])
-    while width is not None and _width(table) > width and len(header) > 3:
-        header, rows = header[:-1], [row[:-1] for row in rows]
-        table = _rich(header, rows, [TRUST, "Further columns need a wider terminal."])
-    return table
+    return _fitting(header, rows, TRUST, TRUST, width)
 
 
 def print_table(records: Sequence[Record], console: Console | None = None) -> None:
@@ -64,6 +56,17 @@ def print_table(records: Sequence[Record], console: Console | None = None) -> No
         if table is not None:
             console.print()
             console.print(table)
+
+
+def _fitting(
+    header: Sequence[str], rows: Sequence[Sequence[str]], said: str, shorter: str, width: int | None
+) -> Table:
+    """A table and what is said of it; without room the last columns go, and then the shorter is said."""
+    table = _rich(header, rows, [said])
+    while width is not None and _width(table) > width and len(header) > 3:
+        header, rows = header[:-1], [row[:-1] for row in rows]
+        table = _rich(header, rows, [shorter, "Further columns need a wider terminal."])
+    return table
 
 
 def _rich(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> Table:

@@ -120,8 +120,9 @@ def rows(results: Mapping[Preset, Results]) -> list[dict[str, object]]:
             "accuracy": trace.accuracy[-1],
             "accuracy_by_batches": trace.by_batches[-1],
             "commit": trace.origin["commit"],
-            "command": f"coterie reproduce grimberg-2020 --cells {study}/{STUDIES[study].users[user]} "
-            f"--preset {preset} --seeds {trace.seed + 1}",
+            "command": pages.again(
+                "grimberg-2020", f"{study}/{STUDIES[study].users[user]}", preset, "full", trace.seed
+            ),
         }
         for preset, r in results.items()
         for (study, user, method), seeds in r.runs.items()

@@ -91,11 +91,8 @@ def score(net: InProcess, sent: Beliefs, sizes: Tensor, preset: Preset, key: Key
     for T in TEMPERATURES if preset == "text" else ():
         for name, posterior in joint.items():
             judge.score(f"{name}, T = {T:g}", drawn(posterior * (1 / T), preset, key.at(name, str(T))))
-    precisions = tree.stack(
-        [{n: 1 / v.double().clamp(min=FLOOR) for n, v in f.variance.items()} for f in found]
-    )
-    for name, model in taken_apart(means, precisions, key.at("shuffled")).items():
-        judge.score(name, model)
+    for name, model in taken_apart([posterior_of(f, 0) for f in found], key.at("shuffled")).items():
+        judge.score(name, tree.stack([model]))
     judge.score("FedAvg", tree.mix(alike.unsqueeze(0), means))
     judge.score("wFedAvg", tree.mix(by_size.unsqueeze(0), means))
     judge.score("BayAvg", means, alike)

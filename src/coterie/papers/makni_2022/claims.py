@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from coterie.papers.claims import Claim, Verdict, above_zero, every, near_zero
-from coterie.papers.makni_2022.aggregates import FL_SWAG, MEAN
+from coterie.papers.makni_2022.aggregates import COLUMNS, FL_SWAG, MEAN, TEMPERATURES
+from coterie.papers.makni_2022.paper import EXCHANGES
 from coterie.papers.makni_2022.results import NAMES, ONE, SERVER, Results
 
 NEAR = 2.0  # points: the paper's FL-SWAG is 0.6 and 1.7 below FedAvg where it "performs very well"
@@ -117,19 +118,19 @@ CLAIMS: list[Claim[Results]] = [
 QUESTIONS: list[Claim[Results]] = [
     Claim(
         f"low rank ({k}) helps: NLL below FL-SWAG's", "ours",
-        by_data(["logistic", "lenet", "resnet"], gap(FL_SWAG, f"low rank {k}", "nll"), f"low rank {k}"),
+        by_data(EXCHANGES, gap(FL_SWAG, f"low rank {k}", "nll"), f"low rank {k}"),
     )
-    for k in (2, 20)
+    for k in COLUMNS
 ] + [
     Claim(
         f"a temperature of {T:g} helps: NLL below FL-SWAG's", "ours",
-        by_data(["logistic", "lenet", "resnet"], gap(FL_SWAG, f"{FL_SWAG}, T = {T:g}", "nll")),
+        by_data(EXCHANGES, gap(FL_SWAG, f"{FL_SWAG}, T = {T:g}", "nll")),
     )
-    for T in (0.1, 10.0, 1e3, 1e5)
+    for T in TEMPERATURES
 ]  # fmt: skip
 
 REASONS: list[Claim[Results]] = [
-    Claim(text, "ours", by_data(["logistic", "lenet", "resnet"], gap(better, worse), better))
+    Claim(text, "ours", by_data(EXCHANGES, gap(better, worse), better))
     for text, better, worse in (
         (
             "levels do little harm: with them alone, accuracy is above FL-SWAG's",

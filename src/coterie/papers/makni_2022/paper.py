@@ -147,8 +147,8 @@ class Work:
 
 def work_of(kind: str, data: str, preset: Preset, scale: Scale) -> Work:
     given = SETTINGS[scale]
-    as_run = kind == "lenet" and preset == "as-run"
-    plain, collecting = given.short.get(data, given.epochs) if as_run else given.epochs
+    short = given.short if (kind, preset) == ("lenet", "as-run") else {}
+    plain, collecting = short.get(data, given.epochs)
     rounds, network = plain + collecting, given.networks[data]
     if kind == "common":
         return Work(Logistic(), Central(SGD(lr=given.lr, batch=64)), rounds)

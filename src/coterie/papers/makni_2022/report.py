@@ -22,6 +22,8 @@ from coterie.papers.makni_2022.why import PARTS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TITLES = {"logistic": "logistic regression", "lenet": "LeNet", "resnet": "ResNet-18"}
+
 # tables
 
 
@@ -156,15 +158,13 @@ def preset_part(paper: Paper, scale: Scale, preset: Preset, found: Results) -> l
     parts = [f"## {preset}", pages.commands(paper, preset, scale, seeds)]
     if found.data("logistic"):
         parts += ["### Section 7.1: logistic regression", accuracy_table(found, "logistic")]
-    for kind, title in (("lenet", "LeNet"), ("resnet", "ResNet-18")):
+    for kind in ("lenet", "resnet"):
         if found.data(kind):
-            parts += [
-                f"### Section 8.3: {title} after a server's training",
-                accuracy_table(found, kind),
-            ]
+            title = f"### Section 8.3: {TITLES[kind]} after a server's training"
+            parts += [title, accuracy_table(found, kind)]
     if found.data("lenet") or found.data("resnet"):
         parts += ["### Calibration", calibration_table(found)]
-    for kind, title in (("logistic", "logistic regression"), ("lenet", "LeNet"), ("resnet", "ResNet-18")):
+    for kind, title in TITLES.items():
         if preset == "text" and found.data(kind):
             parts += [f"### Low rank and temperature: {title}", question_table(found, kind)]
     if any(found.data(kind) for kind in EXCHANGES):

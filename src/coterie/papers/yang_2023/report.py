@@ -154,7 +154,7 @@ def rows(cells: Cells, scale: Scale) -> list[dict[str, object]]:
             "best": run.best,
             "last": run.last,
             "commit": run.origin["commit"],
-            "command": f"coterie reproduce yang-2023 --cells {cell} --scale {scale} --seeds {seed + 1}",
+            "command": pages.again("yang-2023", cell, "text", scale, seed),
         }
         for cell, by in cells.items()
         for seed, run in by.items()
