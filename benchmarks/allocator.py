@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--side", choices=["as it comes", "kept"])
     asked = parser.parse_args()
     if asked.side:
-        left = mock.patch("coterie.engines.base.keep_freed_memory", return_value=False)
+        left = mock.patch("coterie.nets.in_process.keep_freed_memory", return_value=False)
         with left if asked.side == "as it comes" else nullcontext():
             print(json.dumps(measure(asked.samples)))
         return

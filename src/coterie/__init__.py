@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from coterie.api.compare import compare
     from coterie.api.result import Result
     from coterie.api.train import train
-    from coterie.core.client import Client
     from coterie.core.errors import CoterieError
+    from coterie.data.clients import Client
     from coterie.kernels import SGD, Adam
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Adam": "coterie.kernels",
-    "Client": "coterie.core.client",
+    "Client": "coterie.data.clients",
     "CoterieError": "coterie.core.errors",
     "Result": "coterie.api.result",
     "SGD": "coterie.kernels",

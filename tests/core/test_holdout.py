@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput
-from coterie.core.holdout import hold_out
+from coterie.data.holdout import hold_out
 from coterie.core.seeds import Key
 
 

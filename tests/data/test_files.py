@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from coterie.core.errors import BadData, BadInput
-from coterie.data import files
-from coterie.data.files import PublishedFile
+from coterie.data import downloads
+from coterie.data.downloads import PublishedFile
 
 ABC_MD5 = "md5:900150983cd24fb0d6963f7d28e17f72"
 ABC_SHA256 = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -27,7 +27,7 @@ def places(tmp_path, monkeypatch):
     data, cache = tmp_path / "data", tmp_path / "cache"
     data.mkdir()
     monkeypatch.setenv("COTERIE_DATA", str(data))
-    monkeypatch.setattr(files.pooch, "os_cache", lambda name: cache)
+    monkeypatch.setattr(downloads.pooch, "os_cache", lambda name: cache)
     return data, cache
 
 
@@ -71,36 +71,36 @@ def never(url: str, path: Path) -> None:
 
 
 def test_checksums_of_known_texts(tmp_path):
-    assert files.digest(put(tmp_path / "a", b"abc"), "md5") == ABC_MD5
-    assert files.digest(tmp_path / "a", "sha256") == ABC_SHA256
-    assert files.digest(put(tmp_path / "b", b""), "md5") == EMPTY_MD5
+    assert downloads.digest(put(tmp_path / "a", b"abc"), "md5") == ABC_MD5
+    assert downloads.digest(tmp_path / "a", "sha256") == ABC_SHA256
+    assert downloads.digest(put(tmp_path / "b", b""), "md5") == EMPTY_MD5
 
 
 def test_the_data_folder_comes_before_the_cache(places):
     data, cache = places
     in_cache = put(cache / "set" / "abc.txt", b"abc")
-    assert files.obtain([ABC], ["set"], never) == [in_cache]
+    assert downloads.obtain([ABC], ["set"], never) == [in_cache]
     in_data = put(data / "other" / "abc.txt", b"abc")
-    assert files.obtain([ABC], ["set", "other"], never) == [in_data]
+    assert downloads.obtain([ABC], ["set", "other"], never) == [in_data]
 
 
 def test_without_a_data_folder_the_cache_is_used(places, monkeypatch):
     _, cache = places
     monkeypatch.delenv("COTERIE_DATA")
-    assert files.roots() == [cache]
-    assert files.store("set") == cache / "set"
+    assert downloads.roots() == [cache]
+    assert downloads.store("set") == cache / "set"
 
 
 def test_a_data_folder_that_is_none_is_refused(places, monkeypatch):
     monkeypatch.setenv("COTERIE_DATA", str(places[0] / "nowhere"))
-    said = refused(files.find, ABC, ["set"])
+    said = refused(downloads.find, ABC, ["set"])
     assert str(places[0] / "nowhere") in said
     assert "create it or unset COTERIE_DATA" in said
 
 
 def test_a_damaged_file_names_both_sums_and_the_remedy(places):
     path = put(places[0] / "set" / "abc.txt", b"")
-    said = refused(files.obtain, [ABC], ["set"], never)
+    said = refused(downloads.obtain, [ABC], ["set"], never)
     assert str(path) in said
     assert f"expected {ABC_MD5}, found {EMPTY_MD5}" in said
     assert "delete it" in said
@@ -109,38 +109,38 @@ def test_a_damaged_file_names_both_sums_and_the_remedy(places):
 
 def test_a_file_that_changes_is_checked_again(tmp_path):
     path = put(tmp_path / "a", b"abc")
-    files.check(path, ABC_MD5)
-    hits = files._digest.cache_info().hits
-    files.check(path, ABC_MD5)
-    assert files._digest.cache_info().hits == hits + 1
+    downloads.check(path, ABC_MD5)
+    hits = downloads._digest.cache_info().hits
+    downloads.check(path, ABC_MD5)
+    assert downloads._digest.cache_info().hits == hits + 1
     path.write_bytes(b"abd")
     os.utime(path, ns=(0, 0))
-    refused(files.check, path, ABC_MD5)
+    refused(downloads.check, path, ABC_MD5)
 
 
 def test_at_hand_needs_every_file(places):
     other = PublishedFile("b", EMPTY_MD5, "")
     put(places[0] / "set" / "abc.txt", b"abc")
-    assert files.at_hand([ABC], ["set"])
-    assert not files.at_hand([ABC, other], ["set"])
+    assert downloads.at_hand([ABC], ["set"])
+    assert not downloads.at_hand([ABC, other], ["set"])
 
 
 def test_a_missing_file_is_fetched_checked_and_kept(places, server):
     address, served = server
     put(served / "abc.txt", b"abc")
     file = PublishedFile("abc.txt", ABC_SHA256, f"{address}/abc.txt")
-    [path] = files.obtain([file], ["set"])
+    [path] = downloads.obtain([file], ["set"])
     assert path == places[0] / "set" / "abc.txt"
     assert path.read_bytes() == b"abc"
     assert everything_below(places[0] / "set") == [path]
-    assert files.obtain([file], ["set"], never) == [path]
+    assert downloads.obtain([file], ["set"], never) == [path]
 
 
 def test_only_the_missing_files_are_fetched(places):
     there = put(places[0] / "set" / "abc.txt", b"abc")
     other = PublishedFile("b", EMPTY_MD5, "http://x/b")
     asked = []
-    paths = files.obtain([other, ABC], ["set"], lambda url, path: asked.append(url))
+    paths = downloads.obtain([other, ABC], ["set"], lambda url, path: asked.append(url))
     assert asked == ["http://x/b"]
     assert paths == [places[0] / "set" / "b", there]
 
@@ -148,14 +148,14 @@ def test_only_the_missing_files_are_fetched(places):
 def test_what_arrives_with_a_wrong_sum_is_not_kept(places, server):
     address, served = server
     put(served / "abc.txt", b"")
-    said = refused(files.obtain, [PublishedFile("abc.txt", ABC_MD5, f"{address}/abc.txt")], ["set"])
+    said = refused(downloads.obtain, [PublishedFile("abc.txt", ABC_MD5, f"{address}/abc.txt")], ["set"])
     assert f"expected {ABC_MD5}, found {EMPTY_MD5}" in said
     assert everything_below(*places) == []
 
 
 def test_an_address_without_the_file_is_named(places, server):
     url = f"{server[0]}/abc.txt"
-    said = refused(files.obtain, [PublishedFile("abc.txt", ABC_MD5, url)], ["set"])
+    said = refused(downloads.obtain, [PublishedFile("abc.txt", ABC_MD5, url)], ["set"])
     assert url in said
     assert "HTTP 404" in said
     assert everything_below(*places) == []
@@ -166,7 +166,7 @@ def test_without_a_network_one_line_says_what_to_put_where(places):
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/"
         missing = [PublishedFile(n, ABC_MD5, url + n) for n in ("a.gz", "b.gz")]
-        said = refused(files.obtain, missing, ["set", "other"])
+        said = refused(downloads.obtain, missing, ["set", "other"])
     assert "a.gz, b.gz not at hand" in said
     assert f"{url}a.gz could not be fetched (no network: ConnectionError)" in said
     assert f"put them into {places[0] / 'set'}, or set COTERIE_DATA" in said
@@ -179,7 +179,7 @@ def test_an_interrupted_fetch_leaves_nothing_behind(places):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        files.obtain([ABC], ["set"], half)
+        downloads.obtain([ABC], ["set"], half)
     assert everything_below(*places) == []
 
 
@@ -188,7 +188,7 @@ def test_a_failed_fetch_keeps_what_was_there_before(places):
         raise OSError(28, "No space left on device")
 
     there = put(places[0] / "set" / "other.txt", b"abc")
-    assert "(No space left on device)" in refused(files.obtain, [ABC], ["set"], full)
+    assert "(No space left on device)" in refused(downloads.obtain, [ABC], ["set"], full)
     assert everything_below(places[0] / "set") == [there]
 
 
@@ -196,8 +196,8 @@ def test_a_read_only_data_folder_is_read_but_not_written(places):
     data, cache = places
     data.chmod(0o555)
     try:
-        assert files.store("set") == cache / "set"
-        assert files.obtain([ABC], ["set"], lambda url, path: put(path, b"abc")) == [
+        assert downloads.store("set") == cache / "set"
+        assert downloads.obtain([ABC], ["set"], lambda url, path: put(path, b"abc")) == [
             cache / "set" / "abc.txt"
         ]
         assert everything_below(data) == []
@@ -206,7 +206,7 @@ def test_a_read_only_data_folder_is_read_but_not_written(places):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    assert str(tmp_path / "gone") in refused(files.check, tmp_path / "gone", ABC_MD5)
+    assert str(tmp_path / "gone") in refused(downloads.check, tmp_path / "gone", ABC_MD5)
 
 
 def test_whoever_looks_sees_a_bar(places, server, monkeypatch):
@@ -214,14 +214,14 @@ def test_whoever_looks_sees_a_bar(places, server, monkeypatch):
     put(served / "abc.txt", b"abc")
     bars = []
 
-    class Bar(files._Bar):
+    class Bar(downloads._Bar):
         def __init__(self, name):
             super().__init__(name)
             bars.append(self)
 
     monkeypatch.setattr(files, "_Bar", Bar)
-    monkeypatch.setattr(files.sys.stderr, "isatty", lambda: True)
-    files.http_fetch(f"{address}/abc.txt", places[0] / "abc.txt")
+    monkeypatch.setattr(downloads.sys.stderr, "isatty", lambda: True)
+    downloads.http_fetch(f"{address}/abc.txt", places[0] / "abc.txt")
     [bar] = bars
     assert bar.total == 3
     assert bar.progress.tasks[0].completed == 3

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from coterie.core.errors import BadData, UnknownName
-from coterie.data import files
-from coterie.data.files import PublishedFile
+from coterie.data import downloads
+from coterie.data.downloads import PublishedFile
 from coterie.data.sources import SOURCES, heart_disease
 
 ROWS = {
@@ -45,7 +45,7 @@ def hospitals(tmp_path, monkeypatch):
         known.append(PublishedFile(name, f"sha256:{hashlib.sha256(text.encode()).hexdigest()}", "http://x/"))
     monkeypatch.setattr(heart_disease, "FILES", tuple(known))
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
-    monkeypatch.setattr(files.pooch, "os_cache", lambda name: tmp_path / "cache")
+    monkeypatch.setattr(downloads.pooch, "os_cache", lambda name: tmp_path / "cache")
     return folder
 
 

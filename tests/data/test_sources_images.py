@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from coterie.core.errors import BadData
-from coterie.data import files
+from coterie.data import downloads
 from coterie.data.dataset import Pool
-from coterie.data.files import PublishedFile
+from coterie.data.downloads import PublishedFile
 from coterie.data.sources import SOURCES, cifar10, cifar100, fashion_mnist, mnist
 from coterie.data.sources.cifar_binary import read_archive
 from coterie.data.sources.idx import read_idx
@@ -29,7 +29,7 @@ def no_network(url, path):
 def folder(tmp_path, monkeypatch):
     """An empty data folder, an empty cache, no network."""
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
-    monkeypatch.setattr(files.pooch, "os_cache", lambda name: tmp_path / "cache")
+    monkeypatch.setattr(downloads.pooch, "os_cache", lambda name: tmp_path / "cache")
     monkeypatch.setattr(files, "http_fetch", no_network)
     return tmp_path
 

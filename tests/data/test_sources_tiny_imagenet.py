@@ -14,9 +14,9 @@ from PIL import Image
 from coterie.cli.main import main
 from coterie.core.errors import BadData, BadInput
 from coterie.core.seeds import Key
-from coterie.data import files
+from coterie.data import downloads
 from coterie.data.build import deal_clients
-from coterie.data.files import PublishedFile
+from coterie.data.downloads import PublishedFile
 from coterie.data.partition import Dirichlet
 from coterie.data.sources import SOURCES, tiny_imagenet
 from coterie.data.sources.tiny_imagenet import class_names
@@ -79,7 +79,7 @@ def folder(tmp_path, monkeypatch):
         raise ConnectionError
 
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
-    monkeypatch.setattr(files.pooch, "os_cache", lambda name: tmp_path / "cache")
+    monkeypatch.setattr(downloads.pooch, "os_cache", lambda name: tmp_path / "cache")
     monkeypatch.setattr(files, "http_fetch", no_network)
     monkeypatch.setattr(tiny_imagenet, "COUNTS", (3, 6, 3))
     return tmp_path

@@ -10,7 +10,7 @@ import pytest
 import sklearn.datasets
 
 from coterie.core.errors import BadData, UnknownName
-from coterie.data import files
+from coterie.data import downloads
 from coterie.data.sources import SOURCES, titanic
 
 
@@ -27,7 +27,7 @@ def broken_wheel(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     monkeypatch.setattr(titanic, "wheel_file", lambda: path)
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(files.pooch, "os_cache", lambda name: tmp_path / "cache")
+    monkeypatch.setattr(downloads.pooch, "os_cache", lambda name: tmp_path / "cache")
     return path
 
 

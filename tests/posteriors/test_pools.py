@@ -312,7 +312,7 @@ class TestSafety:
         def full_disk(_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("coterie.core.files.os.fsync", full_disk)
+        monkeypatch.setattr("coterie.storage.atomic.os.fsync", full_disk)
         with refused(
             BadRun, f"cannot write {path}: No space left on device: free space or choose another place"
         ):
@@ -374,7 +374,7 @@ class TestSafety:
         before = path.read_bytes()
         script = (
             "import os, signal, sys, torch; from pathlib import Path\n"
-            "from coterie.core import files\n"
+            "from coterie.storage import atomic as files\n"
             "from coterie.posteriors.pools import change, leave\n"
             "files.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
             "change(Path(sys.argv[1]), lambda pool: leave(pool, 'a'))\n"

@@ -168,7 +168,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, refused):
     def full_disk(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("coterie.core.files.os.fsync", full_disk)
+    monkeypatch.setattr("coterie.storage.atomic.os.fsync", full_disk)
     with refused(BadRun, f"cannot write {path}: No space left on device: free space or choose another place"):
         write(path, Saved("b", 2, low()))
     assert path.read_bytes() == before

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 import coterie
 from coterie.core.errors import BadRun
-from coterie.core.tensors import read_tensors, write_tensors
+from coterie.storage.tensors import read_tensors, write_tensors
 from coterie.runs.checkpoint import Stamp, load, save
 
 

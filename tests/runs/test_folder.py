@@ -358,7 +358,7 @@ def test_a_checkpoint_that_cannot_be_written(tmp_path, tiny, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("coterie.core.tensors.save_file", full)
+    monkeypatch.setattr("coterie.storage.tensors.save_file", full)
     with pytest.raises(BadRun, match=r"cannot write .*checkpoint\.safetensors: No space left on device"):
         folder.save(replace(state), 1, experiment.config)
     folder.close()

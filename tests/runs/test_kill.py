@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.core.files import read_lines
+from coterie.storage.atomic import read_lines
 
 COTERIE = [sys.executable, "-m", "coterie.cli.main"]
 # momentum kept between rounds and absent clients: the state has more in it than weights

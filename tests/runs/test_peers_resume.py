@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.core.files import read_lines
+from coterie.storage.atomic import read_lines
 from coterie.runs.experiment import Experiment, prepare
 from coterie.runs.folder import Folder
 from coterie.runs.runner import run

@@ -11,7 +11,9 @@ from torch import nn
 
 from coterie.api.result import Result, result_of
 from coterie.core import belief as tree
-from coterie.core.client import Client, check_clients, class_count
+from coterie.core.client import Client
+from coterie.data.clients import check_clients
+from coterie.core.client import class_count
 from coterie.core.errors import BadInput, BadRun, UnknownName
 from coterie.core.kernel import Trainer
 from coterie.core.method import Method

@@ -16,7 +16,7 @@ from typing import Any
 from coterie.bench.measure import Watch, measure
 from coterie.bench.workloads import WORKLOADS, Workload
 from coterie.core.errors import BadInput
-from coterie.core.files import write_whole
+from coterie.storage.atomic import write_whole
 from coterie.report.inks import inks
 
 CLIENTS = (10, 100, 1000, 10_000)

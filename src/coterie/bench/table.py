@@ -16,7 +16,7 @@ from rich.table import Table
 
 from coterie.bench.measure import Row
 from coterie.bench.workloads import WORKLOADS
-from coterie.core.files import write_whole
+from coterie.storage.atomic import write_whole
 from coterie.runs.about import commit
 
 HEADINGS = ("contender", "samples/s", "(median)", "x plain", "(median)", "of limit", "peak MB")

@@ -21,9 +21,10 @@ from coterie.cli.flags import parse
 from coterie.cli.run import title
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.client import Client, class_count
+from coterie.core.client import Client
+from coterie.core.client import class_count
 from coterie.core.errors import BadInput, BadRun
-from coterie.core.files import write_whole
+from coterie.storage.atomic import write_whole
 from coterie.core.seeds import Key
 from coterie.data.numbers import read_numbers
 from coterie.engines import InProcess, Loop

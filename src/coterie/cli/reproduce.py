@@ -23,7 +23,7 @@ from rich.table import Table
 from coterie.cli import screen
 from coterie.cli.flags import parse
 from coterie.core.errors import BadInput
-from coterie.core.files import write_whole
+from coterie.storage.atomic import write_whole
 from coterie.papers import PAPERS, drawing, paper
 from coterie.papers.base import PRESETS, Asked, Job, Paper, pick, run_jobs
 

@@ -96,10 +96,11 @@ def first_not_finite(belief: Belief) -> str | None:
     return None
 
 
-def mix(weights: Weights, beliefs: Beliefs) -> Beliefs:
+def mix(weights: Weights, beliefs: Beliefs, sources: Tensor | None = None) -> Beliefs:
     """Weighted sums: out[receiver] = Σ_sender weights[receiver, sender] · beliefs[sender].
 
-    `weights` is one matrix [receiver, sender] for all tensors, or one for each name (per layer).
+    `weights` is one matrix [receiver, sender] for all tensors, or one for each name (per layer). Tensors that
+    are not averaged come from the heaviest sender, or from `sources` [receiver].
     """
     mixed: dict[str, Tensor] = {}
     for name, t in beliefs.items():
@@ -110,8 +111,24 @@ def mix(weights: Weights, beliefs: Beliefs) -> Beliefs:
             flat = w.to(device=t.device, dtype=t.dtype) @ t.reshape(len(t), -1)
             mixed[name] = flat.reshape(len(w), *t.shape[1:])
         else:
-            mixed[name] = t.index_select(0, w.argmax(dim=1).to(t.device))
+            heaviest = w.argmax(dim=1) if sources is None else sources
+            mixed[name] = t.index_select(0, heaviest.to(t.device))
     return mixed
+
+
+def in_turn(weights: Tensor, own: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """What sums made one after the other are of the senders' first beliefs: weights [receiver, sender], and the
+    sender [receiver] of what is not averaged.
+
+    Receiver i's sum takes the place of sender own[i] for those after it.
+    """
+    mixing = torch.eye(weights.shape[1], dtype=weights.dtype)
+    source = torch.arange(weights.shape[1])
+    for row, k in zip(weights, own, strict=True):
+        senders = row.nonzero().flatten()
+        mixing[k] = row[senders] @ mixing[senders]
+        source[k] = source[row.argmax()]
+    return mixing[list(own)], source[list(own)]
 
 
 def distances(

@@ -1,7 +1,8 @@
 """What a belief does while it visits one client. Written for ONE client; the engine adds the client axis.
 
-A kernel is a frozen dataclass of options, registered by name: its name, its options, tensors and a seed
-are all that would cross a network. There are two kinds.
+A kernel is a frozen dataclass of options, registered by name; options may be kernels themselves
+(`fold(sgd(lr=0.1))`). Name, options, tensors and a key are all that crosses a wire: see `told` and `kernel_of`.
+There are three kinds.
 
 A `Trainer` changes the belief in steps. It first draws a `Plan` (every random number of the visit), then
 is a fold: `start`, one `step` for each planned batch, `finish`. All three are pure and contain no branch
@@ -12,10 +13,16 @@ steps, and after these its `mark`, pure like the others, is called. What marks a
 in carry["book"], so that all other steps cost what they cost without it.
 
 A `Scorer` leaves the belief alone and measures its outputs on a part of the client's data.
+
+A `Maker` makes beliefs from a belief without looking at data: draws from a posterior, say.
+
+All may look at beliefs `beside` the one that visits, by name: an anchor, a teacher, control variates.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -24,7 +31,9 @@ from torch import Tensor
 
 from coterie.core.belief import Belief
 from coterie.core.client import Task
+from coterie.core.errors import BadInput
 from coterie.core.learner import Batch, Learner
+from coterie.core.options import coerced, table_of
 from coterie.core.registry import Registry
 from coterie.core.seeds import Key
 
@@ -76,7 +85,7 @@ class Trainer(Protocol):
 
     def fresh(self, learner: Learner, belief: Belief) -> Belief: ...
 
-    def start(self, belief: Belief, memory: Belief) -> Carry: ...
+    def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry: ...
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry: ...
 
@@ -100,12 +109,54 @@ class Scorer(Protocol):
     def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]: ...
 
 
-def scores(kernel: Trainer | Scorer) -> bool:
+class Maker(Protocol):
+    """Beliefs from a belief. All edges between the same two ends are one call, which makes a belief for each."""
+
+    def make(
+        self, belief: Belief, beside: Mapping[str, Belief], times: int, key: Key
+    ) -> tuple[Sequence[Belief], dict[str, float]]:
+        """So many beliefs, and numbers that come with each."""
+        ...
+
+
+Kernel = Trainer | Scorer | Maker
+
+
+def scores(kernel: Kernel) -> bool:
     """Whether a kernel measures instead of training."""
     return hasattr(kernel, "measure")
 
 
-KERNELS: Registry[Trainer] = Registry("kernel")
+def makes(kernel: Kernel) -> bool:
+    """Whether a kernel makes beliefs without looking at data."""
+    return hasattr(kernel, "make")
+
+
+KERNELS: Registry[Any] = Registry("kernel")
+"""Everything that may visit a site."""
+WORK: Registry[Any] = Registry("kernel", within=KERNELS)
+"""Of these, the local work that a person may choose."""
+
+
+def told(kernel: Kernel) -> dict[str, Any]:
+    """A kernel as data: its name and its options, kernels among them told likewise."""
+    name = getattr(kernel, "name", None)
+    if name is None or KERNELS[name] is not type(kernel):
+        raise BadInput(f"kernel {type(kernel).__name__} has no name to be sent by: register it in KERNELS")
+    return {"name": name, **table_of(kernel)}
+
+
+def kernel_of(data: Mapping[str, Any]) -> Any:
+    """The inverse of `told`; what is not registered here is refused."""
+    table = dict(data)
+    cls = KERNELS[str(table.pop("name", ""))]
+    inner = {k: kernel_of(v) for k, v in table.items() if isinstance(v, Mapping)}
+    flat = {k: v for k, v in table.items() if k not in inner}
+    known = {f.name for f in dataclasses.fields(cls)}
+    for option in inner:
+        if option not in known:
+            raise BadInput(f"kernel {cls.name} has no option {option!r}: it has {', '.join(sorted(known))}")
+    return cls(**coerced(cls, flat, f"kernel {cls.name}"), **inner)
 
 
 def batch_of(x: Tensor, y: Tensor, rows: Tensor) -> Batch:

@@ -1,23 +1,26 @@
-"""A method: a pair of pure functions, `init` and `round`, on a frozen dataclass of its options.
+"""A method: pure functions on a frozen dataclass of its options.
 
-State is carried on, Info is for looking. State is a frozen dataclass of tensors, trees of tensors and
-plain values, so that a checkpoint can hold it without knowing the method.
+State is carried on, Info is for looking. State is a frozen dataclass of handles, tensors and plain values, so
+that a checkpoint can hold it without knowing the method. A method knows the sites by the net's roster and reaches
+them by the net's verbs, never otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
-from coterie.core.client import Client, Task
 from coterie.core.errors import BadData, BadInput, UnknownName
+from coterie.core.held import Held
 from coterie.core.net import Net
 from coterie.core.registry import Registry
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 
 
@@ -27,8 +30,6 @@ class Info:
 
     weights     [receiver, sender] who listened to whom, how much; rows add up to 1, or to 0 for a client
                 that was not reached
-    sent        [client] models it sent
-    received    [client] models it received
     loss        [client] mean training loss of its visit, NaN for a client that did not train
     extras      further figures by name, anything JSON can hold
     matrices    further matrices [receiver, sender] by name ("alpha"), NaN where there is nothing to say;
@@ -37,8 +38,6 @@ class Info:
     """
 
     weights: Tensor
-    sent: Tensor
-    received: Tensor
     loss: Tensor
     extras: Mapping[str, Any] = field(default_factory=dict)
     matrices: Mapping[str, Tensor] = field(default_factory=dict)
@@ -46,47 +45,57 @@ class Info:
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """Which belief is whose: client i uses row `of[i]`; `shared` is the row of a common one, if any.
+    """Which belief is whose: client i uses row `of[i]`; `shared` is one that everybody has, in one row.
 
     crowd     [client, member] rows whose predictions client i averages, if it has more than one model: the
               draws of a posterior, an ensemble. Row `of[i]` is then what stands for them where one must
     shares    [client, member] what each counts in that average, adding up to 1; None: all alike
     """
 
-    beliefs: Beliefs
+    beliefs: Held
     of: Tensor
-    shared: int | None = None
+    shared: Held | None = None
     crowd: Tensor | None = None
     shares: Tensor | None = None
 
 
-class Facts(NamedTuple):
-    """What is known of a client before anything runs: never its data."""
+@dataclass(frozen=True)
+class Reveals:
+    """What a method shows to whom, beyond the roster and the scores that a run asks for.
 
-    name: str
-    task: Task
-    train: int
-    validation: int
-    cluster: int | None
+    coordinator   whether models that clients trained reach the coordinator, to be mixed there
+    opened        whether it looks at them one by one
+    sites         whether clients get models, or posteriors, of other clients
+    numbers       that reach the coordinator, by name
+    rows          whether clients' rows move
+    """
+
+    coordinator: bool = False
+    opened: bool = False
+    sites: bool = False
+    numbers: tuple[str, ...] = ("loss", "samples")
+    rows: bool = False
 
 
 class Method(Protocol):
-    """`check` refuses options that cannot work for these clients and rounds, before anything runs.
+    """A method whose clients send posteriors also has `posteriors(state, look, names)`: see `fl_swag.py`."""
 
-    A method may also have `look(clients: Sequence[Facts], key: Key) -> Sequence[str]`, which refuses what
-    these clients lack (`survey` calls it) and returns what is worth saying of them, for the run's record.
-    One whose clients send posteriors has `posteriors(state, names)`: by name, the Gaussian and the buffers.
-    """
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        """Refuses what cannot work for these sites, this first belief [1 or client, ...] and key.rounds rounds.
 
-    def check(self, names: Sequence[str], rounds: int) -> None: ...
+        Returns what is worth saying before anything runs, for the run's record.
+        """
+        ...
 
-    def init(self, beliefs: Beliefs, clients: int) -> Any:
-        """The first state, from one initial belief or one for each client: [1 or client, ...]."""
+    def init(self, start: Held, net: Net) -> Any:
+        """The first state, from one initial belief or one for each client, at the coordinator."""
         ...
 
     def round(self, state: Any, net: Net, key: Key) -> tuple[Any, Info]: ...
 
-    def models(self, state: Any, clients: int) -> Models: ...
+    def models(self, state: Any) -> Models: ...
+
+    def reveals(self) -> Reveals: ...
 
 
 METHODS: Registry[Method] = Registry("method")
@@ -94,29 +103,40 @@ ALL = "all"
 CIRCLE = "circle"
 
 
-def survey(method: Method, clients: Sequence[Client], key: Key) -> list[str]:
-    """What a method says of these clients before round 1, if anything; or its refusal, of options too."""
-    method.check([c.name for c in clients], key.rounds)
-    look = getattr(method, "look", None)
-    facts = [Facts(c.name, c.task, len(c.train), len(c.validation), c.cluster) for c in clients]
-    return list(look(facts, key)) if look else []
+def handed_out(start: Held, net: Net) -> Held:
+    """Each site gets its first belief: the common one, or its own of as many as there are sites."""
+    n = len(net.roster)
+    if len(start) not in (1, n):
+        raise BadInput(f"{len(start)} initial beliefs for {n} clients: give one, or one for each")
+    which = torch.arange(n) if len(start) == n else torch.zeros(n, dtype=torch.int64)
+    return net.deliver(start, which, torch.arange(n))
 
 
-def true_clusters(names: Sequence[str], clusters: Sequence[int | None], method: str) -> list[int]:
+def first_of(start: Held) -> Held:
+    """The one belief that a server begins with."""
+    return start if len(start) == 1 else start.rows(torch.tensor([0]))
+
+
+def template_of(start: Beliefs) -> Beliefs:
+    """One row of the first beliefs, for its names and shapes."""
+    return tree.rows(start, torch.tensor([0]))
+
+
+def true_clusters(roster: Roster, method: str) -> list[int]:
     """The clusters of a synthetic split, for yardsticks that may know them; a refusal if there are none."""
-    for name, cluster in zip(names, clusters, strict=True):
+    for name, cluster in zip(roster.names, roster.clusters, strict=True):
         if cluster is None:
             raise BadData(
                 f"client {name!r} has no cluster, which {method} needs: use a split that makes clusters"
             )
-    return [cluster for cluster in clusters if cluster is not None]
+    return [cluster for cluster in roster.clusters if cluster is not None]
 
 
-def check_validation(clients: Sequence[Facts], needed_by: str, otherwise: str) -> None:
-    for client in clients:
-        if not client.validation:
+def check_validation(roster: Roster, needed_by: str, otherwise: str) -> None:
+    for member in roster.members:
+        if not member.validation:
             raise BadInput(
-                f"client {client.name!r} has no validation samples, which {needed_by} needs: "
+                f"client {member.name!r} has no validation samples, which {needed_by} needs: "
                 f"hold some out (validation=0.2), or {otherwise}"
             )
 

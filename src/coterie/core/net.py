@@ -1,39 +1,54 @@
-"""The few verbs with which a method reaches its clients.
+"""The few verbs with which a method reaches the sites.
 
-Axes are [receiver, sender, ...] throughout. An edge (guest, host) sends the guest-th belief to the
-host-th client. A method sees replies only through these verbs, so the same method runs on a plain loop,
-on a batched engine, over a network, or on sealed replies, where `mix` and `distances` work and `open`
-refuses.
+Axes are [receiver, sender, ...] throughout. An edge (guest, host) sends the guest-th row of a handle to the
+host-th site. Beliefs stay where they are until a verb moves them:
+
+    visit       row guest goes to its host, and the reply rests there        numbers go to the coordinator
+    mix         replies go to a receiver, which sums them                    and the sum rests there
+    distances   replies go to one place, which measures                      numbers go to the coordinator
+    deliver     rows are copied to places
+    share       every row is copied to every one of some places
+    open        rows go to the coordinator, in the clear, to be looked at
+
+Sums and distances say nothing of a single reply to whoever only conducts, so a method that does without `open`
+shows the coordinator no model but what it mixes there. Copies last until the round is over (`keep`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs, Weights
-from coterie.core.kernel import Scorer, Trainer
+from coterie.core.errors import BadInput
+from coterie.core.held import COORDINATOR, Held
+from coterie.core.kernel import Kernel
+from coterie.core.registry import Registry
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+
+Beside = Mapping[str, Held]
+"""What a kernel looks at besides the belief that it changes, by name: one row for all, or one for each edge."""
 
 
 @dataclass(frozen=True, eq=False)
 class Replies:
-    """What came back from a visit, in the order of the edges that answered (a client may be gone).
+    """What came back from a visit, in the order of the edges that answered (a site may be gone).
 
     edges     [reply, 2] the (guest, host) pairs that answered
     numbers   public figures by name, [reply] each: loss, samples, accuracy, ...
-    memory    what the hosts keep for their next visit, [host, ...]; None if the kernel keeps nothing
-    sealed    the replied beliefs; only a net looks inside
+    held      the replied beliefs [reply, ...], each with its host; None of a visit that only measured
+    origin    what went out [guest, ...]
     """
 
     edges: Tensor
     numbers: Mapping[str, Tensor]
-    memory: Beliefs | None = None
-    sealed: Any = field(default=None, repr=False)
+    held: Held | None = None
+    origin: Held | None = None
 
     def __len__(self) -> int:
         return len(self.edges)
@@ -46,53 +61,110 @@ class Replies:
     def hosts(self) -> Tensor:
         return self.edges[:, 1]
 
+    @property
+    def beliefs(self) -> Held:
+        """The replied beliefs, of a visit that brought some."""
+        if self.held is None:
+            raise BadInput("this visit brought no beliefs: nobody answered, or it only measured")
+        return self.held
+
+
+class Distances(NamedTuple):
+    """Norms of differences in trained parameters, between replies [reply, to] and to what went out [reply]."""
+
+    apart: Tensor
+    lengths: Tensor
+
 
 class Net(Protocol):
-    """Clients behind verbs. `sizes` [client] are the numbers of training samples, which are public."""
+    """Sites behind verbs."""
 
     @property
-    def names(self) -> Sequence[str]: ...
-
-    @property
-    def sizes(self) -> Tensor: ...
-
-    @property
-    def clusters(self) -> Sequence[int | None]:
-        """[client] the group a synthetic split put each in, if any: for oracles and for measuring only."""
-        ...
+    def roster(self) -> Roster: ...
 
     def visit(
-        self,
-        kernel: Trainer | Scorer,
-        beliefs: Beliefs,
-        edges: Tensor,
-        key: Key,
-        memory: Beliefs | None = None,
+        self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key, slot: str = "", beside: Beside | None = None
     ) -> Replies:
-        """Sends beliefs along edges; replies come with the edges that answered."""
+        """Sends rows along edges; replies come with the edges that answered and rest with their hosts.
+
+        What a kernel keeps (an optimiser's state) stays at the host under `slot`: the next round's visit with the
+        same slot finds it. A slot serves one visit to a host in a round.
+        """
         ...
 
-    def mix(self, weights: Weights, replies: Replies) -> Beliefs:
-        """Weighted sums of replies: weights [receiver, reply], or one such matrix for each layer."""
+    def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
+        """Weighted sums at places `at` [receiver]: weights [receiver, row], or one such matrix for each name.
+
+        With `in_turn`, rows are the receivers' own: receiver i is the place of one row, sums are made one after
+        the other, and each takes that row's place for those after it.
+        """
         ...
 
-    def settle(self, beliefs: Beliefs, replies: Replies) -> Beliefs:
-        """Replies come home: each takes the place of the belief that went out; the others stay."""
+    def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
+        """Copies of some rows [copy], each at its place `at` [copy]."""
+        ...
+
+    def share(self, beliefs: Held, to: Tensor) -> None:
+        """A copy of every row at every one of these places, until the round is over."""
         ...
 
     def distances(
-        self, replies: Replies, to: Replies | Beliefs, importance: Mapping[str, float] | None = None
-    ) -> Tensor:
-        """Norms of differences in the trained parameters: [reply, to]."""
+        self, replies: Replies, to: Tensor, at: int, importance: Mapping[str, float] | None = None
+    ) -> Distances:
+        """From each reply of a visit to those numbered `to`, and to the belief that went out; measured at a place.
+
+        The squares of each tensor count as often as `importance` says (1 where not named).
+        """
         ...
 
-    def open(self, replies: Replies) -> Beliefs:
-        """The replied beliefs in the clear: [reply, ...]."""
+    def open(self, beliefs: Held) -> Beliefs:
+        """The beliefs in the clear, at the coordinator."""
         ...
 
     def pool(self, groups: Sequence[Sequence[int]]) -> Net:
-        """A net in which each group of clients is one client. Data moves: for baselines only."""
+        """A net at the coordinator in which each group of sites is one. Rows move: for baselines only."""
         ...
+
+    def keep(self, live: Iterable[Held], round: int) -> None:
+        """A round is over: what is not in these handles is dropped everywhere, and so are copies."""
+        ...
+
+    def peek(self, beliefs: Held) -> Beliefs | None:
+        """For the experimenter's measures, never for a method: the tensors, if all sites are in this process."""
+        ...
+
+    def save(self, beliefs: Held, paths: Mapping[int, str]) -> None:
+        """Whoever holds a row writes it into the file that is named for it."""
+        ...
+
+    def kept(self) -> Mapping[str, Tensor]:
+        """What a checkpoint in this process has to hold for its sites and for the coordinator, by name."""
+        ...
+
+    def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
+        """Goes on after that round, with what `kept` gave then."""
+        ...
+
+    def close(self) -> None:
+        """Nothing is asked any more: what runs for this net ends."""
+        ...
+
+
+NETS: Registry[Net] = Registry("net")
+WRAPS: Registry[Net] = Registry("wrapper")
+
+
+def settle(net: Net, beliefs: Held, replies: Replies) -> Held:
+    """Replies come home: each takes the place of the belief that went out; the others stay."""
+    if len(torch.unique(replies.guests)) < len(replies):
+        raise BadInput("a belief came home from several sites: mix its replies instead")
+    if len(replies) == 0:
+        return beliefs
+    mine = replies.beliefs.only(beliefs.names)
+    homes = beliefs.places[replies.guests]
+    if not torch.equal(mine.places, homes):
+        mine = net.deliver(mine, torch.arange(len(mine)), homes)
+    return beliefs.put(replies.guests, mine)
 
 
 def edges_of(pairs: Sequence[tuple[int, int]]) -> Tensor:
@@ -100,10 +172,14 @@ def edges_of(pairs: Sequence[tuple[int, int]]) -> Tensor:
 
 
 def to_own(n: int) -> Tensor:
-    """Edges on which every belief visits its own client."""
+    """Edges on which every belief visits its own site."""
     return torch.arange(n).unsqueeze(1).expand(n, 2)
 
 
 def from_server(hosts: Tensor) -> Tensor:
     """Edges on which one belief, number 0, visits each host."""
     return torch.stack([torch.zeros_like(hosts), hosts], dim=1)
+
+
+SERVER = torch.tensor([COORDINATOR])
+"""`at` the coordinator alone."""

@@ -55,9 +55,18 @@ def plain(value: Any) -> Any:
 
 
 def table_of(obj: Any) -> dict[str, Any]:
-    """The options of an object as a table; what is None is left out, as TOML has no word for it."""
+    """The options of an object as a table; what is None is left out, as TOML has no word for it.
+
+    A field that is itself a registered part (the work inside of a fold, a method's local work) is a table with
+    its name.
+    """
     pairs = ((f.name, getattr(obj, f.name)) for f in _plain_fields(type(obj)))
-    return {name: plain(value) for name, value in pairs if value is not None}
+    table = {name: plain(value) for name, value in pairs if value is not None}
+    inner = {f.name: getattr(obj, f.name) for f in dataclasses.fields(obj) if f.name not in table}
+    for name, value in inner.items():
+        if dataclasses.is_dataclass(value) and hasattr(value, "name"):
+            table[name] = {"name": value.name, **table_of(value)}
+    return table
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

@@ -12,10 +12,13 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Frozen dataclasses by name; `make` builds one from a name and its options."""
+    """Frozen dataclasses by name; `make` builds one from a name and its options.
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    What is registered `within` a wider registry is known there too.
+    """
+
+    def __init__(self, kind: str, within: Registry[Any] | None = None) -> None:
+        self.kind, self._within = kind, within
         self._known: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
@@ -26,6 +29,8 @@ class Registry(Generic[T]):
                 raise ValueError(f"{self.kind} {name!r} is registered twice")
             if not dataclasses.is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
                 raise TypeError(f"{self.kind} {name!r} must be a frozen dataclass of its options")
+            if self._within is not None:
+                self._within.register(name)(cls)
             self._known[name] = cls
             cls.name = name  # type: ignore[attr-defined]
             return cls

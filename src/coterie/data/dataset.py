@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from coterie.core.client import Task
-from coterie.core.intake import Array
+from coterie.data.intake import Array
 
 
 @dataclass(frozen=True, eq=False)

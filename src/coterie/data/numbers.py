@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from coterie.core.errors import BadData
-from coterie.core.intake import Array
+from coterie.data.intake import Array
 
 
 def read_numbers(path: Path, columns: int) -> Array:

@@ -16,13 +16,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.kernel import Trainer
-from coterie.core.seeds import Key
-from coterie.engines.base import ENGINES, Answers, InProcess
+from coterie.engines.base import ENGINES, Answers, Ground, Visit
 from coterie.engines.pool import Pool
 from coterie.engines.stacked import Stacked
 
@@ -41,17 +38,15 @@ class Auto:
     def __post_init__(self) -> None:
         Pool(self.workers)
 
-    def train(
-        self, net: InProcess, kernel: Trainer, beliefs: Beliefs, edges: Tensor, key: Key, memory: Beliefs
-    ) -> Answers:
-        name, why = choose(net, beliefs, len(edges))
-        if key.round <= 1:
-            log.info("engine %s for %d edge(s): %s", name, len(edges), why)
+    def train(self, net: Ground, kernel: Trainer, visit: Visit) -> Answers:
+        name, why = choose(net, visit.beliefs, len(visit.edges))
+        if visit.keys[0].round <= 1:
+            log.info("engine %s for %d edge(s): %s", name, len(visit.edges), why)
         engine = Stacked() if name == "stacked" else Pool(self.workers)
-        return engine.train(net, kernel, beliefs, edges, key, memory)
+        return engine.train(net, kernel, visit)
 
 
-def choose(net: InProcess, beliefs: Beliefs, edges: int) -> tuple[str, str]:
+def choose(net: Ground, beliefs: Beliefs, edges: int) -> tuple[str, str]:
     """The engine's name, and why."""
     traits = net.traits(beliefs)
     if traits.lockless:

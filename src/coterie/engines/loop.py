@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
 import torch
-from torch import Tensor
 
 from coterie.core import belief as tree
-from coterie.core.belief import Belief, Beliefs
+from coterie.core.belief import Belief
 from coterie.core.client import Samples
 from coterie.core.devices import seeded, widest
 from coterie.core.kernel import Marker, Reply, Tick, Trainer, batch_of
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
-from coterie.engines.base import ENGINES, Answers, InProcess, stacked_replies
+from coterie.engines.base import ENGINES, Answers, Ground, Visit, stacked_replies
 
 
 @ENGINES.register("loop")
@@ -23,25 +23,30 @@ from coterie.engines.base import ENGINES, Answers, InProcess, stacked_replies
 class Loop:
     """One edge at a time: the reference for all others."""
 
-    def train(
-        self, net: InProcess, kernel: Trainer, beliefs: Beliefs, edges: Tensor, key: Key, memory: Beliefs
-    ) -> Answers:
+    def train(self, net: Ground, kernel: Trainer, visit: Visit) -> Answers:
         replies = []
-        for guest, host in edges.tolist():
-            mine = key.at("guest", guest, "host", host)
+        for edge, (guest, host) in enumerate(visit.edges.tolist()):
+            mine, memory = visit.keys[edge], tree.row(visit.memory, host if kernel.keeps else 0)
             # whatever a module draws by itself, beside dropout, comes from this edge's seed too
             with seeded(mine.at("module").integer(), net.device):
-                belief, kept = tree.row(beliefs, guest), tree.row(memory, host if kernel.keeps else 0)
-                replies.append(visit(kernel, net.learner, belief, kept, net.clients[host].train, mine))
+                guests = tree.row(visit.beliefs, guest)
+                data = net.clients[host].train
+                replies.append(alone(kernel, net.learner, guests, memory, visit.besides(edge), data, mine))
         return stacked_replies(kernel, replies)
 
 
-def visit(
-    kernel: Trainer, learner: Learner, belief: Belief, memory: Belief, data: Samples, key: Key
+def alone(
+    kernel: Trainer,
+    learner: Learner,
+    belief: Belief,
+    memory: Belief,
+    beside: Mapping[str, Belief],
+    data: Samples,
+    key: Key,
 ) -> Reply:
     """One belief at one client: plan, start, a step for each batch, a mark where planned, finish."""
     plan = kernel.plan(len(data), key)
-    carry, device = kernel.start(belief, memory), data.x.device
+    carry, device = kernel.start(belief, memory, beside), data.x.device
     for s in range(len(plan)):
         batch = batch_of(data.x, data.y, plan.rows[s])
         seed = torch.tensor(plan.seed + s, device=device)

@@ -13,18 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from coterie.core import belief as tree
-from coterie.core.belief import Beliefs
 from coterie.core.devices import seeded
 from coterie.core.errors import BadInput
 from coterie.core.kernel import Reply, Trainer
 from coterie.core.learner import Learner
-from coterie.core.seeds import Key
-from coterie.engines.base import ENGINES, Answers, InProcess, stacked_replies
+from coterie.engines.base import ENGINES, Answers, Ground, Visit, stacked_replies
 from coterie.engines.eager import EagerLearner
-from coterie.engines.loop import visit
+from coterie.engines.loop import alone
 from coterie.engines.threads import one_thread_each
 
 # each thread needs a module of its own; they last as long as the learner they were made for
@@ -43,36 +39,36 @@ class Pool:
         if self.workers < 0:
             raise BadInput(f"workers={self.workers} must be at least 0: 0 takes one for each core")
 
-    def train(
-        self, net: InProcess, kernel: Trainer, beliefs: Beliefs, edges: Tensor, key: Key, memory: Beliefs
-    ) -> Answers:
-        pairs = edges.tolist()
+    def train(self, net: Ground, kernel: Trainer, visit: Visit) -> Answers:
+        pairs = visit.edges.tolist()
         # what draws by itself shares one generator, so such edges go one after the other
-        alone = net.traits(beliefs).draws
-        workers = 1 if alone else min(len(pairs), self.workers or os.cpu_count() or 1)
+        lonely = net.traits(visit.beliefs).draws
+        workers = 1 if lonely else min(len(pairs), self.workers or os.cpu_count() or 1)
         learners: queue.SimpleQueue[EagerLearner] = queue.SimpleQueue()
         for learner in learners_for(net.learner, workers):
             learners.put(learner)
 
-        def run(pair: tuple[int, int]) -> Reply:
-            guest, host = pair
-            mine, learner = key.at("guest", guest, "host", host), learners.get()
+        def run(edge: int) -> Reply:
+            guest, host = pairs[edge]
+            mine, learner = visit.keys[edge], learners.get()
             try:
-                belief = learner.layout.pack(tree.row(beliefs, guest))
-                kept = learner.layout.pack(tree.row(memory, host if kernel.keeps else 0), bare=False)
+                pack, unpack = learner.layout.pack, learner.layout.unpack
+                belief = pack(tree.row(visit.beliefs, guest))
+                kept = pack(tree.row(visit.memory, host if kernel.keeps else 0), bare=False)
+                beside = {name: pack(b) for name, b in visit.besides(edge).items()}
                 data = net.clients[host].train
-                apart = seeded(mine.at("module").integer(), net.device) if alone else nullcontext()
+                apart = seeded(mine.at("module").integer(), net.device) if lonely else nullcontext()
                 with apart:
-                    reply = visit(kernel, learner, belief, kept, data, mine)
-                unpack = learner.layout.unpack
+                    reply = alone(kernel, learner, belief, kept, beside, data, mine)
                 return Reply(unpack(reply.belief), unpack(reply.memory), reply.numbers)
             finally:
                 learners.put(learner)
 
+        edges = range(len(pairs))
         if workers == 1:
-            return stacked_replies(kernel, [run(pair) for pair in pairs])
+            return stacked_replies(kernel, [run(edge) for edge in edges])
         with one_thread_each(), ThreadPoolExecutor(workers) as threads:
-            return stacked_replies(kernel, list(threads.map(run, pairs)))
+            return stacked_replies(kernel, list(threads.map(run, edges)))
 
 
 def learners_for(learner: Learner, workers: int) -> list[EagerLearner]:

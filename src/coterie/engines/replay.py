@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -43,8 +43,8 @@ class BatchedKernel:
         self._carry: Any = None
         self._moving: Any = None
 
-    def start(self, beliefs: Beliefs, memory: Beliefs) -> Flat:
-        flat, spec = pytree.tree_flatten((dict(beliefs), dict(memory)))
+    def start(self, beliefs: Beliefs, memory: Beliefs, beside: Mapping[str, Beliefs]) -> Flat:
+        flat, spec = pytree.tree_flatten((dict(beliefs), dict(memory), dict(beside)))
         carry, self._carry = self._run("start", flat, lambda t: self._kernel.start(*_tree(t, spec)))
         moving = {k: part for k, part in _tree(carry, self._carry).items() if k != "book"}
         self._moving = pytree.tree_structure(moving)

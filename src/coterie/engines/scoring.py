@@ -10,9 +10,9 @@ import copy
 import os
 import queue
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -24,15 +24,12 @@ from coterie.core.devices import seeded
 from coterie.core.errors import BadInput
 from coterie.core.kernel import Part, Scorer
 from coterie.core.learner import Learner
-from coterie.core.net import Replies
 from coterie.core.seeds import Key
 from coterie.engines.bank import adjoined
+from coterie.engines.base import Ground
 from coterie.engines.pictures import channels_last
 from coterie.engines.threads import one_thread_each, threads_for
 from coterie.metrics.calibration import logits_of
-
-if TYPE_CHECKING:
-    from coterie.engines.base import InProcess
 
 ROWS = 4096  # samples of one forward pass
 NUMBERS = 3 * 2**15  # of the inputs of one forward pass through convolutions: 32 of CIFAR's pictures
@@ -43,33 +40,41 @@ Pair = tuple[int, int]
 Figures = dict[str, float]
 
 
-def score(net: InProcess, kernel: Scorer, beliefs: Beliefs, edges: Tensor, key: Key) -> Replies:
-    """Each pair of guest and host once."""
+def score(
+    net: Ground, kernel: Scorer, beliefs: Beliefs, edges: Tensor, key: Key, called: Sequence[int]
+) -> dict[str, Tensor]:
+    """Each pair of guest and host once; `called` are the numbers that the edges' guests go by."""
+    if kernel.part is None:  # it only asks who is there
+        return {}
 
     def figures(pair: Pair, outputs: Tensor, samples: Samples) -> Figures:
         return measured(net.learner, kernel, outputs, samples)
 
     pairs: list[Pair] = [(g, h) for g, h in edges.tolist()]
+    names = {g: name for (g, _), name in zip(pairs, called, strict=True)}
     found: dict[Pair, Figures] = {}
-    for some in predicted(net, kernel.part, beliefs, pairs, key, figures):
+    for some in predicted(net, kernel.part, beliefs, pairs, key, figures, names):
         found |= some
-    return Replies(edges, tabled([found[pair] for pair in pairs]))
+    return tabled([found[pair] for pair in pairs])
 
 
 def score_crowds(
-    net: InProcess, kernel: Scorer, beliefs: Beliefs, crowd: Tensor, shares: Tensor | None, key: Key
-) -> Replies:
-    """Each client's crowd as one model, whose prediction is the average of its members'.
+    net: Ground, kernel: Scorer, beliefs: Beliefs, edges: Tensor, shares: Tensor | None, key: Key
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """All guests of a host as one model, whose prediction is the average of theirs: an edge for each host.
 
-    Probabilities are averaged (their logarithm is what is measured), or the outputs of a regression. crowd
-    and shares are [client, member].
+    Probabilities are averaged (their logarithm is what is measured), or the outputs of a regression. What each
+    guest counts are `shares` [edge], adding up to 1 at each host; None: all alike.
     """
-    n, members = crowd.shape
-    weights = torch.full(crowd.shape, 1 / members, dtype=torch.float64) if shares is None else shares.double()
+    hosts, first = torch.unique(edges[:, 1]), dict[int, int]()
+    weights = [1.0] * len(edges) if shares is None else shares.double().tolist()
     counts: dict[Pair, float] = {}
-    for host in range(n):
-        for guest, weight in zip(crowd[host].tolist(), weights[host].tolist(), strict=True):
-            counts[guest, host] = counts.get((guest, host), 0.0) + weight
+    for (guest, host), weight in zip(edges.tolist(), weights, strict=True):
+        first.setdefault(host, guest)
+        counts[guest, host] = counts.get((guest, host), 0.0) + weight
+    if shares is None:
+        each = torch.bincount(edges[:, 1]).tolist()
+        counts = {(g, h): times * (1 / each[h]) for (g, h), times in counts.items()}
     classifies = net.learner.task == "classification"
 
     def part(pair: Pair, outputs: Tensor, samples: Samples) -> Tensor:
@@ -81,20 +86,22 @@ def score_crowds(
         for (_, host), term in some.items():
             sums[host] = sums[host] + term if host in sums else term
     kept = []
-    for host in range(n):
+    for host in hosts.tolist():
         mine = net.banks[kernel.part].part(host)
         mean = logits_of(sums[host]) if classifies else sums[host]
         kept.append(measured(net.learner, kernel, mean, Samples(mine.x, mine.y.cpu())))
-    return Replies(torch.stack([torch.arange(n)] * 2, dim=1), tabled(kept))
+    guests = torch.tensor([first[host] for host in hosts.tolist()])
+    return torch.stack([guests, hosts], dim=1), tabled(kept)
 
 
 def predicted(
-    net: InProcess,
+    net: Ground,
     part: Part,
     beliefs: Beliefs,
     pairs: Sequence[Pair],
     key: Key,
     use: Callable[[Pair, Tensor, Samples], T],
+    called: Mapping[int, int] | None = None,
 ) -> Iterator[dict[Pair, T]]:
     """Guest by guest, what `use` makes of its predictions for each of its hosts."""
     bank = net.banks[part]
@@ -129,7 +136,7 @@ def predicted(
     else:
         for guest in visits:
             # what a module draws by itself comes from this guest's seed, as in training
-            with seeded(key.at("score", part, guest).integer(), net.device):
+            with seeded(key.at("score", part, called[guest] if called else guest).integer(), net.device):
                 found = one(guest)
             yield found
 

@@ -12,7 +12,7 @@ cannot be seeded edge by edge: such models are refused, `pool` takes them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -27,8 +27,7 @@ from coterie.core.devices import widest
 from coterie.core.errors import BadInput
 from coterie.core.kernel import Plan, Tick, Trainer
 from coterie.core.learner import Batch
-from coterie.core.seeds import Key
-from coterie.engines.base import ENGINES, Answers, InProcess, memory_of
+from coterie.engines.base import ENGINES, Answers, Ground, Visit, memory_of
 from coterie.engines.memory import budget_in_bytes
 from coterie.engines.replay import BatchedKernel
 from coterie.engines.threads import threads_for
@@ -41,20 +40,18 @@ LOCKSTEP = 256  # edges at once: more gain nothing and fall out of the caches
 class Stacked:
     """All edges in lockstep, ragged ones padded: for many small models."""
 
-    def train(
-        self, net: InProcess, kernel: Trainer, beliefs: Beliefs, edges: Tensor, key: Key, memory: Beliefs
-    ) -> Answers:
-        if why := net.traits(beliefs).lockless:
+    def train(self, net: Ground, kernel: Trainer, visit: Visit) -> Answers:
+        if why := net.traits(visit.beliefs).lockless:
             raise BadInput(f"engine stacked cannot train a model with {why}: use pool or auto")
-        bank, pairs = net.banks["train"], edges.tolist()
-        sizes = bank.sizes.tolist()
-        plans = [kernel.plan(sizes[h], key.at("guest", g, "host", h)) for g, h in pairs]
-        a_chunk = min(len(plans), self.edges_at_once(net, beliefs, plans, memory))
+        bank = net.banks["train"]
+        sizes = bank.sizes[visit.edges[:, 1]].tolist()
+        plans = [kernel.plan(size, key) for size, key in zip(sizes, visit.keys, strict=True)]
+        a_chunk = min(len(plans), self.edges_at_once(net, visit.beliefs, plans, visit.memory))
         numbers = a_chunk * plans[0].rows.shape[1] * math.prod(bank.x.shape[1:])
         with torch.no_grad(), threads_for(numbers):
-            return in_chunks(a_chunk, net, kernel, beliefs, edges, plans, memory)
+            return in_chunks(a_chunk, net, kernel, visit, plans)
 
-    def edges_at_once(self, net: InProcess, beliefs: Beliefs, plans: Sequence[Plan], memory: Beliefs) -> int:
+    def edges_at_once(self, net: Ground, beliefs: Beliefs, plans: Sequence[Plan], memory: Beliefs) -> int:
         """As many edges as the budget holds: eight copies of a belief, a batch and its activations, and two
         of what is remembered.
         """
@@ -66,23 +63,18 @@ class Stacked:
 
 
 def in_chunks(
-    a_chunk: int,
-    net: InProcess,
-    kernel: Trainer,
-    beliefs: Beliefs,
-    edges: Tensor,
-    plans: Sequence[Plan],
-    memory: Beliefs,
+    a_chunk: int, net: Ground, kernel: Trainer, visit: Visit, plans: Sequence[Plan]
 ) -> Answers:
     """The replies of all edges, so many at once, those with most steps first."""
     if len(plans) == a_chunk and all(len(a) >= len(b) for a, b in pairwise(plans)):
-        return lockstep(net, kernel, beliefs, edges, plans, memory)
+        return lockstep(net, kernel, visit, plans)
     order = sorted(range(len(plans)), key=lambda e: -len(plans[e]))
     whole: Any = None
     for first in range(0, len(order), a_chunk):
         some = order[first : first + a_chunk]
         index = torch.tensor(some)
-        done = lockstep(net, kernel, beliefs, edges[index], [plans[e] for e in some], memory)
+        chosen = visit._replace(edges=visit.edges[index], beside=chosen_of(visit.beside, index))
+        done = lockstep(net, kernel, chosen, [plans[e] for e in some])
         if whole is None:
             whole = pytree.tree_map(lambda t: t.new_empty((len(order), *t.shape[1:])), done)
         pytree.tree_map(lambda out, t, at=index: out.index_copy_(0, at.to(t.device), t), whole, done)
@@ -90,12 +82,15 @@ def in_chunks(
     return answers
 
 
-def lockstep(
-    net: InProcess, kernel: Trainer, beliefs: Beliefs, edges: Tensor, plans: Sequence[Plan], memory: Beliefs
-) -> Answers:
+def chosen_of(beside: Mapping[str, Beliefs], index: Tensor) -> dict[str, Beliefs]:
+    """What some edges have beside them; one row for all stays one."""
+    return {name: tree.rows(b, index) if tree.count(b) > 1 else b for name, b in beside.items()}
+
+
+def lockstep(net: Ground, kernel: Trainer, visit: Visit, plans: Sequence[Plan]) -> Answers:
     """The replies of some edges, sorted by falling number of steps."""
     learner, bank = net.learner, net.banks["train"]
-    guests, hosts = edges[:, 0], edges[:, 1]
+    guests, hosts = visit.edges[:, 0], visit.edges[:, 1]
     lengths = [len(p) for p in plans]
     device, dtype = bank.x.device, bank.x.dtype
     rows = padded([p.rows for p in plans], -1)
@@ -105,7 +100,9 @@ def lockstep(
     first = torch.tensor([p.seed for p in plans], device=device)
     marks = marks_of(plans)
     batched = BatchedKernel(kernel, learner)
-    carry = batched.start(tree.rows(beliefs, guests), memory_of(kernel, memory, hosts))
+    n = len(plans)
+    beside = {k: {m: t.expand(n, *t.shape[1:]) for m, t in b.items()} for k, b in visit.beside.items()}
+    carry = batched.start(tree.rows(visit.beliefs, guests), memory_of(kernel, visit.memory, hosts), beside)
     over: list[list[Tensor]] = []
     active = len(plans)
     for s in range(lengths[0]):

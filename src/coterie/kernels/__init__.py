@@ -1,14 +1,43 @@
-"""What a belief does while it visits a client. Importing this package registers all in `KERNELS`."""
+"""What a belief does while it visits a client. Importing this package registers all of it in `KERNELS`."""
 
-from coterie.core.kernel import KERNELS
+from coterie.core.kernel import KERNELS, WORK
 from coterie.kernels.adam import Adam
 from coterie.kernels.bayes import Gather
+from coterie.kernels.calibrate import Calibrate, Tallied
+from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.hmc import HMC
+from coterie.kernels.posterior import Draws, Natural, Share, Visited
+from coterie.kernels.proximal import Proximal
 from coterie.kernels.psgld import PSGLD
 from coterie.kernels.refresh import Refresh
-from coterie.kernels.score import Score
+from coterie.kernels.score import Crowd, Here, Score
 from coterie.kernels.sgd import SGD
 from coterie.kernels.sgld import SGLD
+from coterie.kernels.slopes import Slopes
 from coterie.kernels.swag import SWAG
 
-__all__ = ["HMC", "KERNELS", "PSGLD", "SGD", "SGLD", "SWAG", "Adam", "Gather", "Refresh", "Score"]
+__all__ = [
+    "HMC",
+    "KERNELS",
+    "PSGLD",
+    "SGD",
+    "SGLD",
+    "SWAG",
+    "WORK",
+    "Adam",
+    "Calibrate",
+    "Crowd",
+    "Draws",
+    "Fold",
+    "Gather",
+    "Here",
+    "HeldOut",
+    "Natural",
+    "Proximal",
+    "Refresh",
+    "Score",
+    "Share",
+    "Slopes",
+    "Tallied",
+    "Visited",
+]

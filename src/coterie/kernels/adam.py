@@ -16,11 +16,11 @@ from torch import Tensor
 
 from coterie.core.devices import widest
 from coterie.core.errors import BadInput
-from coterie.core.kernel import KERNELS
+from coterie.core.kernel import WORK
 from coterie.kernels.local import LocalWork
 
 
-@KERNELS.register("adam")
+@WORK.register("adam")
 @dataclass(frozen=True)
 class Adam(LocalWork):
     """Adam, or AdamW with `decoupled`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,12 @@ from coterie.core.belief import Belief
 from coterie.core.kernel import Carry, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
+
+
+def numbers_of(kernel: Any) -> tuple[str, ...]:
+    """The names of what local work tells the coordinator."""
+    found: tuple[str, ...] = getattr(kernel, "numbers", ("loss", "samples"))
+    return found
 
 
 @dataclass(frozen=True)
@@ -22,6 +29,10 @@ class Around:
     def keeps(self) -> bool:
         return bool(self.inner.keeps)
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return numbers_of(self.inner)
+
     def plan(self, samples: int, key: Key) -> Plan:
         made: Plan = self.inner.plan(samples, key)
         return made
@@ -30,8 +41,8 @@ class Around:
         made: Belief = self.inner.fresh(learner, belief)
         return made
 
-    def start(self, belief: Belief, memory: Belief) -> Carry:
-        carry: Carry = self.inner.start(belief, memory)
+    def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
+        carry: Carry = self.inner.start(belief, memory, beside)
         return carry
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:

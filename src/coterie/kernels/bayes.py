@@ -24,10 +24,10 @@ what was collected, for `kernels/posterior.py` to read.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import ClassVar, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ from coterie.core.belief import Belief
 from coterie.core.devices import widest
 from coterie.core.dropout import uniform
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.kernel import Carry, Marker, Plan, Reply
+from coterie.core.kernel import KERNELS, Carry, Marker, Plan, Reply
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
 from coterie.kernels.around import Around
@@ -137,9 +137,9 @@ class CollectingWork(Collecting, LocalWork):
     def fresh(self, learner: Learner, belief: Belief) -> Belief:
         return {**super().fresh(learner, belief), **self.blank(learner, belief)}
 
-    def start(self, belief: Belief, memory: Belief) -> Carry:
+    def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         mine, book = self.parted(memory)
-        return {**super().start(belief, mine), "book": book}
+        return {**super().start(belief, mine, beside), "book": book}
 
     def finish(self, carry: Carry, gather: bool = False) -> Reply:
         last, book = super().finish(carry), carry["book"]
@@ -171,16 +171,16 @@ class Collector(Marker, Protocol):
     def finish(self, carry: Carry, gather: bool = False) -> Reply: ...
 
 
+@KERNELS.register("gather")
 @dataclass(frozen=True)
 class Gather(Around):
     """The same work; its reply brings home the model's mean and, beside it, all that was collected.
 
     variance/NAME, deviation/K/NAME or draw/K/NAME, and the counters `count` (of states in the moments) and
-    `columns` (ever made: the last are there, newest first). Such a belief is to be opened, not to be sent on
-    a visit.
+    `columns` (ever made: the last are there, newest first). The kernels of `posterior.py` read such a belief.
     """
 
-    inner: Collector
+    inner: Any = None
     """The local work itself."""
 
     def finish(self, carry: Carry) -> Reply:

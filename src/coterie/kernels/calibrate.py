@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.client import Task
-from coterie.core.kernel import Part
+from coterie.core.kernel import KERNELS, Part
 from coterie.kernels.score import Score
 from coterie.metrics.calibration import (
     BINS,
@@ -24,6 +24,7 @@ from coterie.metrics.calibration import (
 )
 
 
+@KERNELS.register("calibrate")
 @dataclass(frozen=True)
 class Calibrate:
     """What `Score` measures, and for a classification ECE, Brier score and normalised NLL."""
@@ -39,6 +40,7 @@ class Calibrate:
         return figures | {"ece": ece(p, y), "brier": brier(p, y), "nll": normalised_nll(logits, y)}
 
 
+@KERNELS.register("tallied")
 @dataclass(frozen=True)
 class Tallied:
     """A classification's samples by confidence, by entropy and above each τ, as `unpacked` reads them."""

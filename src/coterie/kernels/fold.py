@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from coterie.core.client import Task
-from coterie.core.kernel import Part, Plan, Trainer
+from coterie.core.kernel import KERNELS, Part, Plan, Trainer
 from coterie.core.seeds import Key
 from coterie.kernels.around import Around
 from coterie.kernels.sgd import SGD
 
 
+@KERNELS.register("fold")
 @dataclass(frozen=True)
 class Fold(Around):
     """Local work on all training rows but those of one fold; its memory is fresh at each visit.
@@ -65,6 +66,7 @@ class Fold(Around):
         return (held if self.inside else ~held).nonzero().flatten()
 
 
+@KERNELS.register("held-out")
 @dataclass(frozen=True)
 class HeldOut:
     """The mean loss on the training rows of one fold."""

@@ -23,9 +23,9 @@ then those of all rows), but not with dropout, whose masks change from draw to d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ from coterie.core.belief import Belief
 from coterie.core.devices import widest
 from coterie.core.dropout import uniform
 from coterie.core.errors import BadInput
-from coterie.core.kernel import KERNELS, Carry, Plan, Reply, Tick
+from coterie.core.kernel import WORK, Carry, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
 from coterie.kernels.bayes import JITTER, METROPOLIS, Collecting, check_posterior, marks_of, normals
@@ -55,7 +55,7 @@ class Potential(NamedTuple):
 Potentials = Callable[[Belief], Potential]
 
 
-@KERNELS.register("hmc")
+@WORK.register("hmc")
 @dataclass(frozen=True)
 class HMC(Collecting):
     """Hamiltonian Monte Carlo on the full batch."""
@@ -80,6 +80,8 @@ class HMC(Collecting):
     """1 for the posterior, below 1 for a colder one."""
     keep: bool = False
     """Keep the step's length and what was collected between rounds (true) or start afresh (false)."""
+
+    numbers: ClassVar[tuple[str, ...]] = ("loss", "samples", "acceptance", "step")
 
     def __post_init__(self) -> None:
         self.check_collecting()
@@ -111,7 +113,7 @@ class HMC(Collecting):
         step = {"log_step": zero, "log_step_mean": zero, "gap": zero, "t": zero.long()}
         return {**step, **self.blank(learner, belief)}
 
-    def start(self, belief: Belief, memory: Belief) -> Carry:
+    def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         zero = torch.zeros_like(memory["gap"])
         sums = dict.fromkeys(("loss", "samples", "acceptance", "draws"), zero)
         mine, book = self.parted(memory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
@@ -85,7 +86,7 @@ class LocalWork(ABC):
         device = next(iter(belief.values())).device
         return {**zeros, "t": torch.zeros((), dtype=torch.int64, device=device)}
 
-    def start(self, belief: Belief, memory: Belief) -> Carry:
+    def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         device = memory["t"].device
         zero = torch.zeros((), dtype=widest(device), device=device)
         return {"belief": dict(belief), "memory": dict(memory), "loss": zero, "samples": zero}

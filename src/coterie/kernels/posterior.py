@@ -1,17 +1,37 @@
-"""What `Gather` brought home, read; `posteriors.from_collected` makes a Gaussian of it to draw from."""
+"""From what `Gather` collected to a Gaussian, to a product of several, to models drawn from it; all at a site.
+
+    Natural     collected moments  ->  Λ_i, η_i: "diagonal" and "shift", with a form also "factor" or "dense"
+    Draws       Λ_S, η_S           ->  μ_S = Λ_S⁻¹ η_S, and draws θ_s ~ N(μ_S, T Λ_S⁻¹)
+    Share       Λ_S, beside Λ_i    ->  how much of the joint precision is one's own
+    Visited     collected moments  ->  their mean, and the last states that a sampler visited
+
+A product of Gaussians is a sum of these natural parameters, which the net's `mix` makes. Columns of a low-rank
+precision, Λ_i = diag(a_i) - W_i W_iᵀ, do not add up: `Draws` takes them from beside, named `factor/...`. A model's
+buffers travel with the parameters, named `buffer/...`, to be averaged.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
 from coterie.core.errors import BadInput
+from coterie.core.kernel import KERNELS
+from coterie.core.seeds import Key
 from coterie.kernels.bayes import COUNTERS
+from coterie.posteriors.gaussian import Gaussian, checked, from_collected, isotropic, mean, sample
+from coterie.posteriors.precision import Factor, Form, Precision
+from coterie.posteriors.slots import size, slots_of
 
 KINDS = ("variance/", "deviation/", "draw/")
+BUFFER, FACTOR = "buffer/", "factor"
+MINE = "mine"
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +48,11 @@ class Collected:
     deviations: Beliefs
     draws: Beliefs
     count: int
+
+    def gaussian(self, form: Form, floor: float) -> Gaussian:
+        """The posterior; columns of a sampler are draws less their mean."""
+        columns = self.deviations or {n: d - self.mean[n] for n, d in self.draws.items()}
+        return from_collected(self.mean, self.variance, columns, self.count, form, floor)
 
 
 def collected(reply: Belief) -> Collected:
@@ -52,3 +77,134 @@ def ring_of(reply: Belief, kind: str, name: str, columns: int) -> Tensor:
     while len(kept) < columns and (entry := f"{kind}/{len(kept)}/{name}") in reply:
         kept.append(reply[entry])
     return torch.stack(kept[::-1]) if kept else torch.empty(0)
+
+
+def enough(form: Form, count: int, columns: int) -> bool:
+    """Whether so many states and columns make a Gaussian."""
+    return count >= 2 and (form == "diagonal" or columns >= 2)
+
+
+@KERNELS.register("natural")
+@dataclass(frozen=True)
+class Natural:
+    """A site's Gaussian by its natural parameters; zeros, if too little was collected for one."""
+
+    form: Form = "diagonal"
+    """Covariance: diagonal, low-rank (a diagonal and the last deviations) or full."""
+    floor: float = 1e-6
+    """Smallest variance of a weight; those below are raised to it. 0 refuses them."""
+    rank: int = 0
+    """Columns of a low-rank form; where there are fewer, the rest is 0."""
+
+    def make(
+        self, belief: Belief, beside: Mapping[str, Belief], times: int, key: Key
+    ) -> tuple[Sequence[Belief], dict[str, float]]:
+        found, columns = collected(belief), int(belief["columns"])
+        told = {"count": float(found.count), "columns": float(columns)}
+        buffers = {BUFFER + n: t for n, t in found.mean.items() if n not in found.variance}
+        p = size(slots_of(found.variance))
+        zeros = torch.zeros(p, dtype=torch.float64)
+        if enough(self.form, found.count, columns):
+            made = found.gaussian(self.form, self.floor)
+        else:
+            made = Gaussian((), zeros, Precision(zeros))
+        natural = {"shift": made.shift, "diagonal": made.precision.diagonal}
+        if self.form == "low-rank":
+            factors = made.precision.factors
+            W = factors[0].columns if factors else zeros.new_zeros(p, 0)
+            natural[FACTOR] = F.pad(W, (0, self.rank - W.shape[1]))
+        if self.form == "full":
+            dense = made.precision.dense
+            natural["dense"] = zeros.new_zeros(p, p) if dense is None else dense
+        return [{**natural, **buffers}] * times, told
+
+
+@KERNELS.register("share")
+@dataclass(frozen=True)
+class Share:
+    """Of a joint precision, the share that one of its parts has: the mean over coordinates of Λ_i / Λ_S.
+
+    The part is beside it under the name `mine`.
+    """
+
+    def make(
+        self, belief: Belief, beside: Mapping[str, Belief], times: int, key: Key
+    ) -> tuple[Sequence[Belief], dict[str, float]]:
+        mine = beside[MINE]
+        part = precision_of(mine, columns_in(mine, {}))
+        share = part.entries() / precision_of(belief, columns_in(belief, beside)).entries()
+        return [{"diagonal": belief["diagonal"][:0]}] * times, {"share": float(share.mean())}
+
+
+@KERNELS.register("draws")
+@dataclass(frozen=True)
+class Draws:
+    """The mean of a Gaussian, and beside it models drawn from it: as many as there are edges, less one."""
+
+    like: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    """The model's tensors: name, kind of number and shape of each (`make_of`)."""
+    members: int = 1
+    """Of how many Gaussians this is the product."""
+    prior: float = 0.0
+    """Precision of a Gaussian prior that every member has counted, to count it once; 0 for none."""
+    temperature: float = 1.0
+    """Factor of the covariance."""
+    seed: int | None = None
+    """Of the draws, where several sites are to draw alike; else each draws its own."""
+
+    def make(
+        self, belief: Belief, beside: Mapping[str, Belief], times: int, key: Key
+    ) -> tuple[Sequence[Belief], dict[str, float]]:
+        buffers = {n.removeprefix(BUFFER): t for n, t in belief.items() if n.startswith(BUFFER)}
+        like = {n: torch.empty(shape, dtype=getattr(torch, kind)) for n, kind, shape in self.like}
+        trained = {n: t for n, t in like.items() if n not in buffers}
+        joint = Gaussian(slots_of(trained), belief["shift"], precision_of(belief, columns_in(belief, beside)))
+        if self.prior:
+            joint = joint - isotropic(trained, 1 / self.prior) * (self.members - 1)
+        said = f"the product of {self.members} posteriors has" if self.members > 1 else "this posterior has"
+        joint = checked(joint, said, "take a prior of larger variance") * (1 / self.temperature)
+        models = [mean(joint)]
+        if times > 1:
+            drawn = sample(joint, times - 1, key if self.seed is None else Key(self.seed))
+            models += [tree.row(drawn, s) for s in range(times - 1)]
+        return [{n: {**buffers, **m}[n].to(t.dtype) for n, t in like.items()} for m in models], {}
+
+
+def make_of(model: Beliefs) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+    """What `Draws` has to know of a model, from tensors [row, ...]."""
+    return tuple((n, str(t.dtype).removeprefix("torch."), tuple(t.shape[1:])) for n, t in model.items())
+
+
+@KERNELS.register("visited")
+@dataclass(frozen=True)
+class Visited:
+    """The mean of what a sampler collected, and as many of its last states as there are further edges."""
+
+    def make(
+        self, belief: Belief, beside: Mapping[str, Belief], times: int, key: Key
+    ) -> tuple[Sequence[Belief], dict[str, float]]:
+        found, columns = collected(belief), int(belief["columns"])
+        told = {"count": float(found.count), "columns": float(columns)}
+        if not found.draws or times == 1:
+            return [found.mean] * times, told
+        chosen = tree.rows(found.draws, spread_over(tree.count(found.draws), times - 1))
+        states = [{**found.mean, **tree.row(chosen, s)} for s in range(times - 1)]
+        return [found.mean, *states], told
+
+
+def precision_of(natural: Belief, columns: Sequence[Tensor]) -> Precision:
+    """Λ = diag(a) - Σ W Wᵀ + P; columns of zeros say nothing."""
+    kept = [W[:, W.abs().amax(dim=0) > 0] for W in columns]
+    factors = tuple(Factor(W, -1.0) for W in kept if W.shape[1])
+    return Precision(natural["diagonal"], factors, natural.get("dense"))
+
+
+def columns_in(belief: Belief, beside: Mapping[str, Belief]) -> list[Tensor]:
+    """The belief's own columns, and those of others."""
+    own = [belief[FACTOR]] if FACTOR in belief else []
+    return [*own, *(b[FACTOR] for name, b in beside.items() if name.startswith(f"{FACTOR}/"))]
+
+
+def spread_over(values: int, wanted: int) -> Tensor:
+    """So many of the numbers below `values`, evenly spaced, the last among them: [wanted]."""
+    return ((torch.arange(1, wanted + 1) * values) / wanted).ceil().long() - 1

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from coterie.core.devices import widest
 from coterie.core.errors import BadInput
-from coterie.core.kernel import KERNELS
+from coterie.core.kernel import WORK
 from coterie.kernels.sgld import SGLD
 
 
-@KERNELS.register("psgld")
+@WORK.register("psgld")
 @dataclass(frozen=True)
 class PSGLD(SGLD):
     """SGLD with a step of its own for each parameter."""

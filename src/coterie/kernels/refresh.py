@@ -8,6 +8,7 @@ do not matter, and nothing is trained. A model without batch norm comes back as 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -15,12 +16,13 @@ from torch import nn
 
 from coterie.core.belief import Belief
 from coterie.core.errors import BadInput
-from coterie.core.kernel import Carry, Plan, Reply, Tick
+from coterie.core.kernel import KERNELS, Carry, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
 
 
+@KERNELS.register("refresh")
 @dataclass(frozen=True)
 class Refresh:
     """One pass over the training data that renews what batch norm knows of it."""
@@ -42,8 +44,8 @@ class Refresh:
     def fresh(self, learner: Learner, belief: Belief) -> Belief:
         return self._pass().fresh(learner, belief)
 
-    def start(self, belief: Belief, memory: Belief) -> Carry:
-        return self._pass().start(belief, memory)
+    def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
+        return self._pass().start(belief, memory, beside)
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         belief, rates = dict(carry["belief"]), momenta(learner)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from coterie.core.errors import BadInput
-from coterie.core.kernel import KERNELS
+from coterie.core.kernel import WORK
 from coterie.kernels.local import LocalWork
 
 
-@KERNELS.register("sgd")
+@WORK.register("sgd")
 @dataclass(frozen=True)
 class SGD(LocalWork):
     """Stochastic gradient descent."""

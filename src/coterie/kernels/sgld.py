@@ -23,13 +23,13 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Belief
-from coterie.core.kernel import KERNELS, Plan, Tick
+from coterie.core.kernel import WORK, Plan, Tick
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
 from coterie.kernels.bayes import CollectingWork, check_posterior, normals
 
 
-@KERNELS.register("sgld")
+@WORK.register("sgld")
 @dataclass(frozen=True)
 class SGLD(CollectingWork):
     """Stochastic gradient Langevin dynamics."""

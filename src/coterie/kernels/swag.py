@@ -15,18 +15,19 @@ over takes the place of θ₀. With origin=false only states after it count.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from coterie.core.belief import Belief
-from coterie.core.kernel import KERNELS, Carry
+from coterie.core.kernel import WORK, Carry
 from coterie.kernels.bayes import CollectingWork, collected_names, moments
 from coterie.kernels.sgd import SGD
 
 
-@KERNELS.register("swag")
+@WORK.register("swag")
 @dataclass(frozen=True)
 class SWAG(CollectingWork, SGD):
     """SGD that collects the moments of its path."""
@@ -42,8 +43,8 @@ class SWAG(CollectingWork, SGD):
     def ahead(self) -> int:
         return 1 if self.origin else 0
 
-    def start(self, belief: Belief, memory: Belief) -> Carry:
-        carry = super().start(belief, memory)
+    def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
+        carry = super().start(belief, memory, beside)
         if self.burn or not self.origin:
             return carry
         return carry | {"book": begun(carry["book"], belief)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.core.files import write_whole
+from coterie.storage.atomic import write_whole
 from coterie.metrics.summary import interval
 from coterie.papers.base import Format
 from coterie.report.canvas import DASHES, LOOK

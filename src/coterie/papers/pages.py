@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from coterie.core.files import write_whole
+from coterie.storage.atomic import write_whole
 from coterie.metrics.summary import Interval
 from coterie.papers import drawing
 from coterie.papers.base import Asked, Paper, Preset, Scale

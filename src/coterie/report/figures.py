@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from coterie.core.errors import BadInput
-from coterie.core.files import write_whole
+from coterie.storage.atomic import write_whole
 from coterie.report import calibration, canvas, closeups, views, words
 from coterie.report import inks as colours
 from coterie.report.inks import Ink, inks

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from coterie.core.errors import BadInput
-from coterie.core.files import write_whole
+from coterie.storage.atomic import write_whole
 from coterie.report import parts, sections, tables, views, words
 from coterie.report.inks import Ink, inks
 from coterie.runs.record import Record

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from coterie.core.errors import BadInput
-from coterie.core.files import write_whole
+from coterie.storage.atomic import write_whole
 from coterie.methods.ranking import RANKINGS
 from coterie.report import canvas
 from coterie.report import inks as colours

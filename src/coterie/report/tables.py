@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from coterie.core.files import replace_atomically, write_whole
+from coterie.storage.atomic import replace_atomically, write_whole
 from coterie.metrics.summary import Interval, interval, worst_client
 from coterie.report import views, words
 from coterie.report.inks import Ink

@@ -13,7 +13,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from coterie.core.files import write_whole
+from coterie.storage.atomic import write_whole
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.report import parts, plots, words
 from coterie.report.inks import Ink, inks

@@ -19,7 +19,8 @@ from torch import Tensor
 import coterie
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
-from coterie.core.client import Client, class_count
+from coterie.core.client import Client
+from coterie.core.client import class_count
 
 LIBRARIES = ("torch", "numpy", "scikit-learn", "pandas")
 

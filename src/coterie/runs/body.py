@@ -13,7 +13,7 @@ from torch import nn
 from coterie.core import belief as tree
 from coterie.core.errors import BadRun, UnknownName
 from coterie.core.options import coerced
-from coterie.core.tensors import read_tensors, write_tensors
+from coterie.storage.tensors import read_tensors, write_tensors
 from coterie.models import MODELS
 from coterie.runs.folder import read_models
 from coterie.runs.last_layer import Body, headless

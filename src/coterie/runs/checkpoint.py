@@ -17,7 +17,7 @@ from torch import Tensor
 
 import coterie
 from coterie.core.errors import BadRun
-from coterie.core.tensors import read_tensors, write_tensors
+from coterie.storage.tensors import read_tensors, write_tensors
 
 
 @dataclass(frozen=True)

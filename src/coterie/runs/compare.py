@@ -19,7 +19,7 @@ from typing import Any
 import tomli_w
 
 from coterie.core.errors import BadInput, BadRun
-from coterie.core.files import write_whole
+from coterie.storage.atomic import write_whole
 from coterie.core.method import survey
 from coterie.core.options import coerced, plain
 from coterie.core.seeds import Key

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
-from coterie.core.client import Client, class_count
+from coterie.core.client import Client
+from coterie.core.client import class_count
 from coterie.core.devices import device_of
 from coterie.core.errors import BadInput
 from coterie.core.learner import Learner
@@ -21,7 +22,7 @@ from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
 from coterie.engines import Absent, InProcess
-from coterie.engines.base import Engine
+from coterie.nets.in_process import Engine
 from coterie.runs.about import about_run
 from coterie.runs.features import Features, Staged, stage
 from coterie.runs.last_layer import Body

@@ -23,8 +23,8 @@ from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.client import Client
 from coterie.core.errors import BadRun
-from coterie.core.tensors import read_tensors, write_tensors
-from coterie.data.files import store
+from coterie.storage.tensors import read_tensors, write_tensors
+from coterie.data.downloads import store
 from coterie.engines.threads import one_thread_each
 from coterie.runs.about import fingerprint
 

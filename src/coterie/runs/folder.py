@@ -39,7 +39,7 @@ from safetensors import SafetensorError
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.errors import BadRun
-from coterie.core.files import (
+from coterie.storage.atomic import (
     append_line,
     keep_lines,
     read_lines,
@@ -47,7 +47,7 @@ from coterie.core.files import (
     replace_atomically,
 )
 from coterie.core.method import Models
-from coterie.core.tensors import read_tensors, write_tensors
+from coterie.storage.tensors import read_tensors, write_tensors
 from coterie.metrics.calibration import Calibration, Tally
 from coterie.posteriors import Saved, store
 from coterie.runs import checkpoint

@@ -17,10 +17,10 @@ import torch
 
 from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput, Diverged
-from coterie.core.holdout import Rows
+from coterie.data.holdout import Rows
 from coterie.core.method import Method
 from coterie.engines import Absent
-from coterie.engines.base import Engine
+from coterie.nets.in_process import Engine
 from coterie.metrics.summary import mean_over_clients
 from coterie.runs.experiment import Experiment
 from coterie.runs.runner import Watch, run

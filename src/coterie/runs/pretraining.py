@@ -18,9 +18,10 @@ from torch import nn
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.client import Client, Samples, check_clients
+from coterie.core.client import Client, Samples
+from coterie.data.clients import check_clients
 from coterie.core.errors import BadData, BadInput, Diverged
-from coterie.core.holdout import hold_out
+from coterie.data.holdout import hold_out
 from coterie.core.learner import Learner
 from coterie.core.net import to_own
 from coterie.core.seeds import Key

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from coterie.core.errors import BadInput, BadRun, Diverged, UnknownName
-from coterie.core.files import append_line, keep_lines, read_lines, write_whole
-from coterie.core.holdout import Rows
+from coterie.storage.atomic import append_line, keep_lines, read_lines, write_whole
+from coterie.data.holdout import Rows
 from coterie.core.method import Method
 from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
 from coterie.runs.experiment import Experiment, prepare

@@ -10,7 +10,7 @@ from typing import Any
 import tomli_w
 
 from coterie.core.errors import BadInput, BadRun
-from coterie.core.files import write_whole
+from coterie.storage.atomic import write_whole
 from coterie.core.options import plain
 from coterie.kernels import KERNELS
 from coterie.methods import METHODS

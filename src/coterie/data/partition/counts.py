@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.core.errors import BadInput
-from coterie.core.intake import Array
+from coterie.data.intake import Array
 from coterie.data.dataset import Dataset, Pool
 
 Counts = npt.NDArray[np.int64]

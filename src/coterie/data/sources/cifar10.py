@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from coterie.data import files
+from coterie.data import downloads
 from coterie.data.dataset import Dataset
-from coterie.data.files import PublishedFile
+from coterie.data.downloads import PublishedFile
 from coterie.data.sources.base import SOURCES
 from coterie.data.sources.cifar_binary import read_archive, read_records
 from coterie.data.sources.images import Normalise
@@ -66,9 +66,9 @@ class Cifar10:
 
     def fetch(self) -> list[Path]:
         """The six unpacked files if they are all there, else the archive."""
-        if files.at_hand(UNPACKED, UNPACKED_FOLDERS):
-            return files.obtain(UNPACKED, UNPACKED_FOLDERS)
-        return files.obtain([ARCHIVE], ARCHIVE_FOLDERS)
+        if downloads.at_hand(UNPACKED, UNPACKED_FOLDERS):
+            return downloads.obtain(UNPACKED, UNPACKED_FOLDERS)
+        return downloads.obtain([ARCHIVE], ARCHIVE_FOLDERS)
 
     def at_hand(self) -> bool:
-        return files.at_hand(UNPACKED, UNPACKED_FOLDERS) or files.at_hand([ARCHIVE], ARCHIVE_FOLDERS)
+        return downloads.at_hand(UNPACKED, UNPACKED_FOLDERS) or downloads.at_hand([ARCHIVE], ARCHIVE_FOLDERS)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from coterie.data import files
+from coterie.data import downloads
 from coterie.data.dataset import Dataset
-from coterie.data.files import PublishedFile
+from coterie.data.downloads import PublishedFile
 from coterie.data.sources.base import SOURCES
 from coterie.data.sources.cifar_binary import read_archive, read_records
 from coterie.data.sources.images import Normalise
@@ -74,7 +74,7 @@ class Cifar100:
         )
 
     def fetch(self) -> list[Path]:
-        return files.obtain([ARCHIVE], FOLDERS)
+        return downloads.obtain([ARCHIVE], FOLDERS)
 
     def at_hand(self) -> bool:
-        return files.at_hand([ARCHIVE], FOLDERS)
+        return downloads.at_hand([ARCHIVE], FOLDERS)

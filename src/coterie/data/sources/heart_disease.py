@@ -10,9 +10,9 @@ from typing import ClassVar, Literal
 import numpy as np
 import pandas as pd
 
-from coterie.data import files
+from coterie.data import downloads
 from coterie.data.dataset import Dataset, Pool
-from coterie.data.files import PublishedFile
+from coterie.data.downloads import PublishedFile
 from coterie.data.sources.base import SOURCES, check_choice
 from coterie.data.tabular import TabularPrepare
 
@@ -112,10 +112,10 @@ class HeartDisease:
         return tuple(notes)
 
     def fetch(self) -> list[Path]:
-        return files.obtain(FILES, FOLDERS)
+        return downloads.obtain(FILES, FOLDERS)
 
     def at_hand(self) -> bool:
-        return files.at_hand(FILES, FOLDERS)
+        return downloads.at_hand(FILES, FOLDERS)
 
 
 def read_hospitals(paths: Sequence[Path]) -> tuple[pd.DataFrame, np.ndarray]:

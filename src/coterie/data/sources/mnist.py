@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from coterie.data import files
+from coterie.data import downloads
 from coterie.data.dataset import Dataset
 from coterie.data.sources.base import SOURCES
 from coterie.data.sources.idx import four_files, read_pool
@@ -53,7 +53,7 @@ class Mnist:
         )
 
     def fetch(self) -> list[Path]:
-        return files.obtain(FILES, FOLDERS)
+        return downloads.obtain(FILES, FOLDERS)
 
     def at_hand(self) -> bool:
-        return files.at_hand(FILES, FOLDERS)
+        return downloads.at_hand(FILES, FOLDERS)

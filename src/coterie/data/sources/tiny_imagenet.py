@@ -21,10 +21,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from coterie.core.errors import BadData, BadInput
-from coterie.core.intake import Array
-from coterie.data import files
+from coterie.data.intake import Array
+from coterie.data import downloads
 from coterie.data.dataset import Dataset, Pool
-from coterie.data.files import PublishedFile
+from coterie.data.downloads import PublishedFile
 from coterie.data.sources.base import SOURCES
 from coterie.data.sources.images import Normalise
 
@@ -87,12 +87,12 @@ class TinyImageNet:
     def fetch(self) -> list[Path]:
         """The archive, or where there is none the three lists of an unpacked folder."""
         folder = unpacked()
-        if folder is None or files.at_hand([ARCHIVE], ARCHIVE_FOLDERS):
-            return files.obtain([ARCHIVE], ARCHIVE_FOLDERS)
+        if folder is None or downloads.at_hand([ARCHIVE], ARCHIVE_FOLDERS):
+            return downloads.obtain([ARCHIVE], ARCHIVE_FOLDERS)
         return [folder / name for name in (CLASSES, WORDS, TESTED)]
 
     def at_hand(self) -> bool:
-        return files.at_hand([ARCHIVE], ARCHIVE_FOLDERS) or unpacked() is not None
+        return downloads.at_hand([ARCHIVE], ARCHIVE_FOLDERS) or unpacked() is not None
 
 
 class Tree(NamedTuple):
@@ -126,7 +126,7 @@ class Tree(NamedTuple):
 
 
 def unpacked() -> Path | None:
-    places = [root / folder for root in files.roots() for folder in UNPACKED_FOLDERS]
+    places = [root / folder for root in downloads.roots() for folder in UNPACKED_FOLDERS]
     return next((p for p in places if all((p / n).is_file() for n in (CLASSES, WORDS, TESTED))), None)
 
 

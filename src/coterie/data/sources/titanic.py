@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from coterie.core.errors import BadData
-from coterie.core.intake import Array
-from coterie.data import files
+from coterie.data.intake import Array
+from coterie.data import downloads
 from coterie.data.dataset import Dataset, Pool
 from coterie.data.sources.base import SOURCES, check_choice
 
@@ -113,7 +113,7 @@ def trouble_in_wheel() -> str | None:
     path = wheel_file()
     if not path.is_file():
         return f"({path.name}) is absent"
-    found = files.digest(path, "sha256")
+    found = downloads.digest(path, "sha256")
     return None if found == CHECKSUM else f"({path.name}) has {found}, not {CHECKSUM}"
 
 
@@ -129,7 +129,7 @@ def read_openml() -> pd.DataFrame:
     from sklearn.datasets import fetch_openml
 
     options = {"as_frame": True, "parser": "liac-arff", "n_retries": 1, "delay": 0.1}
-    with _timeout(files.CONNECT_SECONDS), warnings.catch_warnings():
+    with _timeout(downloads.CONNECT_SECONDS), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a retry; if that fails too, the error says it
         frame = fetch_openml(data_id=OPENML, data_home=str(openml_home()), **options).frame
     if set(frame) != set(COLUMNS) or frame.shape != SHAPE or frame["age"].isna().sum() != UNKNOWN_AGES:
@@ -184,7 +184,7 @@ def _standardise_note(column: pd.Series, name: str) -> str:
 
 
 def openml_home() -> Path:
-    return files.store("titanic")
+    return downloads.store("titanic")
 
 
 def openml_files() -> list[Path]:

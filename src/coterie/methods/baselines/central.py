@@ -18,12 +18,13 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.errors import UnknownName
+from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Facts, Info, Models, true_clusters
-from coterie.core.net import Net, to_own
+from coterie.core.method import METHODS, Info, Models, Reveals, first_of, true_clusters
+from coterie.core.net import Net, settle, to_own
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
 
@@ -32,14 +33,13 @@ By = Literal["all", "cluster"]
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A belief for each group [group, ...], the group of each client [client], and optimisers' states.
+    """A belief for each group [group, ...], at the coordinator, and the group of each client [client].
 
     Until the first round has seen the clusters, there is one group.
     """
 
-    beliefs: Beliefs
+    beliefs: Held
     of: Tensor
-    memory: Beliefs | None = None
 
 
 @METHODS.register("central")
@@ -56,42 +56,42 @@ class Central:
         if self.by not in get_args(By):
             raise UnknownName("by", str(self.by), get_args(By))
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        """Works for any number of clients and rounds."""
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        self.groups(roster)
+        return ()
 
-    def look(self, clients: Sequence[Facts], key: Key) -> list[str]:
-        self.groups([c.name for c in clients], [c.cluster for c in clients])
-        return []
-
-    def groups(self, names: Sequence[str], clusters: Sequence[int | None]) -> Tensor:
+    def groups(self, roster: Roster) -> Tensor:
         """[client] the number of its pool."""
         if self.by == "all":
-            return torch.zeros(len(names), dtype=torch.int64)
-        known = true_clusters(names, clusters, "central by cluster")
+            return torch.zeros(len(roster), dtype=torch.int64)
+        known = true_clusters(roster, "central by cluster")
         numbers = {cluster: g for g, cluster in enumerate(sorted(set(known)))}
         return torch.tensor([numbers[cluster] for cluster in known])
 
-    def init(self, beliefs: Beliefs, clients: int) -> State:
-        return State(tree.rows(beliefs, torch.tensor([0])), torch.zeros(clients, dtype=torch.int64))
+    def init(self, start: Held, net: Net) -> State:
+        return State(first_of(start), torch.zeros(len(net.roster), dtype=torch.int64))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        of = self.groups(net.names, net.clusters)
+        of, sizes = self.groups(net.roster), net.roster.sizes
         n, m = len(of), int(of.max()) + 1
         pool = net.pool([(of == g).nonzero().flatten().tolist() for g in range(m)])
-        beliefs, shares = tree.repeat(state.beliefs, m), shares_of(net.sizes, of)
-        replies = pool.visit(self.local, beliefs, to_own(m), key, state.memory)
-        nothing = torch.zeros(n, dtype=torch.int64)
+        beliefs = state.beliefs
+        if len(beliefs) < m:
+            beliefs = beliefs.rows(torch.zeros(m, dtype=torch.int64))
+        replies = pool.visit(self.local, beliefs, to_own(m), key)
+        shares = shares_of(sizes, of)
         info = Info(
             weights=shares.expand(n, n) if m == 1 else shares[of],  # one row for thousands costs nothing
-            sent=nothing,
-            received=nothing,
             loss=replies.numbers["loss"][of],
-            extras={"samples_moved": int(net.sizes.sum()) if key.round == 1 else 0},
+            extras={"samples_moved": int(sizes.sum()) if key.round == 1 else 0},
         )
-        return State(pool.settle(beliefs, replies), of, replies.memory), info
+        return State(settle(pool, beliefs, replies), of), info
 
-    def models(self, state: State, clients: int) -> Models:
-        return Models(state.beliefs, of=state.of, shared=0 if self.by == "all" else None)
+    def models(self, state: State) -> Models:
+        return Models(state.beliefs, of=state.of, shared=state.beliefs if self.by == "all" else None)
+
+    def reveals(self) -> Reveals:
+        return Reveals(numbers=(), rows=True)
 
 
 def shares_of(sizes: Tensor, of: Tensor) -> Tensor:

@@ -1,4 +1,8 @@
-"""Training alone: w_k ← LocalWork(w_k) on client k's own data, round after round. Nothing is sent."""
+"""Training alone: w_k ← LocalWork(w_k) on client k's own data, round after round.
+
+Every w_k stays with its client. The first model comes from the coordinator, which after that sees nothing but the
+mean training loss of each round.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,22 @@ from dataclasses import dataclass
 
 import torch
 
-from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
+from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, asking, scatter
-from coterie.core.net import Net, Replies, to_own
+from coterie.core.method import METHODS, Info, Models, Reveals, asking, handed_out, scatter
+from coterie.core.net import Net, Replies, settle, to_own
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Each client's own belief [client, ...], and what it keeps between rounds."""
+    """Each client's own belief [client, ...], at home."""
 
-    beliefs: Beliefs
-    memory: Beliefs | None = None
+    beliefs: Held
 
 
 @METHODS.register("local")
@@ -34,26 +39,28 @@ class Local:
     requester: str = "all"
     """The only client that trains, by name; the others keep the first model. all: everybody trains."""
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        asking(self.requester, names)
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        asking(self.requester, roster.names)
+        return ()
 
-    def init(self, beliefs: Beliefs, clients: int) -> State:
-        return State(tree.repeat(beliefs, clients))
+    def init(self, start: Held, net: Net) -> State:
+        return State(handed_out(start, net))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        n = len(net.names)
-        edges = to_own(n)[asking(self.requester, net.names)]
-        replies = net.visit(self.local, state.beliefs, edges, key, state.memory)
-        return State(net.settle(state.beliefs, replies), replies.memory), by_oneself(n, replies)
+        n = len(net.roster)
+        edges = to_own(n)[asking(self.requester, net.roster.names)]
+        replies = net.visit(self.local, state.beliefs, edges, key)
+        return State(settle(net, state.beliefs, replies)), by_oneself(n, replies)
 
-    def models(self, state: State, clients: int) -> Models:
-        return Models(state.beliefs, of=torch.arange(clients))
+    def models(self, state: State) -> Models:
+        return Models(state.beliefs, of=torch.arange(len(state.beliefs)))
+
+    def reveals(self) -> Reveals:
+        return Reveals(numbers=numbers_of(self.local))
 
 
 def by_oneself(n: int, replies: Replies) -> Info:
     """Of a round in which nobody heard of anybody."""
-    nothing = torch.zeros(n, dtype=torch.int64)
     weights = torch.zeros(n, n, dtype=torch.float64)
     weights[replies.hosts, replies.hosts] = 1
-    loss = scatter(replies.numbers.get("loss", torch.zeros(0)), replies.hosts, n)
-    return Info(weights, nothing, nothing, loss)
+    return Info(weights, scatter(replies.numbers.get("loss", torch.zeros(0)), replies.hosts, n))

@@ -14,21 +14,24 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import torch
+from torch import Tensor
 
 from coterie.core import belief as tree
-from coterie.core.belief import Belief, Beliefs
+from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
+from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import Facts
-from coterie.core.net import Net, Replies, to_own
+from coterie.core.method import Reveals, template_of
+from coterie.core.net import Net, Replies, settle, to_own
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.around import numbers_of
 from coterie.kernels.bayes import Collecting, Collector, Gather
-from coterie.kernels.posterior import collected
+from coterie.kernels.posterior import enough
 from coterie.kernels.refresh import Refresh
 from coterie.kernels.sgd import SGD
 from coterie.kernels.swag import SWAG
 from coterie.methods.server.norms import norm_names
-from coterie.posteriors import Gaussian, from_collected
 from coterie.posteriors.precision import Form
 
 ROOM = 2**33  # bytes of models that draws may take
@@ -69,69 +72,65 @@ class Alone:
         made = collector(self.local)
         return replace(made, rank=0) if self.form == "diagonal" else made  # type: ignore[type-var]
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        _ = self.work
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
+        """Refuses clients that would collect too few states, and more draws than memory has room for."""
+        self.check_states([(m.name, m.train) for m in roster.members], key)
+        self.check_room(start, len(roster))
+        return []
 
-    def look(self, clients: Sequence[Facts], key: Key) -> Sequence[str]:
-        """Refuses clients that would collect too few states, before anything runs."""
+    def check_states(self, clients: Sequence[tuple[str, int]], key: Key) -> None:
+        """Clients by name and number of training rows."""
         work, rounds = self.work, key.rounds - self.plain(key.rounds)
         if self.form != "diagonal" and (rank := vars(work)["rank"]) < 2:
             raise BadInput(f"rank={rank} keeps too few deviations for {self.form}, at least 2: try 20")
-        for client in clients:
-            count, columns = states(work, client.train, rounds, key)
-            if not self.enough(count, columns):
+        for name, rows in clients:
+            count, columns = states(work, rows, rounds, key)
+            if not enough(self.form, count, columns):
                 found, what = (count, "states") if self.form == "diagonal" else (columns, "deviations")
                 raise BadInput(
-                    f"client {client.name!r} would collect {found} {what} in {rounds} rounds, {self.form} "
+                    f"client {name!r} would collect {found} {what} in {rounds} rounds, {self.form} "
                     "needs at least 2: take more rounds, or a smaller every, burn or warm"
                 )
-        return ()
 
-    def enough(self, count: int, columns: int) -> bool:
-        """Whether so many states and columns make a Gaussian; one who was away may have fewer than others."""
-        return count >= 2 and (self.form == "diagonal" or columns >= 2)
+    def fit(self, told: Replies) -> Tensor:
+        """Which replies come from clients that collected enough; one who was away may have less than others."""
+        pairs = zip(told.numbers["count"].tolist(), told.numbers["columns"].tolist(), strict=True)
+        return torch.tensor([i for i, (n, k) in enumerate(pairs) if enough(self.form, int(n), int(k))]).long()
 
     def plain(self, rounds: int) -> int:
         """⌊warm R⌋, the rounds before collecting begins: not all of them."""
         return min(int(self.warm * rounds + 1e-9), rounds - 1)  # 0.29 x 100 is 28.999999999999996
 
-    def train(self, net: Net, own: Beliefs, memory: Beliefs | None, key: Key) -> Replies:
+    def train(self, net: Net, own: Held, key: Key) -> Replies:
         """Each client's visit in a round; those of the last round bring home what was collected."""
-        first = self.plain(key.rounds) + 1
-        kernel = plainly(self.local) if key.round < first else self.work
+        collects = key.round > self.plain(key.rounds)
+        kernel: Trainer = self.work if collects else plainly(self.local)
         if key.round == key.rounds:
             kernel = Gather(self.work)
-        return net.visit(kernel, own, to_own(len(net.names)), key, None if key.round == first else memory)
+        return net.visit(kernel, own, to_own(len(own)), key, slot="collect" if collects else "")
 
-    def gaussian(self, reply: Belief, name: str) -> Gaussian:
-        """The posterior of one that `Gather` brought home; columns of a sampler are draws less their mean."""
-        found = collected(reply)
-        columns = found.deviations or {n: d - found.mean[n] for n, d in found.draws.items()}
-        try:
-            return from_collected(found.mean, found.variance, columns, found.count, self.form, self.floor)
-        except BadInput as error:
-            raise BadInput(f"client {name!r}: {error}") from None
-
-    def check_room(self, beliefs: Beliefs, sets: int) -> None:
+    def check_room(self, start: Beliefs, sets: int) -> None:
         """Refuses more draws than memory has room for, before anything runs: `sets` of mean and draws."""
-        size = sets * (1 + self.samples) * tree.size_in_bytes(tree.rows(beliefs, torch.tensor([0])))
+        size = sets * (1 + self.samples) * tree.size_in_bytes(template_of(start))
         if size > ROOM:
             raise BadInput(
                 f"samples={self.samples} makes {size / 2**30:.0f} GB of models for {sets} posteriors, "
                 f"at most {ROOM / 2**30:.0f}: lower samples"
             )
 
-    def renewed(self, net: Net, beliefs: Beliefs, key: Key) -> Beliefs:
-        """Each client's mean and draws [client · (1 + S), ...], with batch norm's statistics of its data.
+    def renewed(self, net: Net, drawn: Held, hosts: Tensor, key: Key) -> Held:
+        """Models that no forward pass has seen, with batch norm's statistics of their hosts' data.
 
-        They are weights that no forward pass has seen. Without batch norm nothing is to be done.
+        Without batch norm nothing is to be done.
         """
-        if not norm_names(beliefs):
-            return beliefs
-        guests = torch.arange(tree.count(beliefs))
-        edges = torch.stack([guests, guests // (1 + self.samples)], dim=1)
-        replies = net.visit(Refresh(getattr(self.local, "batch", 32)), beliefs, edges, key)
-        return net.settle(beliefs, replies)
+        if not norm_names(drawn.names):
+            return drawn
+        edges = torch.stack([torch.arange(len(drawn)), hosts], dim=1)
+        replies = net.visit(Refresh(getattr(self.local, "batch", 32)), drawn, edges, key)
+        return settle(net, drawn, replies)
+
+    def reveals(self) -> Reveals:
+        return Reveals(numbers=(*numbers_of(self.work), "count", "columns"))
 
 
 def plainly(local: Trainer) -> Trainer:

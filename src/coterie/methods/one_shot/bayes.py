@@ -14,25 +14,25 @@ draw are renewed by a pass over the data it was trained on, as in `fl_swag.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from coterie.core import belief as tree
-from coterie.core.belief import Belief, Beliefs
+from coterie.core.belief import Beliefs
 from coterie.core.errors import UnknownName
-from coterie.core.method import METHODS, Facts, Info, Models
-from coterie.core.net import Net
+from coterie.core.held import Held
+from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out
+from coterie.core.net import Net, Replies, settle
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.bayes import Collector
-from coterie.kernels.posterior import collected
+from coterie.kernels.posterior import Draws, Natural, Visited, make_of
 from coterie.kernels.swag import SWAG
 from coterie.methods.baselines.local import by_oneself
 from coterie.methods.one_shot.alone import Alone, collector, states
-from coterie.posteriors import sample
+from coterie.methods.one_shot.fl_swag import at_home, crowds
 from coterie.posteriors.precision import Form
 
 By = Literal["client", "all"]
@@ -40,14 +40,16 @@ By = Literal["client", "all"]
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A belief and memory for each posterior [posterior, ...].
+    """A belief for each posterior [posterior, ...]: at home, or of all data at the coordinator.
 
-    drawn      at the end, the mean and draws of each: [posterior · (1 + S), ...]
+    drawn      at the end, the mean and draws of each of the posteriors numbered `whose`
+    clients    how many there are
     """
 
-    own: Beliefs
-    memory: Beliefs | None = None
-    drawn: Beliefs | None = None
+    own: Held
+    clients: int
+    drawn: Held | None = None
+    whose: Tensor | None = None
 
 
 @METHODS.register("bayes-local")
@@ -77,65 +79,69 @@ class BayesLocal(Alone):
             return super().work
         return replace(made, rank=max(2, self.samples))  # type: ignore[type-var]
 
-    def look(self, clients: Sequence[Facts], key: Key) -> Sequence[str]:
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
+        clients = [(m.name, m.train) for m in roster.members]
         if self.by == "all":
-            clients = [clients[0]._replace(name="all", train=sum(c.train for c in clients))]
-        notes, work = [*super().look(clients, key)], self.work
-        if not isinstance(work, SWAG):
-            rounds = key.rounds - self.plain(key.rounds)
-            least = min(states(work, c.train, rounds, key)[1] for c in clients)
-            if least < self.samples:
-                notes.append(
-                    f"as few as {least} states for samples={self.samples}: some count more than once"
-                )
-        return notes
+            clients = [("all", sum(rows for _, rows in clients))]
+        self.check_states(clients, key)
+        self.check_room(start, len(clients))
+        work, rounds = self.work, key.rounds - self.plain(key.rounds)
+        if isinstance(work, SWAG):
+            return []
+        least = min(states(work, rows, rounds, key)[1] for _, rows in clients)
+        if least >= self.samples:
+            return []
+        return [f"as few as {least} states for samples={self.samples}: some count more than once"]
 
-    def init(self, beliefs: Beliefs, clients: int) -> State:
-        self.check_room(beliefs, 1 if self.by == "all" else clients)
-        if self.by == "all":
-            return State(tree.rows(beliefs, torch.tensor([0])))
-        return State(tree.repeat(beliefs, clients))
+    def init(self, start: Held, net: Net) -> State:
+        own = first_of(start) if self.by == "all" else handed_out(start, net)
+        return State(own, len(net.roster))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        n, shares = len(net.names), net.sizes / net.sizes.sum()
+        n, shares = len(net.roster), net.roster.sizes / net.roster.sizes.sum()
         if self.by == "all":
             net = net.pool([list(range(n))])
-        replies = self.train(net, state.own, state.memory, key)
-        own = net.settle(state.own, replies)
-        info = by_oneself(len(net.names), replies)
+        replies = self.train(net, state.own, key)
+        own = settle(net, state.own, replies)
+        info = by_oneself(len(own), replies)
         if self.by == "all":
-            nothing = torch.zeros(n, dtype=torch.int64)
-            info = Info(shares.double().expand(n, n), nothing, nothing, info.loss.expand(n))
-        if key.round < key.rounds:
-            return State(own, replies.memory), info
-        # who did not answer in the last round, or collected too little, stays with the model it has
-        drawn = tree.rows(own, torch.arange(tree.count(own)).repeat_interleave(1 + self.samples))
-        found = net.open(replies) if len(replies) else {}
-        for i, host in enumerate(replies.hosts.tolist()):
-            if not self.enough(int(found["count"][i]), int(found["columns"][i])):
-                continue
-            places = host * (1 + self.samples) + torch.arange(1, 1 + self.samples)
-            draws = self.drawn(tree.row(found, i), net.names[host], key.at("draw", host))
-            drawn = {**drawn, **tree.put({name: drawn[name] for name in draws}, places, draws)}
-        return State(own, None, self.renewed(net, drawn, key.at("refresh"))), info
+            info = Info(shares.double().expand(n, n), info.loss.expand(n))
+        if key.round < key.rounds or len(replies) == 0:
+            return State(own, n), info
+        drawn = self.drawn(net, own, replies, key)
+        if drawn is None or len(drawn) == 0:
+            return State(own, n), info
+        models = self.renewed(net, drawn.beliefs, drawn.hosts, key.at("refresh"))
+        return State(own, n, models, torch.unique(drawn.hosts)), info
 
-    def drawn(self, reply: Belief, name: str, key: Key) -> Beliefs:
-        """θ_s of one posterior, of its trained parameters alone: [S, ...]."""
-        if not self.samples:
-            return {}
-        visited = collected(reply).draws
-        if visited:
-            return tree.rows(visited, spread_over(tree.count(visited), self.samples))
-        return sample(self.gaussian(reply, name) * (1 / self.temperature), self.samples, key)
+    def drawn(self, net: Net, own: Held, replies: Replies, key: Key) -> Replies | None:
+        """Mean and draws of each that collected enough; the others stay with the model they have."""
+        if not isinstance(self.work, SWAG):
+            return net.visit(Visited(), replies.beliefs, at_home(replies.hosts, 1 + self.samples), key.at("draw"))
+        kernel = Natural(self.form, self.floor, vars(self.work)["rank"])
+        natural = net.visit(kernel, replies.beliefs, at_home(replies.hosts), key.at("natural"))
+        fit = self.fit(natural)
+        if len(fit) == 0:
+            return None
+        mine, hosts = natural.beliefs.rows(fit), natural.hosts[fit]
+        edges = at_home(hosts, 1 + self.samples)
+        draw = Draws(make_of(own.like), temperature=self.temperature)
+        return net.visit(draw, mine, edges, key.at("draw"))
 
-    def models(self, state: State, clients: int) -> Models:
-        groups = torch.arange(clients) if self.by == "client" else torch.zeros(clients, dtype=torch.int64)
-        shared = 0 if self.by == "all" else None
-        if state.drawn is None:
-            return Models(state.own, groups, shared)
-        of = groups * (1 + self.samples)
-        crowd = of.unsqueeze(1) + torch.arange(1, 1 + self.samples) if self.samples else None
-        return Models(state.drawn, of, shared, crowd)
+    def models(self, state: State) -> Models:
+        n, whose = state.clients, state.whose
+        drawn = None if state.drawn is None or whose is None else crowds(state.own, state.drawn, whose, self.samples)
+        found = drawn or Models(state.own, torch.arange(len(state.own)))
+        if self.by == "client":
+            return found
+        crowd = None if found.crowd is None else found.crowd.expand(n, -1)
+        one = found.beliefs.rows(found.of)
+        return Models(found.beliefs, found.of.expand(n), shared=one, crowd=crowd)
+
+    def reveals(self) -> Reveals:
+        if self.by == "all":
+            return Reveals(numbers=(), rows=True)
+        return super().reveals()
 
 
 @METHODS.register("bayes-central")
@@ -145,8 +151,3 @@ class BayesCentral(BayesLocal):
 
     by: By = "all"
     """A posterior for each client, or one of all data in one place."""
-
-
-def spread_over(values: int, wanted: int) -> Tensor:
-    """So many of the numbers below `values`, evenly spaced, the last among them: [wanted]."""
-    return ((torch.arange(1, wanted + 1) * values) / wanted).ceil().long() - 1

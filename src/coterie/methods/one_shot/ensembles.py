@@ -6,10 +6,11 @@
     BayAvg     Σ_i a_i p(y|x, w_i)          a_i = 1/b        `bayavg`
     wBayAvg    the same                     a_i = n_i / Σ n  `wbayavg`
 
-n_i are the net's `sizes`, a_i comes from `averaging_weights`. Before the last round a client's model is its
-own. With the kernel swag the models are its means, as in the paper, of the last round. BayAvg sends every
-model to everyone; the paper lets clients exchange predictions instead, for each question anew. Who does not
-answer in the last round is left out.
+n_i are the roster's `sizes`, a_i comes from `averaging_weights`. Before the last round a client's model is its
+own. With the kernel swag the models are its means, as in the paper, of the last round. In that round everybody
+sends its model to everybody, who averages models or, with BayAvg, keeps them to average what they predict; the
+paper lets clients exchange predictions instead, for each question anew. Nothing passes by the coordinator. Who does
+not answer in the last round is left out, and stays with its own model.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
+from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models
-from coterie.core.net import Net, Replies, to_own
+from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
+from coterie.core.net import Net, settle, to_own
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 from coterie.methods.baselines.local import by_oneself
 from coterie.methods.one_shot.alone import plainly
@@ -34,12 +37,10 @@ from coterie.methods.server.fedavg import averaging_weights, server_info
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Each client's own belief [client, ...] and memory; after the exchange, shares [client] and average."""
+    """Each client's own belief [client, ...], at home; after the exchange, the shares [client]."""
 
-    own: Beliefs
-    memory: Beliefs | None = None
+    own: Held
     shares: Tensor | None = None
-    joint: Beliefs | None = None
 
 
 @METHODS.register("one-shot-fedavg")
@@ -52,37 +53,36 @@ class OneShotFedAvg:
     weighted: bool = False
     """Weigh clients by their number of training samples, or all alike."""
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        """Works for any number of clients and rounds."""
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        return ()
 
-    def init(self, beliefs: Beliefs, clients: int) -> State:
-        return State(tree.repeat(beliefs, clients))
+    def init(self, start: Held, net: Net) -> State:
+        return State(handed_out(start, net))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        n = len(net.names)
-        plain, memory = plainly(self.local), state.memory
+        n, plain, slot = len(net.roster), plainly(self.local), ""
         if key.round == key.rounds and plain != self.local:
-            plain, memory = self.local, None  # what is averaged is collected in the last round alone
-        replies = net.visit(plain, state.own, to_own(n), key, memory)
-        own = net.settle(state.own, replies)
+            plain, slot = self.local, "collect"  # what is averaged is collected in the last round alone
+        replies = net.visit(plain, state.own, to_own(n), key, slot)
+        own = settle(net, state.own, replies)
         if key.round < key.rounds or len(replies) == 0:
-            return State(own, replies.memory), by_oneself(n, replies)
-        shares = averaging_weights(net.sizes[replies.hosts], self.weighted)
-        info = server_info(n, replies, shares)
-        joint = self.joined(net, shares, replies)
-        return State(own, replies.memory, info.weights[0].clone(), joint), self.counted(info)
+            return State(own), by_oneself(n, replies)
+        here = replies.hosts
+        shares = averaging_weights(net.roster.sizes[here], self.weighted)
+        everyone = server_info(n, replies, shares)
+        away = torch.ones(n, 1, dtype=torch.bool).index_fill_(0, here, False)
+        info = replace(everyone, weights=everyone.weights.masked_fill(away, 0))
+        return State(self.exchanged(own, here, shares, net), everyone.weights[0].clone()), info
 
-    def joined(self, net: Net, shares: Tensor, replies: Replies) -> Beliefs | None:
-        return net.mix(shares.unsqueeze(0), replies)
+    def exchanged(self, own: Held, here: Tensor, shares: Tensor, net: Net) -> Held:
+        """Everybody's model after it: Σ a_i w_i for those who answered."""
+        return own.put(here, net.mix(shares.expand(len(here), -1), own.rows(here), here))
 
-    def counted(self, info: Info) -> Info:
-        """The server sends the average to everyone."""
-        return replace(info, received=torch.ones_like(info.received))
+    def models(self, state: State) -> Models:
+        return Models(state.own, of=torch.arange(len(state.own)))
 
-    def models(self, state: State, clients: int) -> Models:
-        if state.joint is None:
-            return Models(state.own, of=torch.arange(clients))
-        return Models(state.joint, of=torch.zeros(clients, dtype=torch.int64), shared=0)
+    def reveals(self) -> Reveals:
+        return Reveals(sites=True, numbers=numbers_of(self.local))
 
 
 @METHODS.register("one-shot-wfedavg")
@@ -99,20 +99,21 @@ class OneShotWFedAvg(OneShotFedAvg):
 class BayAvg(OneShotFedAvg):
     """One exchange: the average prediction of models that were trained alone."""
 
-    def joined(self, net: Net, shares: Tensor, replies: Replies) -> None:
-        """All models stay what they are."""
+    def exchanged(self, own: Held, here: Tensor, shares: Tensor, net: Net) -> Held:
+        """All models stay what they are, and everybody has them."""
+        net.share(own.rows(here), here)
+        return own
 
-    def counted(self, info: Info) -> Info:
-        """Everyone gets the models of all that answered but its own."""
-        others = info.sent.sum() - info.sent
-        return replace(info, sent=info.sent * (len(info.sent) - 1), received=others)
-
-    def models(self, state: State, clients: int) -> Models:
-        of = torch.arange(clients)
+    def models(self, state: State) -> Models:
+        n = len(state.own)
+        of = torch.arange(n)
         if state.shares is None:
             return Models(state.own, of=of)
-        crowd = of.expand(clients, clients)
-        return Models(state.own, of=of, crowd=crowd, shares=state.shares.expand(clients, clients))
+        # who was away has its own model alone
+        away = state.shares == 0
+        crowd = torch.where(away.unsqueeze(1), of.unsqueeze(1), of.expand(n, n))
+        shares = torch.where(away.unsqueeze(1), torch.eye(n, dtype=torch.float64), state.shares.expand(n, n))
+        return Models(state.own, of=of, crowd=crowd, shares=shares)
 
 
 @METHODS.register("wbayavg")

@@ -13,19 +13,20 @@ the precision of a Gaussian prior that each client has counted whole: all but on
 in the paper, whose program clamps at 1e-6 and has no prior; temperature and low rank it leaves open.
 
 Batch norm's statistics cannot be multiplied: the draws take the average of the clients', and then each client
-renews them by one pass over its own data, so that it has draws of its own.
+renews them by one pass over its own data.
 
-In the last round a client sends its mean and variances, beside a diagonal also K columns, and receives the
-product: counted in models' worth of numbers. The weights of that round are each client's share of the joint
-precision, averaged over coordinates. Who does not answer in it, or was away so often that it collected too
-little, is not in the product.
+In the last round each client works out Λ_i and Λ_i μ_i at home and sends them to the others, who sum them up and draw,
+all with the same random numbers; beside a diagonal, low rank also takes everybody's K columns. Nothing of it passes
+by the coordinator. The weights of that round are each client's share of the joint precision, averaged over
+coordinates. Who does not answer in it, or was away so often that it collected too little, is not in the product; who
+does not answer stays with its own model.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -33,28 +34,29 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
 from coterie.core.errors import BadInput
-from coterie.core.method import METHODS, Info, Models, scatter
-from coterie.core.net import Net
+from coterie.core.held import Held, together
+from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, scatter
+from coterie.core.net import Net, Replies, settle
 from coterie.core.seeds import Key
+from coterie.kernels.posterior import BUFFER, FACTOR, MINE, Draws, Natural, Share, collected, make_of
 from coterie.methods.baselines.local import by_oneself
 from coterie.methods.one_shot.alone import Alone
-from coterie.methods.server.norms import norm_names
-from coterie.posteriors import Gaussian, isotropic, mean, product, sample
+from coterie.posteriors import Gaussian
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Each client's own belief [client, ...] and memory; after the exchange, what was sent and its product.
+    """Each client's own belief [client, ...], at home; after the exchange, what was sent and its product.
 
-    sent       [reply, ...] what `Gather` brought home, from the clients `senders` [reply]
-    joint      [1 + S, ...] the product's mean and its draws; with batch norm [client · (1 + S), ...]
+    sent       [reply, ...] what `Gather` collected, at home with the clients `senders` [reply]
+    drawn      [receiver · (1 + S), ...] the product's mean and its draws, at home with each of `receivers`
     """
 
-    own: Beliefs
-    memory: Beliefs | None = None
-    sent: Beliefs | None = None
+    own: Held
+    sent: Held | None = None
     senders: Tensor | None = None
-    joint: Beliefs | None = None
+    drawn: Held | None = None
+    receivers: Tensor | None = None
 
 
 @METHODS.register("fl-swag")
@@ -70,87 +72,88 @@ class FLSWAG(Alone):
         if not 0 <= self.prior < math.inf:
             raise BadInput(f"prior={self.prior} must be at least 0 and finite: try 1")
 
-    def init(self, beliefs: Beliefs, clients: int) -> State:
-        self.check_room(beliefs, clients if norm_names(beliefs) else 1)
-        return State(tree.repeat(beliefs, clients))
+    def init(self, start: Held, net: Net) -> State:
+        return State(handed_out(start, net))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        n = len(net.names)
-        replies = self.train(net, state.own, state.memory, key)
-        own = net.settle(state.own, replies)
+        n = len(net.roster)
+        replies = self.train(net, state.own, key)
+        own = settle(net, state.own, replies)
         alone = by_oneself(n, replies)
         if key.round < key.rounds or len(replies) == 0:
-            return State(own, replies.memory), alone
-        sent = net.open(replies)
-        fit = [i for i in range(len(replies)) if self.enough(int(sent["count"][i]), int(sent["columns"][i]))]
-        if not fit:
-            return State(own, replies.memory), alone
-        sent, hosts = tree.rows(sent, torch.tensor(fit)), replies.hosts[fit]
-        mine = self.gaussians(sent, [net.names[h] for h in hosts.tolist()])
-        posterior = self.product_of(mine)
-        drawn = self.drawn(posterior, sent, state.own, key.at("draw"))
-        if norm_names(drawn):
-            each = torch.arange(1 + self.samples).repeat(n)
-            drawn = self.renewed(net, tree.rows(drawn, each), key.at("refresh"))
-        columns = sent["columns"].clamp(max=vars(self.work)["rank"]).cpu()
-        info = Info(
-            weights=scatter(precision_shares(mine), hosts, n, empty=0).expand(n, n),
-            sent=alone.sent.index_copy(0, hosts, 2 + columns),
-            received=torch.full((n,), weight_in_models(posterior)),
-            loss=alone.loss,
-        )
-        return State(own, None, sent, hosts, drawn), info
+            return State(own), alone
+        natural = self.natural(net, replies, key)
+        fit = self.fit(natural)
+        if len(fit) == 0:
+            return State(own), alone
+        sent, here, senders = natural.beliefs.rows(fit), natural.hosts, natural.hosts[fit]
+        joint = net.mix(sums(sent, len(here)), sent.without([FACTOR]), here)
+        columns = {f"{FACTOR}/{i}": sent.rows(torch.tensor([i])).only([FACTOR]) for i in range(len(fit))}
+        beside = columns if FACTOR in sent.names else {}
+        mine = {MINE: natural.beliefs, **beside}
+        told = net.visit(Share(), joint, at_home(here), key.at("share"), beside=mine)
+        shares = scatter(told.numbers["share"], told.hosts, n, empty=0)
+        draw = Draws(
+            make_of(own.like), len(fit), self.prior, self.temperature, key.at("draw").integer()
+        )  # the same draws everywhere
+        drawn = net.visit(draw, joint, at_home(here, 1 + self.samples), key.at("draw"), beside=beside)
+        models = self.renewed(net, drawn.beliefs, drawn.hosts, key.at("refresh"))
+        weights = torch.zeros(n, n, dtype=torch.float64)
+        weights[here] = shares
+        collected_at = torch.isin(replies.hosts, senders).nonzero().flatten()
+        kept = replies.beliefs.rows(collected_at)
+        return State(own, kept, senders, models, here), replace(alone, weights=weights)
 
-    def gaussians(self, sent: Beliefs, names: Sequence[str]) -> list[Gaussian]:
-        """p_i of each client that sent something: [reply, ...]."""
-        return [self.gaussian(tree.row(sent, i), name) for i, name in enumerate(names)]
+    def natural(self, net: Net, replies: Replies, key: Key) -> Replies:
+        """Λ_i and Λ_i μ_i of what each collected, at home."""
+        kernel = Natural(self.form, self.floor, vars(self.work)["rank"])
+        return net.visit(kernel, replies.beliefs, at_home(replies.hosts), key.at("natural"))
 
-    def product_of(self, posteriors: Sequence[Gaussian]) -> Gaussian:
-        """N(μ_S, T Λ_S⁻¹)."""
-        prior = isotropic(mean(posteriors[0]), 1 / self.prior) if self.prior else None
-        return product(posteriors, prior) * (1 / self.temperature)
+    def models(self, state: State) -> Models:
+        n = len(state.own)
+        if state.drawn is None or state.receivers is None:
+            return Models(state.own, of=torch.arange(n))
+        return crowds(state.own, state.drawn, state.receivers, self.samples)
 
-    def drawn(self, posterior: Gaussian, sent: Beliefs, like: Beliefs, key: Key) -> Beliefs:
-        """μ_S and the draws θ_s as whole models [1 + S, ...]; buffers are the clients' average."""
-        found = {name: t.unsqueeze(0) for name, t in mean(posterior).items()}
-        if self.samples:
-            draws = sample(posterior, self.samples, key)
-            found = {name: torch.cat([t, draws[name]]) for name, t in found.items()}
-        rest = {name: sent[name] for name in like if name not in found}
-        alike = torch.full((1, tree.count(sent)), 1 / tree.count(sent), dtype=torch.float64)
-        still = tree.repeat(tree.mix(alike, rest), 1 + self.samples) if rest else {}
-        return {name: (found | dict(still))[name].to(like[name].device) for name in like}
+    def posteriors(
+        self, state: State, look: Callable[[Held], Beliefs | None], names: Sequence[str]
+    ) -> Mapping[str, tuple[Gaussian, Belief]]:
+        """What each client sent, and beside it its buffers, by its name; empty before the exchange.
 
-    def models(self, state: State, clients: int) -> Models:
-        if state.joint is None:
-            return Models(state.own, of=torch.arange(clients))
-        a_set = 1 + self.samples
-        everyone = tree.count(state.joint) == a_set
-        of = torch.zeros(clients, dtype=torch.int64) if everyone else torch.arange(clients) * a_set
-        crowd = of.unsqueeze(1) + torch.arange(1, a_set) if self.samples else None
-        return Models(state.joint, of, shared=0 if everyone else None, crowd=crowd)
-
-    def posteriors(self, state: State, names: Sequence[str]) -> Mapping[str, tuple[Gaussian, Belief]]:
-        """What each client sent, and beside it its buffers, by its name; empty before the exchange."""
-        if state.sent is None or state.senders is None:
+        `look` shows what lies in this process, if it does.
+        """
+        sent = None if state.sent is None else look(state.sent)
+        if sent is None or state.senders is None:
             return {}
-        who = [names[i] for i in state.senders.tolist()]
         found = dict[str, tuple[Gaussian, Belief]]()
-        for i, (name, mine) in enumerate(zip(who, self.gaussians(state.sent, who), strict=True)):
-            trained = {slot.name for slot in mine.slots}
-            found[name] = mine, {n: state.sent[n][i] for n in state.own if n not in trained}
+        for i, host in enumerate(state.senders.tolist()):
+            mine = collected(tree.row(sent, i))
+            buffers = {n: t for n, t in mine.mean.items() if n not in mine.variance}
+            found[names[host]] = mine.gaussian(self.form, self.floor), buffers
         return found
 
-
-def weight_in_models(posterior: Gaussian) -> int:
-    """How many models' worth of numbers a Gaussian is: shift, diagonal, columns, or half a matrix."""
-    p, precision = posterior.shift.numel(), posterior.precision
-    if precision.dense is not None:
-        return 1 + -(-(p + 1) // 2)
-    return 2 + sum(f.columns.shape[1] for f in precision.factors)
+    def reveals(self) -> Reveals:
+        alone = super().reveals()
+        return replace(alone, sites=True, numbers=(*alone.numbers, "share"))
 
 
-def precision_shares(posteriors: Sequence[Gaussian]) -> Tensor:
-    """Mean over coordinates of Λ_i / Σ_j Λ_j: [reply], adding up to 1."""
-    entries = torch.stack([p.precision.entries() for p in posteriors])
-    return (entries / entries.sum(dim=0)).mean(dim=1)
+def sums(natural: Held, receivers: int) -> dict[str, Tensor]:
+    """Weights by name [receiver, sender]: natural parameters add up, buffers are averaged."""
+    ones = torch.ones(receivers, len(natural), dtype=torch.float64)
+    return {n: ones / len(natural) if n.startswith(BUFFER) else ones for n in natural.names}
+
+
+def at_home(hosts: Tensor, times: int = 1) -> Tensor:
+    """Edges on which row i visits hosts[i], so many times."""
+    return torch.stack([torch.arange(len(hosts)), hosts], dim=1).repeat_interleave(times, dim=0)
+
+
+def crowds(own: Held, drawn: Held, receivers: Tensor, samples: int) -> Models:
+    """Receivers predict with their draws, of which each has (1 + S), the mean first; the others with their own."""
+    n, a_set = len(own), 1 + samples
+    of = torch.arange(n)
+    of[receivers] = n + a_set * torch.arange(len(receivers))
+    crowd = of.unsqueeze(1).expand(n, max(1, samples)).clone()
+    if samples:
+        crowd[receivers] += torch.arange(1, a_set)
+    return Models(together([own, drawn]), of, crowd=crowd if samples else None)

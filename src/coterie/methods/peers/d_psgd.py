@@ -20,7 +20,6 @@ say so, and Info's extras of how many `pieces`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
@@ -29,13 +28,14 @@ import networkx as nx  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 
+from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.method import METHODS, Facts
+from coterie.core.method import METHODS, Info
 from coterie.core.net import Net
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.methods.peers.picks import Asked
-from coterie.methods.peers.rounds import Order, Peers, Shown
-from coterie.methods.peers.turns import Turns
+from coterie.methods.peers.rounds import Choices, Order, Peers, play
+from coterie.methods.peers.turns import State
 
 Graph = Literal["ring", "torus", "erdos-renyi"]
 
@@ -62,19 +62,20 @@ class DPSGD(Peers):
         """The graph of this run: the same in every round."""
         return links_of(self.graph, n, self.edge_chance, Key(key.seed, ("graph",)).integer())
 
-    def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
-        return [[row.nonzero().flatten()] for row in self.links(len(net.names), key)]
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
+        said, pieces = super().check(roster, start, key), pieces_of(self.links(len(roster), key))
+        if pieces > 1:
+            said.append(f"the {self.graph} graph is in {pieces} pieces, each of which learns for itself")
+        return said
 
-    def weigh(self, me: int, picked: Tensor, merit: Tensor, key: Key) -> Tensor:
-        return metropolis(me, picked, self.links(len(merit), key).sum(dim=1))
-
-    def look(self, clients: Sequence[Facts], key: Key) -> list[str]:
-        pieces = pieces_of(self.links(len(clients), key))
-        said = [f"the {self.graph} graph is in {pieces} pieces, each of which learns for itself"]
-        return [*super().look(clients, key), *(said if pieces > 1 else [])]
-
-    def show(self, turns: Turns, notes: Mapping[str, Tensor], key: Key) -> Shown:
-        return {"pieces": pieces_of(self.links(len(turns.here), key))}, {}
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        links = self.links(len(net.roster), key)
+        choices = Choices(
+            asked=[[row.nonzero().flatten()] for row in links],
+            weigh=lambda me, picked, merit: metropolis(me, picked, links.sum(dim=1)),
+            show=lambda turns, notes: ({"pieces": pieces_of(links)}, {}),
+        )
+        return play(self, state, net, key, choices)
 
 
 def metropolis(me: int, picked: Tensor, degree: Tensor) -> Tensor:

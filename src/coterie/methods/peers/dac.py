@@ -20,20 +20,19 @@ round, is not offered. Losses below 1e-6 count as 1e-6.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from coterie.core.errors import BadInput
-from coterie.core.method import METHODS
+from coterie.core.held import Held
+from coterie.core.method import METHODS, Info, Reveals
 from coterie.core.net import Net
 from coterie.core.seeds import Key
-from coterie.methods.peers.picks import Asked
 from coterie.methods.peers.random import Random
-from coterie.methods.peers.rounds import Direction, Shown
-from coterie.methods.peers.turns import Turns
+from coterie.methods.peers.rounds import Choices, Notes, Peers, Shown, play
+from coterie.methods.peers.turns import State, Turns
 
 LEAST = 1e-6  # of a loss
 
@@ -51,30 +50,32 @@ class DAC(Random):
         if not 0 <= self.tau < math.inf:
             raise BadInput(f"tau={self.tau} must be at least 0 and finite: try 30")
 
-    def begin(self, clients: int) -> Mapping[str, Tensor]:
-        return {
-            "similarity": torch.zeros(clients, clients, dtype=torch.float64),
-            "tried": torch.zeros(clients, clients, dtype=torch.bool),
-        }
+    def init(self, start: Held, net: Net) -> State:
+        n = len(net.roster)
+        nothing = {"similarity": torch.zeros(n, n, dtype=torch.float64), "tried": torch.zeros(n, n, dtype=torch.bool)}
+        return self.begun(start, net, nothing)
 
-    def scoring(self, key: Key) -> Direction | None:
-        return "theirs-on-mine"
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        draws, alike = key.at("peers").torch(), self.tau * state.notes["similarity"]
+        asked = [[draw_by(row, k, self.selected, draws)] for k, row in enumerate(alike)]
+        choices = Choices(asked, direction="theirs-on-mine", learn=learned, show=shown)
+        return play(self, state, net, key, choices)
 
-    def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
-        draws = key.at("peers").torch()
-        return [
-            [draw_by(self.tau * row, k, self.selected, draws)] for k, row in enumerate(notes["similarity"])
-        ]
+    def reveals(self, scored: tuple[str, ...] = ()) -> Reveals:
+        return Peers.reveals(self, ("loss",))
 
-    def learn(self, notes: Mapping[str, Tensor], turns: Turns, key: Key) -> Mapping[str, Tensor]:
-        fresh = ~turns.scores.merit.isnan()
-        similarity = torch.where(fresh, 1 / (-turns.scores.merit).clamp(min=LEAST), notes["similarity"])
-        tried = notes["tried"] | fresh
-        return {"similarity": two_hops(similarity, tried, fresh), "tried": tried}
 
-    def show(self, turns: Turns, notes: Mapping[str, Tensor], key: Key) -> Shown:
-        known = notes["similarity"] > 0
-        return {}, {"similarity": notes["similarity"].where(known, math.nan)}
+def learned(notes: Notes, turns: Turns) -> Notes:
+    """Similarities after a round's losses."""
+    fresh = ~turns.scores.merit.isnan()
+    similarity = torch.where(fresh, 1 / (-turns.scores.merit).clamp(min=LEAST), notes["similarity"])
+    tried = notes["tried"] | fresh
+    return {"similarity": two_hops(similarity, tried, fresh), "tried": tried}
+
+
+def shown(turns: Turns, notes: Notes) -> Shown:
+    known = notes["similarity"] > 0
+    return {}, {"similarity": notes["similarity"].where(known, math.nan)}
 
 
 def two_hops(similarity: Tensor, tried: Tensor, sampled: Tensor) -> Tensor:

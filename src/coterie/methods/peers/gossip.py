@@ -12,17 +12,17 @@ that of 2013 merges the two that arrived last. A model pushed to somebody who is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from coterie.core.method import METHODS
+from coterie.core.method import METHODS, Info
 from coterie.core.net import Net
 from coterie.core.seeds import Key
-from coterie.methods.peers.picks import Asked, draw_others
-from coterie.methods.peers.rounds import Peers
+from coterie.methods.peers.picks import draw_others
+from coterie.methods.peers.rounds import Choices, Peers, play
+from coterie.methods.peers.turns import State
 
 
 @METHODS.register("gossip")
@@ -30,9 +30,10 @@ from coterie.methods.peers.rounds import Peers
 class Gossip(Peers):
     """Everybody pushes its model to one random other, who averages what arrives with its own."""
 
-    def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
-        n, draws = len(net.names), key.at("peers").torch()
-        return [[who] for who in arrivals(torch.cat([draw_others(n, j, 1, draws) for j in range(n)]))]
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        n, draws = len(net.roster), key.at("peers").torch()
+        pushed_to = torch.cat([draw_others(n, j, 1, draws) for j in range(n)])
+        return play(self, state, net, key, Choices([[who] for who in arrivals(pushed_to)]))
 
 
 def arrivals(pushed_to: Tensor) -> list[Tensor]:

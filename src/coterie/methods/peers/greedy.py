@@ -11,18 +11,22 @@ A regression goes by the lowest losses either way. Of equals, the one that was d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+import torch
 from torch import Tensor
 
+from coterie.core.belief import Beliefs
 from coterie.core.errors import UnknownName
-from coterie.core.method import METHODS, Facts
+from coterie.core.method import METHODS, Info, Reveals
 from coterie.core.net import Net
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.methods.peers.picks import Asked, check_peers, draw_others, highest
-from coterie.methods.peers.rounds import Direction, Peers
+from coterie.methods.peers.picks import check_peers, draw_others, highest
+from coterie.methods.peers.rounds import Choices, Direction, Peers, play
+from coterie.methods.peers.turns import State
 
 SAMPLED = 3  # if nothing is said
 
@@ -44,27 +48,28 @@ class Greedy(Peers):
         if self.direction not in get_args(Direction):
             raise UnknownName("direction", str(self.direction), get_args(Direction))
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        super().check(names, rounds)
-        asked = self.to_ask(len(names))
-        check_peers("sampled", asked, len(names) - 1)
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
+        asked, said = self.to_ask(len(roster)), super().check(roster, start, key)
+        check_peers("sampled", asked, len(roster) - 1)
         check_peers("selected", self.selected, asked, "those sampled", "lower it or raise sampled")
-
-    def look(self, clients: Sequence[Facts], key: Key) -> list[str]:
-        fewer = not self.sampled and len(clients) - 1 < SAMPLED
-        said = [f"sampled: all {len(clients) - 1} others, fewer than the {SAMPLED} of the default"]
-        return [*super().look(clients, key), *(said if fewer else [])]
+        if not self.sampled and len(roster) - 1 < SAMPLED:
+            said.append(f"sampled: all {len(roster) - 1} others, fewer than the {SAMPLED} of the default")
+        return said
 
     def to_ask(self, clients: int) -> int:
         """How many of these clients each asks."""
         return self.sampled or min(SAMPLED, clients - 1)
 
-    def scoring(self, key: Key) -> Direction | None:
-        return self.direction
-
-    def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
-        n, draws = len(net.names), key.at("peers").torch()
-        return [[draw_others(n, k, self.to_ask(n), draws)] for k in range(n)]
+    def draw(self, n: int, draws: torch.Generator, times: int = 1) -> list[list[Tensor]]:
+        """So many samplings of others for each of n clients."""
+        return [[draw_others(n, k, self.to_ask(n), draws) for _ in range(times)] for k in range(n)]
 
     def pick(self, asked: Sequence[Tensor], merit: Tensor, key: Key) -> list[Tensor]:
         return [highest(sampling, merit, self.selected) for sampling in asked]
+
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        asked = self.draw(len(net.roster), key.at("peers").torch())
+        return play(self, state, net, key, Choices(asked, direction=self.direction, pick=self.pick))
+
+    def reveals(self, scored: Sequence[str] = ()) -> Reveals:
+        return super().reveals(["loss" if self.direction == "theirs-on-mine" else "accuracy"])

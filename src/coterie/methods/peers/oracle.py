@@ -2,24 +2,28 @@
 
     C_k ⊂ {j ≠ k : cluster of j = cluster of k} at random,   |C_k| = m_selected, or all if they are fewer
 
-A yardstick: what would perfect knowledge of one's own kind be worth? The clusters are the net's `clusters`,
+A yardstick: what would perfect knowledge of one's own kind be worth? The clusters are the roster's `clusters`,
 which a synthetic split gives; beside `central` by cluster no other method looks at them. m_selected is
 `selected`. Whoever is alone in its cluster trains alone, and the run's notes say so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from coterie.core.method import METHODS, Facts, true_clusters
+from coterie.core.belief import Beliefs
+from coterie.core.method import METHODS, Info, true_clusters
 from coterie.core.net import Net
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.methods.peers.picks import Asked, draw_from
+from coterie.methods.peers.picks import draw_from
 from coterie.methods.peers.random import Random
+from coterie.methods.peers.rounds import Choices, play
+from coterie.methods.peers.turns import State
 
 
 @METHODS.register("oracle")
@@ -27,15 +31,17 @@ from coterie.methods.peers.random import Random
 class Oracle(Random):
     """Random, but only with others of the same true cluster: a yardstick that knows what nobody knows."""
 
-    def look(self, clients: Sequence[Facts], key: Key) -> list[str]:
-        clusters = true_clusters([c.name for c in clients], [c.cluster for c in clients], "oracle")
-        alone = [c.name for c, kin in zip(clients, kin_of(clusters), strict=True) if not len(kin)]
-        said = [f"alone in a cluster, and so training alone: {', '.join(alone)}"] if alone else []
-        return [*super().look(clients, key), *said]
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
+        said, clusters = super().check(roster, start, key), true_clusters(roster, "oracle")
+        alone = [name for name, kin in zip(roster.names, kin_of(clusters), strict=True) if not len(kin)]
+        if alone:
+            said.append(f"alone in a cluster, and so training alone: {', '.join(alone)}")
+        return said
 
-    def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
-        kin, draws = kin_of(true_clusters(net.names, net.clusters, "oracle")), key.at("peers").torch()
-        return [[draw_from(mine, self.selected, draws)] for mine in kin]
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        kin, draws = kin_of(true_clusters(net.roster, "oracle")), key.at("peers").torch()
+        asked = [[draw_from(mine, self.selected, draws)] for mine in kin]
+        return play(self, state, net, key, Choices(asked))
 
 
 def kin_of(clusters: Sequence[int]) -> list[Tensor]:

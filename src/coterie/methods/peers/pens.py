@@ -20,22 +20,24 @@ finds nobody trains alone in step 2. Early stopping looks at step 2 only.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
+from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import CIRCLE, METHODS, Facts
+from coterie.core.method import CIRCLE, METHODS, Info
 from coterie.core.net import Net
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.methods.peers.greedy import Greedy
-from coterie.methods.peers.picks import Asked, check_peers, counts, draw_from, draw_others
-from coterie.methods.peers.rounds import Direction, Shown
-from coterie.methods.peers.turns import Turns
+from coterie.methods.peers.picks import check_peers, counts, draw_from
+from coterie.methods.peers.rounds import Choices, Notes, Shown, play
+from coterie.methods.peers.turns import State
 
 NEIGHBOURS = 20  # if nothing is said
 
@@ -71,15 +73,13 @@ class PENS(Greedy):
         if (self.epochs1 or self.epochs2) and not in_epochs:
             raise BadInput("epochs1 and epochs2 need local work in epochs: set steps=0, or both to 0")
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        super().check(names, rounds)
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
+        said = super().check(roster, start, key)
         if self.neighbours:
-            check_peers("neighbours", self.neighbours, len(names) - 1)
-
-    def look(self, clients: Sequence[Facts], key: Key) -> list[str]:
-        never = key.rounds <= self.rounds_step1
-        said = [f"rounds={key.rounds} leave none for step 2 of pens: rounds_step1={self.rounds_step1}"]
-        return [*super().look(clients, key), *(said if never else [])]
+            check_peers("neighbours", self.neighbours, len(roster) - 1)
+        if key.rounds <= self.rounds_step1:
+            said.append(f"rounds={key.rounds} leave none for step 2 of pens: rounds_step1={self.rounds_step1}")
+        return said
 
     def step(self, key: Key) -> int:
         """1 while the history is collected, then 2."""
@@ -89,48 +89,48 @@ class PENS(Greedy):
         """How often [client] somebody has to be picked more than, after so many picks [client] in all."""
         return expected_count(picks, clients)
 
-    def begin(self, clients: int) -> Mapping[str, Tensor]:
-        return {"history": torch.zeros(clients, clients, dtype=torch.int64)}
+    def init(self, start: Held, net: Net) -> State:
+        n = len(net.roster)
+        return self.begun(start, net, {"history": torch.zeros(n, n, dtype=torch.int64)})
 
-    def scoring(self, key: Key) -> Direction | None:
-        return self.direction if self.step(key) == 1 else None
-
-    def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
-        n, draws = len(net.names), key.at("peers").torch()
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        n, draws = len(net.roster), key.at("peers").torch()
         if self.step(key) == 1:
-            asked = self.to_ask(n)
-            return [[draw_others(n, k, asked, draws) for _ in range(self.samplings)] for k in range(n)]
-        return [[draw_from(found, self.neighbours or NEIGHBOURS, draws)] for found in self.circles(notes)]
+            choices = Choices(
+                self.draw(n, draws, self.samplings),
+                direction=self.direction,
+                pick=self.pick,
+                learn=lambda notes, turns: {"history": notes["history"] + counts(turns.picked, n)},
+                show=lambda turns, notes: self.show(notes, 1),
+                work=in_epochs(self.local, self.epochs1),
+                watching=False,
+            )
+        else:
+            circles = self.circles(state.notes)
+            choices = Choices(
+                [[draw_from(found, self.neighbours or NEIGHBOURS, draws)] for found in circles],
+                show=lambda turns, notes: self.show(notes, 2),
+                work=in_epochs(self.local, self.epochs2),
+            )
+        return play(self, state, net, key, choices)
 
-    def circles(self, notes: Mapping[str, Tensor]) -> list[Tensor]:
+    def circles(self, notes: Notes) -> list[Tensor]:
         """Each client's neighbours, by the history so far."""
         history = notes["history"]
         return neighbours_of(history, self.threshold(history.sum(dim=1), len(history)))
 
-    def pick(self, asked: Sequence[Tensor], merit: Tensor, key: Key) -> list[Tensor]:
-        return super().pick(asked, merit, key) if self.step(key) == 1 else list(asked)
-
-    def watching(self, key: Key) -> bool:
-        return self.step(key) == 2
-
-    def learn(self, notes: Mapping[str, Tensor], turns: Turns, key: Key) -> Mapping[str, Tensor]:
-        if self.step(key) == 2:
-            return notes
-        return {"history": notes["history"] + counts(turns.picked, len(turns.here))}
-
-    def work(self, key: Key) -> Trainer:
-        epochs = self.epochs1 if self.step(key) == 1 else self.epochs2
-        return (
-            cast(Trainer, dataclasses.replace(cast(Any, self.local), epochs=epochs)) if epochs else self.local
-        )
-
-    def show(self, turns: Turns, notes: Mapping[str, Tensor], key: Key) -> Shown:
+    def show(self, notes: Notes, step: int) -> Shown:
         circles = self.circles(notes)
-        extras = {"step": self.step(key), "circles": [len(found) for found in circles]}
-        if self.step(key) == 2:
+        extras = {"step": step, "circles": [len(found) for found in circles]}
+        if step == 2:
             return extras, {}
         circle = counts([[found] for found in circles], len(circles)).double()
         return extras, {"history": notes["history"].double(), CIRCLE: circle}
+
+
+def in_epochs(local: Trainer, epochs: int) -> Trainer:
+    """The work for so many epochs; 0: as it is."""
+    return cast(Trainer, dataclasses.replace(cast(Any, local), epochs=epochs)) if epochs else local
 
 
 def expected_count(picks: Tensor, clients: int) -> Tensor:

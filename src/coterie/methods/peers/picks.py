@@ -12,18 +12,6 @@ from coterie.core.errors import BadInput
 Asked = list[list[Tensor]]  # [client][sampling] numbers of the clients drawn, in the order drawn
 
 
-def effective(weights: Tensor, order: Sequence[int]) -> Tensor:
-    """E [receiver, trained model]: what averaging in turn, with W [receiver, sender], makes of the models.
-
-    Whoever is not in `order` keeps its own.
-    """
-    mixing = torch.eye(len(weights), dtype=weights.dtype)
-    for k in order:
-        senders = weights[k].nonzero().flatten()
-        mixing[k] = weights[k, senders] @ mixing[senders]
-    return mixing
-
-
 def alike(me: int, picked: Tensor, n: int) -> Tensor:
     """1 / (1 + |picked|) for oneself and each of the picked: [client]."""
     row = torch.zeros(n, dtype=torch.float64)

@@ -7,16 +7,16 @@ m_selected is `selected`. Deviation: whoever is gone leaves C_k, and the others 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from coterie.core.method import METHODS
+from coterie.core.belief import Beliefs
+from coterie.core.method import METHODS, Info
 from coterie.core.net import Net
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.methods.peers.picks import Asked, check_peers, draw_others
-from coterie.methods.peers.rounds import Peers
+from coterie.methods.peers.picks import check_peers, draw_others
+from coterie.methods.peers.rounds import Choices, Peers, play
+from coterie.methods.peers.turns import State
 
 
 @METHODS.register("random")
@@ -27,10 +27,11 @@ class Random(Peers):
     selected: int = 1
     """With how many others to average (the thesis: 20 of 199)."""
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        super().check(names, rounds)
-        check_peers("selected", self.selected, len(names) - 1)
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
+        check_peers("selected", self.selected, len(roster) - 1)
+        return super().check(roster, start, key)
 
-    def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> Asked:
-        n, draws = len(net.names), key.at("peers").torch()
-        return [[draw_others(n, k, self.selected, draws)] for k in range(n)]
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        n, draws = len(net.roster), key.at("peers").torch()
+        asked = [[draw_others(n, k, self.selected, draws)] for k in range(n)]
+        return play(self, state, net, key, Choices(asked))

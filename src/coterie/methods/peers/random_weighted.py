@@ -11,20 +11,22 @@ accuracies are 0, all weigh alike. A regression has no accuracies and is refused
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from coterie.core.belief import Beliefs
 from coterie.core.errors import BadData, UnknownName
-from coterie.core.kernel import Part
-from coterie.core.method import METHODS, Facts, check_validation
+from coterie.core.method import METHODS, Info, Reveals, check_validation
+from coterie.core.net import Net
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.methods.peers.picks import alike
+from coterie.methods.peers.picks import alike, draw_others
 from coterie.methods.peers.random import Random
-from coterie.methods.peers.rounds import Direction
+from coterie.methods.peers.rounds import Choices, Peers, play
+from coterie.methods.peers.turns import State
 
 Own = Literal["validation", "train"]
 
@@ -42,23 +44,23 @@ class RandomWeighted(Random):
         if self.own not in get_args(Own):
             raise UnknownName("own", str(self.own), get_args(Own))
 
-    def scoring(self, key: Key) -> Direction | None:
-        return "mine-on-theirs"
-
-    def own_part(self) -> Part | None:
-        return self.own
-
-    def look(self, clients: Sequence[Facts], key: Key) -> list[str]:
-        if any(c.task == "regression" for c in clients):
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
+        if roster.task == "regression":
             raise BadData(
                 "random-weighted weighs by accuracy, which a regression has not: use random or greedy"
             )
         if self.own == "validation":
-            check_validation(clients, "random-weighted", "set own=train")
-        return super().look(clients, key)
+            check_validation(roster, "random-weighted", "set own=train")
+        return super().check(roster, start, key)
 
-    def weigh(self, me: int, picked: Tensor, merit: Tensor, key: Key) -> Tensor:
-        return by_accuracy(me, picked, merit)
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        n, draws = len(net.roster), key.at("peers").torch()
+        asked = [[draw_others(n, k, self.selected, draws)] for k in range(n)]
+        choices = Choices(asked, direction="mine-on-theirs", own=self.own, weigh=by_accuracy)
+        return play(self, state, net, key, choices)
+
+    def reveals(self, scored: tuple[str, ...] = ()) -> Reveals:
+        return Peers.reveals(self, ("accuracy",))
 
 
 def by_accuracy(me: int, picked: Tensor, accuracy: Tensor) -> Tensor:

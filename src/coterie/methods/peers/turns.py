@@ -10,11 +10,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core import belief as tree
-from coterie.core.belief import Beliefs
+from coterie.core.held import Held
 from coterie.core.net import Net, Replies, to_own
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.kernels.score import Score
+from coterie.kernels.score import Here
 from coterie.methods.peers.picks import Asked
 
 
@@ -22,18 +22,16 @@ from coterie.methods.peers.picks import Asked
 class State:
     """What is carried on.
 
-    beliefs     [client, ...] each client's own
+    beliefs     [client, ...] each client's own, at home
     notes       what the method has learned, tensors by name
     watch       early stopping's figures, empty without it
-    best        [client, ...] each client's best model so far, with early stopping
-    memory      what clients keep between visits
+    best        [client, ...] each client's best model so far, at home, with early stopping
     """
 
-    beliefs: Beliefs
+    beliefs: Held
     notes: Mapping[str, Tensor]
     watch: Mapping[str, Tensor]
-    best: Beliefs | None = None
-    memory: Beliefs | None = None
+    best: Held | None = None
 
 
 class Scores(NamedTuple):
@@ -50,8 +48,7 @@ class Scores(NamedTuple):
 class Turns(NamedTuple):
     """What a round did, whatever the order: the models after it, and by client what Info shows."""
 
-    beliefs: Beliefs
-    memory: Beliefs | None
+    beliefs: Held
     here: Tensor
     asked: Asked
     picked: Asked
@@ -60,27 +57,29 @@ class Turns(NamedTuple):
     loss: Tensor
 
 
-def merits(replies: Replies, by_loss: bool = False) -> tuple[Tensor, str]:
-    """The higher the better: accuracies, or -losses if told so and for a regression."""
-    if "accuracy" in replies.numbers and not by_loss:
-        return replies.numbers["accuracy"].double(), "accuracy"
-    by = "loss" if by_loss or replies.numbers else "accuracy"
-    return -replies.numbers.get("loss", torch.zeros(0)).double(), by
+def metric_of(roster: Roster, by_loss: bool = False) -> str:
+    """What models are judged by: accuracy, or the loss if told so and for a regression."""
+    return "loss" if by_loss or roster.task == "regression" else "accuracy"
+
+
+def merits(replies: Replies, by: str) -> Tensor:
+    """The higher the better: accuracies, or -losses."""
+    found = replies.numbers.get(by, torch.zeros(0)).double()
+    return -found if by == "loss" else found
 
 
 def going_on(state: State) -> Tensor:
     """[client] who has not stopped early."""
     stopped = state.watch.get("stopped")
-    n = tree.count(state.beliefs)
-    return torch.ones(n, dtype=torch.bool) if stopped is None else ~stopped
+    return torch.ones(len(state.beliefs), dtype=torch.bool) if stopped is None else ~stopped
 
 
-def present(net: Net, beliefs: Beliefs, asked: Tensor, key: Key) -> Tensor:
-    """[client] which of the asked [client] answer; a look at their own data shows it, and nothing is sent."""
-    n = len(net.names)
+def present(net: Net, beliefs: Held, asked: Tensor, key: Key) -> Tensor:
+    """[client] which of the asked [client] answer; nothing is sent but the question."""
+    n = len(net.roster)
     if not bool(asked.any()):
         return torch.zeros(n, dtype=torch.bool)
-    return among(net.visit(Score("train"), beliefs, to_own(n)[asked], key.at("present")).hosts, n)
+    return among(net.visit(Here(), beliefs, to_own(n)[asked], key.at("present")).hosts, n)
 
 
 def reached(asked: Asked, active: Tensor, here: Tensor) -> Asked:
@@ -92,16 +91,11 @@ def among(hosts: Tensor, n: int) -> Tensor:
     return torch.zeros(n, dtype=torch.bool).index_fill_(0, hosts, True)
 
 
-def nothing_scored(n: int) -> Scores:
-    return Scores(torch.full((n, n), math.nan, dtype=torch.float64), "accuracy")
+def nothing_scored(n: int, by: str = "accuracy") -> Scores:
+    return Scores(torch.full((n, n), math.nan, dtype=torch.float64), by)
 
 
-def put_rows(beliefs: Beliefs, which: Tensor, new: Beliefs) -> Beliefs:
+def put_rows(beliefs: Held, which: Tensor, new: Held) -> Held:
     """The beliefs, with those of `which` [client] taken from `new`."""
     index = which.nonzero().flatten()
-    return tree.put(beliefs, index, tree.rows(new, index)) if len(index) else beliefs
-
-
-def write(beliefs: dict[str, Tensor], k: int, new: Beliefs) -> None:
-    for name, t in beliefs.items():
-        t[k] = new[name][0]
+    return beliefs.put(index, new.rows(index)) if len(index) else beliefs

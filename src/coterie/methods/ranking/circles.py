@@ -3,10 +3,12 @@
     U_r = {r} ∪ {the others chosen by cost}                       choose
     w_r ← Σ_{j∈U_r} p_rj LocalWork_j(w_r),   p_rj = n_j / Σ_{i∈U_r} n_i      circle_weights, train
 
-r is a requester, j another client, n_j are the net's `sizes`; a cost is lower for a better client, and NaN
+r is a requester, j another client, n_j are the roster's `sizes`; a cost is lower for a better client, and NaN
 for one that is not ranked. Whoever does not ask, or whose ranking is empty, trains alone: U_r = {r}. As in
 FedAvg, clients that do not answer leave the sum, and the others' weights are normalised without them; if
 nobody of a circle answers, its model stays.
+
+w_r lives with its requester, and that is where the replies are summed: no model reaches the coordinator.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from coterie.core import belief as tree
-from coterie.core.belief import Beliefs
 from coterie.core.errors import BadData, BadInput
+from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import Info, asking
 from coterie.core.net import Net, Replies
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.score import Score
@@ -33,21 +35,18 @@ AT_ONCE = 64  # circles that train in one visit: more gain nothing, and their re
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Each client's belief [client, ...]; costs [requester, other] once ranked; what hosts keep, by group."""
+    """Each client's belief [client, ...], at home; costs [requester, other] once ranked."""
 
-    beliefs: Beliefs
+    beliefs: Held
     costs: Tensor | None = None
-    memory: tuple[Beliefs | None, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Costs [requester, other], matrices to show, models sent and received, losses, and on which rows."""
+    """Costs [requester, other], matrices to show, losses [client], and on which rows."""
 
     costs: Tensor
     matrices: Mapping[str, Tensor]
-    sent: Tensor
-    received: Tensor
     loss: Tensor
     held_out: str
 
@@ -63,40 +62,35 @@ def check_options(best: int, threshold: float, folds: int, passes: int) -> None:
         raise BadInput(f"passes={passes} must be at least 1: try 5")
 
 
-def check_requester(requester: str, names: Sequence[str]) -> None:
-    if len(names) < 2:
-        raise BadInput(f"a ranking needs at least 2 clients; got {len(names)}: add clients, or use local")
-    asking(requester, names)
-
-
-def refuse_small(net: Net, folds: int) -> None:
-    """Every client holds each of its folds out once, so each fold needs a row."""
-    least = int(net.sizes.argmin())
-    if int(net.sizes[least]) < folds:
+def check_clients(roster: Roster, requester: str, folds: int) -> None:
+    """Somebody has to ask and somebody else to be ranked; and every client holds each of its folds out once."""
+    if len(roster) < 2:
+        raise BadInput(f"a ranking needs at least 2 clients; got {len(roster)}: add clients, or use local")
+    asking(requester, roster.names)
+    least = int(roster.sizes.argmin())
+    if int(roster.sizes[least]) < folds:
         raise BadData(
-            f"client {net.names[least]!r} has {int(net.sizes[least])} training row(s), too few to hold out "
+            f"client {roster.names[least]!r} has {int(roster.sizes[least])} training row(s), too few to hold out "
             f"folds={folds} parts of them: lower folds, or leave the client out"
         )
+    for member in roster.members if not folds else ():
+        if not member.validation:
+            raise BadInput(
+                f"client {member.name!r} has no validation samples to score on: hold some out with "
+                "validation=0.2, or set folds to 2 or more"
+            )
 
 
 def looks(local: Trainer, folds: int, passes: int, key: Key) -> list[tuple[Fold, Score | HeldOut]]:
     """How to look at held-out rows: by what to train, and on what to score; one pair for each fold."""
     if not folds:
-        return [(Fold(local, passes=passes), Score("validation"))]
+        return [(Fold(local, passes=passes), Score("validation", ("loss", "samples")))]
     seed = key.at("folds").integer()
     return [(Fold(local, folds, k, seed, passes), HeldOut(folds, k, seed)) for k in range(folds)]
 
 
 def words_for(folds: int) -> str:
     return f"{folds}-fold cross-validation on training rows" if folds else "validation rows"
-
-
-def score(net: Net, scorer: Score | HeldOut, beliefs: Beliefs, edges: Tensor, key: Key) -> Replies:
-    """A visit that scores; a client without the rows for it is refused with the remedy."""
-    try:
-        return net.visit(scorer, beliefs, edges, key)
-    except BadInput as error:
-        raise BadInput(f"{error}: hold some out with validation=0.2, or set folds to 2 or more") from None
 
 
 def choose(costs: Tensor, best: int, bound: float) -> Tensor:
@@ -120,8 +114,6 @@ def conclude(state: State, ranking: Ranking, weights: Tensor, key: Key) -> tuple
         extras["note"] = "the last round ranked and trained nothing: models are as they began"
     info = Info(
         weights=weights if ranked else torch.zeros_like(weights),
-        sent=ranking.sent,
-        received=ranking.received,
         loss=ranking.loss,
         extras=extras,
         matrices=ranking.matrices,
@@ -131,35 +123,22 @@ def conclude(state: State, ranking: Ranking, weights: Tensor, key: Key) -> tuple
 
 def train(local: Trainer, state: State, weights: Tensor, net: Net, key: Key) -> tuple[State, Info]:
     """One round of averaging in every circle."""
-    n = len(net.names)
+    n = len(net.roster)
     # a host that keeps something keeps it for each circle, so each circle pays its own visit
     groups = torch.split(torch.arange(n), 1 if local.keeps else AT_ONCE)
-    memory = list(state.memory or [None] * len(groups))
     beliefs, listened, seen = state.beliefs, torch.zeros(n, n, dtype=torch.float64), []
     for i, group in enumerate(groups):
         edges = weights[group].nonzero() + torch.stack([group[0], torch.tensor(0)])
-        replies = net.visit(local, state.beliefs, edges, key, memory[i])
+        replies = net.visit(local, state.beliefs, edges, key, slot=f"circle {i}")
         if len(replies) == 0:
             continue
         listened[replies.guests, replies.hosts] = weights[replies.guests, replies.hosts]
         receivers = torch.unique(replies.guests)
         listened[receivers] /= listened[receivers].sum(dim=1, keepdim=True)
         shares = (receivers.unsqueeze(1) == replies.guests) * listened[replies.guests, replies.hosts]
-        beliefs = tree.put(beliefs, receivers, net.mix(shares, replies))
-        memory[i] = replies.memory
+        beliefs = beliefs.put(receivers, net.mix(shares, replies.beliefs, receivers))
         seen.append(replies)
-    exchanged = tally(seen, n)
-    info = Info(weights=listened, sent=exchanged, received=exchanged, loss=mean_loss(seen, n))
-    return State(beliefs, state.costs, tuple(memory)), info
-
-
-def tally(visits: Sequence[Replies], n: int) -> Tensor:
-    """Models that each client sends, which is as many as it receives: one each way along every edge."""
-    count = torch.zeros(n, dtype=torch.int64)
-    for replies in visits:
-        away = replies.edges[replies.guests != replies.hosts]
-        count += torch.bincount(away.flatten(), minlength=n)
-    return count
+    return State(beliefs, state.costs), Info(weights=listened, loss=mean_loss(seen, n))
 
 
 def mean_loss(visits: Sequence[Replies], n: int) -> Tensor:

@@ -16,11 +16,11 @@ exact, as w_i does not depend on who else takes part; what j would change in lat
 Held out are `folds` folds of the training rows, in turn: in turn k every client trains without its k-th
 fold, and each requester scores on its own. With folds=0 everybody trains on all training rows and requesters
 score on their validation rows. Test rows are never looked at. The first order needs one gradient from each
-requester instead of a score for each participant, and it is exact, not a difference quotient: the requester
-replies with u = w̄ - ∇L_r(w̄), and ⟨∇L_r, w̄ - w_j⟩ = (‖w̄ - w_j‖² + ‖w̄ - u‖² - ‖u - w_j‖²) / 2 takes
-distances alone. It sees trained parameters only, and the loss as in training (dropout, batch statistics).
+requester instead of a score for each participant, and it is exact, not a difference quotient: see `slopes.py`. It
+sees trained parameters only, and the loss as in training (dropout, batch statistics).
 
-The first round ranks and leaves the beliefs alone; from the second on the circles train (`circles`). Of
+The w_j go to each requester, which makes and scores the averages at home; the coordinator sees losses or slopes, no
+model. The first round ranks and leaves the beliefs alone; from the second on the circles train (`circles`). Of
 several initial beliefs the first is the one that visits everybody, as in FedAvg.
 """
 
@@ -33,23 +33,24 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
+from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import ALL, METHODS, Info, Models, asking, scatter
+from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, handed_out, scatter
 from coterie.core.net import Net, Replies, from_server
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.around import numbers_of
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
+from coterie.kernels.slopes import WHOLE, Slopes
 from coterie.methods.ranking import circles
 from coterie.methods.ranking.circles import Ranking, State
 from coterie.methods.server.fedavg import averaging_weights
 
 Estimate = Literal["exact", "first-order"]
-SLOPE = SGD(lr=1.0, batch=2**31, shuffle=False)  # one step of it along the whole gradient
-AT_ONCE = 64  # averages that are held at the same time
 
 
 @METHODS.register("influence")
@@ -84,11 +85,12 @@ class Influence:
         """Training visits of a ranking: everybody's for each fold, and the requesters' for their slopes."""
         return max(1, self.folds) * (1 if self.estimate == "exact" else 2)
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        circles.check_requester(self.requester, names)
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        circles.check_clients(roster, self.requester, self.folds)
+        return ()
 
-    def init(self, beliefs: Beliefs, clients: int) -> State:
-        return State(tree.repeat(beliefs, clients))
+    def init(self, start: Held, net: Net) -> State:
+        return State(handed_out(start, net))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         if state.costs is not None:
@@ -97,12 +99,12 @@ class Influence:
         return circles.conclude(state, ranking, self.weights(ranking.costs, net), key)
 
     def weights(self, costs: Tensor, net: Net) -> Tensor:
-        return circles.circle_weights(circles.choose(costs, self.best, -self.threshold), net.sizes)
+        chosen = circles.choose(costs, self.best, -self.threshold)
+        return circles.circle_weights(chosen, net.roster.sizes)
 
-    def rank(self, beliefs: Beliefs, net: Net, key: Key) -> Ranking:
-        circles.refuse_small(net, self.folds)
-        n, start = len(net.names), tree.rows(beliefs, torch.tensor([0]))
-        requesters = asking(self.requester, net.names)
+    def rank(self, beliefs: Held, net: Net, key: Key) -> Ranking:
+        n, start = len(net.roster), beliefs.rows(torch.tensor([0]))
+        requesters = asking(self.requester, net.roster.names)
         visits, looks = [], [nothing_seen(n)]
         for k, (trainer, scorer) in enumerate(circles.looks(self.local, self.folds, self.passes, key)):
             replies = net.visit(trainer, start, from_server(torch.arange(n)), key.at("fold", k))
@@ -113,22 +115,23 @@ class Influence:
             if self.estimate == "exact":
                 looks.append(leave_one_out(net, replies, scorer, requesters, place))
             else:
-                slope = replace(trainer, inner=SLOPE, passes=1, inside=True)
-                looks.append(first_order(net, replies, slope, requesters, place))
-        values, rows, sent, received = (torch.stack(parts).sum(dim=0) for parts in zip(*looks, strict=True))
+                slopes = Slopes(replace(trainer, inner=WHOLE, passes=1, inside=True))
+                looks.append(first_order(net, replies, slopes, requesters, place))
+        values, rows = (torch.stack(parts).sum(dim=0) for parts in zip(*looks, strict=True))
         influence = (values / rows.unsqueeze(1)).fill_diagonal_(float("nan"))
-        trained = torch.bincount(torch.cat([v.hosts for v in visits]), minlength=n)
         return Ranking(
             costs=-influence,
             matrices={"influence": influence},
-            sent=trained + sent,
-            received=trained + received,
             loss=circles.mean_loss(visits, n),
             held_out=circles.words_for(self.folds),
         )
 
-    def models(self, state: State, clients: int) -> Models:
-        return Models(state.beliefs, of=torch.arange(clients))
+    def models(self, state: State) -> Models:
+        return Models(state.beliefs, of=torch.arange(len(state.beliefs)))
+
+    def reveals(self) -> Reveals:
+        slopes = ("slope",) if self.estimate == "first-order" else ()
+        return Reveals(sites=True, numbers=(*numbers_of(self.local), *slopes))
 
 
 class Look(NamedTuple):
@@ -136,61 +139,49 @@ class Look(NamedTuple):
 
     values     [requester, other] influence times held-out rows, NaN where there is nothing to say
     rows       [requester] how many rows were held out
-    sent, received   [client] models
     """
 
     values: Tensor
     rows: Tensor
-    sent: Tensor
-    received: Tensor
 
 
 def nothing_seen(n: int) -> Look:
-    zeros = torch.zeros(n, dtype=torch.int64)
-    return Look(torch.zeros(n, n, dtype=torch.float64), zeros.double(), zeros, zeros)
+    return Look(torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64))
 
 
 def leave_one_out(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tensor, key: Key) -> Look:
-    """L_r(w̄_{-j}) - L_r(w̄): each average is formed once, and scored by every requester."""
-    n, shares = len(net.names), averaging_weights(net.sizes[replies.hosts], weighted=True)
+    """L_r(w̄_{-j}) - L_r(w̄): each requester forms the averages and scores them."""
+    n, shares = len(net.roster), averaging_weights(net.roster.sizes[replies.hosts], weighted=True)
     ways = torch.cat([shares.unsqueeze(0), without_each(shares)])
-    losses = torch.full((len(ways), n), float("nan"), dtype=torch.float64)
-    _, rows, sent, received = nothing_seen(n)
-    for some in torch.split(torch.arange(len(ways)), AT_ONCE):
-        pairs = torch.cartesian_prod(torch.arange(len(some)), requesters)
-        scores = circles.score(net, scorer, net.mix(ways[some], replies), pairs, key.at("from", int(some[0])))
+    values, rows = nothing_seen(n)
+    values.fill_(float("nan"))
+    for r in requesters.tolist():
+        averages = net.mix(ways, replies.beliefs, torch.full((len(ways),), r))
+        edges = torch.stack([torch.arange(len(ways)), torch.full((len(ways),), r)], dim=1)
+        scores = net.visit(scorer, averages, edges, key.at("at", r))
         if len(scores):
-            losses[some[scores.guests], scores.hosts] = scores.numbers["loss"]
-            rows = scatter(scores.numbers["samples"], scores.hosts, n, empty=0)
-            received = received + torch.bincount(scores.hosts, minlength=n)
-    values = torch.full((n, n), float("nan"), dtype=torch.float64)
-    values[:, replies.hosts] = (losses[1:] - losses[0]).T * rows.unsqueeze(1)
-    return Look(values, rows, sent, received)
+            losses, rows[r] = scores.numbers["loss"], scores.numbers["samples"][0]
+            values[r, replies.hosts] = (losses[1:] - losses[0]) * rows[r]
+    return Look(values, rows)
 
 
-def first_order(net: Net, replies: Replies, slope: Fold, requesters: Tensor, key: Key) -> Look:
-    """ε_j ⟨∇L_r(w̄), w̄ - w_j⟩, from a reply u = w̄ - ∇L_r(w̄) of each requester."""
-    n, shares = len(net.names), averaging_weights(net.sizes[replies.hosts], weighted=True)
-    mean = net.mix(shares.unsqueeze(0), replies)
-    steps = net.visit(slope, mean, from_server(requesters), key)
-    if len(steps) == 0:
+def first_order(net: Net, replies: Replies, slopes: Slopes, requesters: Tensor, key: Key) -> Look:
+    """ε_j ⟨∇L_r(w̄), w̄ - w_j⟩, from one gradient at each requester."""
+    n, shares = len(net.roster), averaging_weights(net.roster.sizes[replies.hosts], weighted=True)
+    means = net.mix(shares.expand(len(requesters), -1), replies.beliefs, requesters)
+    edges = torch.stack([torch.arange(len(requesters)), requesters], dim=1)
+    others = {str(j): replies.beliefs.rows(torch.tensor([j])) for j in range(len(replies))}
+    found = net.visit(slopes, means, edges, key, beside=others)
+    if len(found) == 0:
         return nothing_seen(n)
-    products = inner_products(
-        net.distances(steps, mean), net.distances(replies, mean).T, net.distances(steps, replies)
-    )
-    rows = scatter(steps.numbers["samples"], steps.hosts, n, empty=0)
+    products = torch.stack([found.numbers[f"slope/{j}"] for j in others], dim=1)
+    rows = scatter(found.numbers["samples"], found.hosts, n, empty=0)
     values = torch.full((n, n), float("nan"), dtype=torch.float64)
-    values[steps.hosts.unsqueeze(1), replies.hosts] = products * shares / (1 - shares)
-    exchanged = torch.bincount(steps.hosts, minlength=n)
-    return Look(values * rows.unsqueeze(1), rows, exchanged, exchanged)
+    values[found.hosts.unsqueeze(1), replies.hosts] = products * shares / (1 - shares)
+    return Look(values * rows.unsqueeze(1), rows)
 
 
 def without_each(shares: Tensor) -> Tensor:
     """The weights p_i / (1 - p_j) of the average without j: [j, i], 0 for i = j."""
     others = shares * (1 - torch.eye(len(shares), dtype=shares.dtype))
     return others / others.sum(dim=1, keepdim=True)
-
-
-def inner_products(a: Tensor, b: Tensor, apart: Tensor) -> Tensor:
-    """⟨a, b⟩ = (‖a‖² + ‖b‖² - ‖a - b‖²) / 2."""
-    return (a.square() + b.square() - apart.square()) / 2

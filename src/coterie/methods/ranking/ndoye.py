@@ -29,12 +29,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
+from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import ALL, METHODS, Info, Models, asking
-from coterie.core.net import Net, to_own
+from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, handed_out
+from coterie.core.net import Net, settle, to_own
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.around import numbers_of
 from coterie.kernels.fold import Fold
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
@@ -68,11 +70,12 @@ class Ndoye:
         """Times that everybody trains for a ranking: once for its model, and once for each fold."""
         return 1 + self.folds
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        circles.check_requester(self.requester, names)
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        circles.check_clients(roster, self.requester, self.folds)
+        return ()
 
-    def init(self, beliefs: Beliefs, clients: int) -> State:
-        return State(tree.repeat(beliefs, clients))
+    def init(self, start: Held, net: Net) -> State:
+        return State(handed_out(start, net))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         if state.costs is not None:
@@ -81,45 +84,47 @@ class Ndoye:
         return circles.conclude(state, ranking, self.weights(ranking.costs, net), key)
 
     def weights(self, costs: Tensor, net: Net) -> Tensor:
-        return circles.circle_weights(circles.choose(costs, self.best, self.threshold), net.sizes)
+        return circles.circle_weights(circles.choose(costs, self.best, self.threshold), net.roster.sizes)
 
-    def rank(self, beliefs: Beliefs, net: Net, key: Key) -> Ranking:
-        circles.refuse_small(net, self.folds)
-        n = len(net.names)
+    def rank(self, beliefs: Held, net: Net, key: Key) -> Ranking:
+        n = len(net.roster)
         replies = net.visit(Fold(self.local, passes=self.passes), beliefs, to_own(n), key.at("model"))
-        models = net.settle(beliefs, replies)
+        models = settle(net, beliefs, replies)
         home = self.home_loss(beliefs, models, replies.hosts, net, key)
-        requesters = asking(self.requester, net.names)
+        requesters = asking(self.requester, net.roster.names)
         pairs = torch.cartesian_prod(replies.guests, requesters)
-        away = net.visit(Score("train"), models, pairs[pairs[:, 0] != pairs[:, 1]], key.at("transfer"))
-        there = torch.full((n, n), float("nan"), dtype=torch.float64)
+        judge, there = Score("train", ("loss",)), torch.full((n, n), float("nan"), dtype=torch.float64)
+        away = net.visit(judge, models, pairs[pairs[:, 0] != pairs[:, 1]], key.at("transfer"))
         there[away.hosts, away.guests] = away.numbers.get("loss", torch.zeros(0, dtype=torch.float64))
         losses = transfer_loss(there, home)
         return Ranking(
             costs=losses,
             matrices={"transfer loss": losses, "loss at the requester": there},
-            sent=torch.bincount(away.guests, minlength=n),
-            received=torch.bincount(away.hosts, minlength=n),
             loss=circles.mean_loss([replies], n),
             held_out=circles.words_for(self.folds),
         )
 
-    def home_loss(self, beliefs: Beliefs, models: Beliefs, hosts: Tensor, net: Net, key: Key) -> Tensor:
+    def home_loss(self, beliefs: Held, models: Held, hosts: Tensor, net: Net, key: Key) -> Tensor:
         """L̂_{D_i}(f_i) of each client that answered, NaN for the others: [client]."""
-        n, own = len(net.names), to_own(len(net.names))
+        n = len(net.roster)
+        own = to_own(n)
         total, rows = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
         for k, (trainer, scorer) in enumerate(circles.looks(self.local, self.folds, self.passes, key)):
             judged = models
             if self.folds:
-                judged = net.settle(beliefs, net.visit(trainer, beliefs, own[hosts], key.at("fold", k)))
-            scores = circles.score(net, scorer, judged, own[hosts], key.at("home", k))
+                folded = net.visit(trainer, beliefs, own[hosts], key.at("fold", k))
+                judged = settle(net, beliefs, folded)
+            scores = net.visit(scorer, judged, own[hosts], key.at("home", k))
             if len(scores):
                 total[scores.hosts] += scores.numbers["loss"] * scores.numbers["samples"]
                 rows[scores.hosts] += scores.numbers["samples"]
         return total / rows  # 0 / 0 is NaN
 
-    def models(self, state: State, clients: int) -> Models:
-        return Models(state.beliefs, of=torch.arange(clients))
+    def models(self, state: State) -> Models:
+        return Models(state.beliefs, of=torch.arange(len(state.beliefs)))
+
+    def reveals(self) -> Reveals:
+        return Reveals(sites=True, numbers=numbers_of(self.local))
 
 
 def transfer_loss(there: Tensor, home: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
     w_k ← LocalWork(w)  for each client k of the round's sample S
     w   ← Σ_{k∈S} p_k w_k,   p_k = n_k / Σ_{j∈S} n_j,  or 1/|S| unweighted
 
-w is `beliefs`, n_k are the net's `sizes`, p_k comes from `averaging_weights`, S from `sample_clients`.
+w is `beliefs`, n_k are the roster's `sizes`, p_k comes from `averaging_weights`, S from `sample_clients`.
 Deviation: clients that do not answer leave the sum, and the others' weights are normalised without them;
 if nobody answers, w stays. With norm=local each client keeps its own batch norms: see `norms.py`.
 """
@@ -18,21 +18,24 @@ from torch import Tensor
 
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
+from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, scatter
+from coterie.core.method import METHODS, Info, Models, Reveals, scatter
 from coterie.core.net import Net, Replies
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
-from coterie.methods.server.norms import Norm, calls, check_norm, gathered, models_of, parted
+from coterie.methods.server.norms import Norm, calls, check_has_norms, check_norm, gathered, models_of, parted
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The server's belief [1, ...], what clients keep between visits, and their own norms [client, ...]."""
+    """The server's belief [1, ...], the clients' own norms [client, ...], and how many clients there are."""
 
-    beliefs: Beliefs
-    memory: Beliefs | None = None
-    norms: Beliefs | None = None
+    beliefs: Held
+    norms: Held | None
+    clients: int
 
 
 @METHODS.register("fedavg")
@@ -54,26 +57,29 @@ class FedAvg:
             raise BadInput(f"sample={self.sample} must lie above 0 and up to 1: try 0.1")
         check_norm(self.norm)
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        """Works for any number of clients and rounds."""
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        check_has_norms(self.norm, start)
+        return ()
 
-    def init(self, beliefs: Beliefs, clients: int) -> State:
-        shared, norms = parted(self.norm, beliefs, clients)
-        return State(shared, norms=norms)
+    def init(self, start: Held, net: Net) -> State:
+        return State(*parted(self.norm, start, net), len(net.roster))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        n = len(net.names)
+        n, sizes = len(net.roster), net.roster.sizes
         hosts = sample_clients(n, self.sample, key.at("sample"))
         beliefs, edges = calls(state.beliefs, state.norms, hosts)
-        replies = net.visit(self.local, beliefs, edges, key, state.memory)
+        replies = net.visit(self.local, beliefs, edges, key)
         if len(replies) == 0:
             return state, server_info(n, replies, torch.zeros(0, dtype=torch.float64))
-        shares = averaging_weights(net.sizes[replies.hosts], self.weighted)
+        shares = averaging_weights(sizes[replies.hosts], self.weighted)
         shared, norms = gathered(net, shares.unsqueeze(0), replies, state.norms)
-        return State(shared, replies.memory, norms), server_info(n, replies, shares)
+        return State(shared, norms, n), server_info(n, replies, shares)
 
-    def models(self, state: State, clients: int) -> Models:
-        return models_of(state.beliefs, state.norms, clients)
+    def models(self, state: State) -> Models:
+        return models_of(state.beliefs, state.norms, state.clients)
+
+    def reveals(self) -> Reveals:
+        return Reveals(coordinator=True, numbers=numbers_of(self.local))
 
 
 def sample_clients(n: int, share: float, key: Key) -> Tensor:
@@ -91,9 +97,7 @@ def averaging_weights(sizes: Tensor, weighted: bool) -> Tensor:
 
 
 def server_info(n: int, replies: Replies, shares: Tensor) -> Info:
-    """Every client listens to those that answered; each of these got the model and sent it back."""
+    """Every client listens to those that answered."""
     everyone = scatter(shares, replies.hosts, n, empty=0)
     weights = everyone.expand(n, n)  # all rows are the same one: thousands of clients cost nothing
-    exchanged = torch.zeros(n, dtype=torch.int64).index_fill_(0, replies.hosts, 1)
-    loss = replies.numbers.get("loss", torch.zeros(0))
-    return Info(weights, exchanged, exchanged, scatter(loss, replies.hosts, n))
+    return Info(weights, scatter(replies.numbers.get("loss", torch.zeros(0)), replies.hosts, n))

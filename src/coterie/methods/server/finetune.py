@@ -15,29 +15,26 @@ from dataclasses import dataclass
 
 import torch
 
-from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
+from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models
-from coterie.core.net import Net
+from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
+from coterie.core.net import Net, settle, to_own
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
-from coterie.methods.baselines import local
+from coterie.methods.baselines.local import by_oneself
 from coterie.methods.server import fedavg
-from coterie.methods.server.norms import Norm, joined, models_of
+from coterie.methods.server.norms import Norm
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The shared belief [1, ...], and norms that stay local [client, ...]; once tuning has begun, each
-    client's own belief [client, ...] with its norms in it.
-    """
+    """The averaging rounds' state; once tuning has begun, each client's own belief [client, ...], at home."""
 
-    shared: Beliefs
-    own: Beliefs | None = None
-    memory: Beliefs | None = None
-    norms: Beliefs | None = None
+    shared: fedavg.State
+    own: Held | None = None
 
 
 @METHODS.register("finetune")
@@ -61,39 +58,39 @@ class FineTune:
             raise BadInput(f"tune={self.tune} must be at least 1: use fedavg to leave tuning out")
         fedavg.FedAvg(sample=self.sample, norm=self.norm)
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        if self.tune >= rounds:
-            raise BadInput(f"tune={self.tune} leaves none of {rounds} rounds for averaging: lower it")
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        if self.tune >= key.rounds:
+            raise BadInput(f"tune={self.tune} leaves none of {key.rounds} rounds for averaging: lower it")
+        return self.averaging.check(roster, start, key)
 
-    def init(self, beliefs: Beliefs, clients: int) -> State:
-        first = self.averaging.init(beliefs, clients)
-        return State(first.beliefs, norms=first.norms)
+    def init(self, start: Held, net: Net) -> State:
+        return State(self.averaging.init(start, net))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         if key.round <= key.rounds - self.tune:
-            before = fedavg.State(state.shared, state.memory, state.norms)
-            after, info = self.averaging.round(before, net, key)
-            return State(after.beliefs, None, after.memory, after.norms), info
-        alone = local.State(self.begun(state, len(net.names)), None if state.own is None else state.memory)
-        tuned, info = local.Local(self.local).round(alone, net, key)
-        return State(state.shared, tuned.beliefs, tuned.memory), info
+            shared, info = self.averaging.round(state.shared, net, key)
+            return State(shared), info
+        n = len(net.roster)
+        own = self.begun(state.shared, net) if state.own is None else state.own
+        replies = net.visit(self.local, own, to_own(n), key, slot="tune")
+        return State(state.shared, settle(net, own, replies)), by_oneself(n, replies)
 
     @property
     def averaging(self) -> fedavg.FedAvg:
         return fedavg.FedAvg(self.local, self.weighted, self.sample, self.norm)
 
-    def begun(self, state: State, clients: int) -> Beliefs:
-        """Each client's own belief [client, ...] before a round of tuning."""
-        if state.own is not None:
-            return state.own
-        if state.norms is not None:
-            return joined(state.shared, state.norms)
-        return tree.repeat(state.shared, clients)
+    def begun(self, shared: fedavg.State, net: Net) -> Held:
+        """Each client's own belief [client, ...] as tuning begins: w, with its norms if these are at home."""
+        if shared.norms is None:
+            return handed_out(shared.beliefs, net)
+        models, n = self.averaging.models(shared).beliefs, len(net.roster)
+        return net.deliver(models, torch.arange(n), torch.arange(n))
 
-    def models(self, state: State, clients: int) -> Models:
+    def models(self, state: State) -> Models:
         if state.own is None:
-            return models_of(state.shared, state.norms, clients)
-        if self.norm == "local":
-            return Models(state.own, of=torch.arange(clients))
-        both = {name: torch.cat([t, state.own[name]]) for name, t in state.shared.items()}
-        return Models(both, of=torch.arange(1, clients + 1), shared=0)
+            return self.averaging.models(state.shared)
+        shared = self.averaging.models(state.shared).shared
+        return Models(state.own, of=torch.arange(state.shared.clients), shared=shared)
+
+    def reveals(self) -> Reveals:
+        return self.averaging.reveals()

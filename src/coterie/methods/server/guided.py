@@ -34,13 +34,16 @@ from torch import Tensor
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Facts, Info, Models, check_validation, scatter
-from coterie.core.net import Net
+from coterie.core.held import Held
+from coterie.core.method import METHODS, Info, Models, Reveals, check_validation, scatter
+from coterie.core.net import Net, Replies
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.around import numbers_of
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
 from coterie.methods.server.fedavg import FedAvg, averaging_weights, sample_clients, server_info
-from coterie.methods.server.norms import Norm, calls, gathered, models_of, parted
+from coterie.methods.server.norms import Norm, calls, check_has_norms, gathered, models_of, parted
 from coterie.metrics.layers import Layer, asked, chained, wants
 
 Linear = Literal["inherit", "own"]
@@ -54,16 +57,14 @@ class State:
     names    of all tensors in the model's order, which no belief promises to keep
     alpha    [layer, client] smoothed scores, 1 at first
     past     by metric, [layer, client] what it remembers, NaN before a client's first round
-    memory   what clients keep between visits
     norms    [client, ...] each client's own batch norms, where they stay at home
     """
 
-    beliefs: Beliefs
+    beliefs: Held
     names: tuple[str, ...]
     alpha: Tensor
     past: Mapping[str, Tensor]
-    memory: Beliefs | None = None
-    norms: Beliefs | None = None
+    norms: Held | None = None
 
 
 @METHODS.register("guided")
@@ -104,75 +105,84 @@ class Guided:
             raise UnknownName("linear", str(self.linear), get_args(Linear))
         FedAvg(sample=self.sample, norm=self.norm)
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        """Works for any number of clients and rounds."""
-
-    def look(self, clients: Sequence[Facts], key: Key) -> Sequence[str]:
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        check_has_norms(self.norm, start)
         if wants(chained(self.metric)):
-            check_validation(clients, f"metric {self.metric!r}", "take another metric")
-        return ()
-
-    def init(self, beliefs: Beliefs, clients: int) -> State:
-        shared, norms = parted(self.norm, beliefs, clients)
-        names, layers = tuple(beliefs), len(scored(beliefs, tuple(beliefs), self.linear))
-        if not layers:
+            check_validation(roster, f"metric {self.metric!r}", "take another metric")
+        if not scored(start, tuple(start), self.linear):
             raise BadInput(
                 "the model has no matrix (a linear or convolutional weight), so there is no layer to "
                 "measure: use fedavg"
             )
-        nothing = torch.full((layers, clients), math.nan, dtype=torch.float64)
+        return ()
+
+    def init(self, start: Held, net: Net) -> State:
+        shared, norms = parted(self.norm, start, net)
+        layers = len(scored(start.like, start.names, self.linear))
+        nothing = torch.full((layers, len(net.roster)), math.nan, dtype=torch.float64)
         past = dict.fromkeys(chained(self.metric), nothing)
-        return State(shared, names, torch.ones_like(nothing), past, norms=norms)
+        return State(shared, start.names, torch.ones_like(nothing), past, norms)
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        n = len(net.names)
+        n, sizes = len(net.roster), net.roster.sizes
         hosts = sample_clients(n, self.sample, key.at("sample"))
         beliefs, edges = calls(state.beliefs, state.norms, hosts)
-        replies = net.visit(self.local, beliefs, edges, key, state.memory)
+        replies = net.visit(self.local, beliefs, edges, key)
         if len(replies) == 0:
             return state, server_info(n, replies, torch.zeros(0, dtype=torch.float64))
-        here, opened = replies.hosts, net.open(replies)
+        shown = replies.beliefs.only(state.beliefs.names)  # norms that stay at home are not shown either
+        here, opened, before = replies.hosts, net.open(shown), net.open(state.beliefs)
         layers = scored(opened, state.names, self.linear)
-        losses = self.losses(net, opened, here, key)
-        scores, past = self.measure(state, layers, opened, here, losses)
+        losses = self.losses(net, replies, key)
+        scores, past = self.measure(state, layers, opened, before, here, losses)
         alpha = smoothed(state.alpha[:, here], scores, self.beta, self.zeta, self.floor)
-        shares = shares_of(alpha, net.sizes[here], self.weighted)
-        plain = averaging_weights(net.sizes[here], self.weighted)
+        shares = shares_of(alpha, sizes[here], self.weighted)
+        plain = averaging_weights(sizes[here], self.weighted)
         rows = dict(zip(layers, shares, strict=True))
         leaders = led_by(state.names, layers)
         by_name = {name: plain if leader is None else rows[leader] for name, leader in leaders.items()}
         weights = {name: w.unsqueeze(0) for name, w in by_name.items()}
         shared, norms = gathered(net, weights, replies, state.norms)
         info = replace(
-            server_info(n, replies, mean_share(by_name, shared)),
+            server_info(n, replies, mean_share(by_name, shared.like)),
             extras={LAYERS: dict(zip(layers, by_client(shares, here, n), strict=True))},
         )
         alpha = state.alpha.index_copy(1, here, alpha)
-        return State(shared, state.names, alpha, past, replies.memory, norms), info
+        return State(shared, state.names, alpha, past, norms), info
 
     def measure(
-        self, state: State, layers: Sequence[str], opened: Beliefs, here: Tensor, losses: Tensor
+        self,
+        state: State,
+        layers: Sequence[str],
+        opened: Beliefs,
+        before: Beliefs,
+        here: Tensor,
+        losses: Tensor,
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Scores [layer, reply], the product of all metrics, and what the metrics remember."""
         metrics, past = chained(self.metric), {name: t.clone() for name, t in state.past.items()}
         scores = torch.ones(len(layers), len(here), dtype=torch.float64)
         for i, name in enumerate(layers):
-            layer = Layer(name, opened[name].cpu(), state.beliefs[name][0].cpu(), losses, self.raw)
+            layer = Layer(name, opened[name].cpu(), before[name][0].cpu(), losses, self.raw)
             for called, metric in metrics.items():
                 found, past[called][i, here] = asked(called, metric, layer, state.past[called][i, here])
                 scores[i] *= found
         return scores, past
 
-    def losses(self, net: Net, opened: Beliefs, here: Tensor, key: Key) -> Tensor:
+    def losses(self, net: Net, replies: Replies, key: Key) -> Tensor:
         """[reply] on its own client's validation data, if a metric wants it; infinite for who left since."""
+        n = len(replies)
         if not wants(chained(self.metric)):
-            return torch.full((len(here),), math.nan, dtype=torch.float64)
-        edges = torch.stack([torch.arange(len(here)), here], dim=1)
-        found = net.visit(Score("validation"), opened, edges, key.at("score"))
-        return scatter(found.numbers.get("loss", torch.zeros(0)), found.guests, len(here), empty=math.inf)
+            return torch.full((n,), math.nan, dtype=torch.float64)
+        edges = torch.stack([torch.arange(n), replies.hosts], dim=1)
+        found = net.visit(Score("validation", ("loss",)), replies.beliefs, edges, key.at("score"))
+        return scatter(found.numbers.get("loss", torch.zeros(0)), found.guests, n, empty=math.inf)
 
-    def models(self, state: State, clients: int) -> Models:
-        return models_of(state.beliefs, state.norms, clients)
+    def models(self, state: State) -> Models:
+        return models_of(state.beliefs, state.norms, state.alpha.shape[1])
+
+    def reveals(self) -> Reveals:
+        return Reveals(coordinator=True, opened=True, numbers=numbers_of(self.local))
 
 
 @METHODS.register("fedkg")
@@ -206,7 +216,8 @@ def shares_of(alpha: Tensor, sizes: Tensor, weighted: bool) -> Tensor:
 
 def scored(beliefs: Beliefs, names: Sequence[str], linear: Linear) -> list[str]:
     """Of these names, the layers that have a score, in their order: beliefs are [belief, ...]."""
-    axes = {name: beliefs[name].ndim - 1 for name in names if beliefs[name].is_floating_point()}
+    there = [name for name in names if name in beliefs and beliefs[name].is_floating_point()]
+    axes = {name: beliefs[name].ndim - 1 for name in there}
     convolves = any(n > 2 for n in axes.values())
     least = 3 if convolves and linear == "inherit" else 2
     return [name for name, n in axes.items() if n >= least]

@@ -12,8 +12,11 @@ Grimberg, 2020, "Privacy-preserving and Personalized Federated Machine Learning 
 with α_i = 1 at first. g_i is what the local work makes of the requester's belief w at client i, whose reply
 is w_i = w - lr g_i. One minibatch (`steps=1`) gives Algorithm 1; more steps or epochs give the sum of the
 gradients along local SGD (Gengler). So d_i = ‖w_i - w_0‖ / ‖w - w_0‖ over all trained layers together, and
-the last line is w ← w + s (w̄ - w) with w̄ = Σ α_i w_i / Σ α_i and s = γ / lr, the `server_step`: the net's
+the last line is w ← (1 - s) w + s w̄ with w̄ = Σ α_i w_i / Σ α_i and s = γ / lr, the `server_step`: the net's
 `distances` and `mix` are all that is needed. With momentum or Adam, an update stands for the gradient.
+
+Each requester has its own belief at home; replies go from client to requester, which measures and mixes them. The
+coordinator sees distances and weights, no model.
 
 ⌊(r-1) b / |S_i|⌋ are the whole passes over S_i before round r: b is batch times steps, at most |S_i| a step;
 with epochs the passes are (r-1) epochs. A subclass may count otherwise by its own `passes`.
@@ -26,22 +29,25 @@ back and is not asked any more. Buffers (batch norm) are mixed like weights and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
-from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
+from coterie.core.held import Held, together
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, asking, scatter
-from coterie.core.net import Net
+from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, first_of, handed_out, scatter
+from coterie.core.net import Net, from_server
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
+from coterie.methods.server.cone import cone_angle
+from coterie.methods.server.importance import by_tensor, parsed
 
 Late = Literal["mean", "median", "one"]
 Beta = Literal["one", "size"]
@@ -51,29 +57,25 @@ Beta = Literal["one", "size"]
 class State:
     """For each requester, in rows.
 
-    beliefs    [requester, ...] its own
+    beliefs    [requester, ...] its own, at home
     alpha      [requester, client] the weights; 1 for a client that has not taken part yet
     rounds     [requester, client] rounds in which the client has taken part
     stopped    [requester] whether training has ended before the last round
-    memory     what clients keep between visits, with one requester only
     """
 
-    beliefs: Beliefs
+    beliefs: Held
     alpha: Tensor
     rounds: Tensor
     stopped: Tensor
-    memory: Beliefs | None = None
 
 
 class Turn(NamedTuple):
     """One requester's round: its belief [1, ...], and by client [client] what the state and Info show."""
 
-    belief: Beliefs
+    belief: Held
     alpha: Tensor
     rounds: Tensor
     stopped: Tensor
-    memory: Beliefs | None
-    answered: Tensor
     shares: Tensor
     distance: Tensor
     loss: Tensor
@@ -127,12 +129,14 @@ class WeightErosion:
         if self.p_s:
             self.passes(torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.int64))
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        if len(names) < 2:
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        if len(roster) < 2:
             raise BadInput(
-                f"weight-erosion needs at least 2 clients; got {len(names)}: add some or use local"
+                f"weight-erosion needs at least 2 clients; got {len(roster)}: add some or use local"
             )
-        asking(self.requester, names)
+        asking(self.requester, roster.names)
+        by_tensor(self.importance, start)
+        return ()
 
     def passes(self, rounds: Tensor, sizes: Tensor) -> Tensor:
         """Whole passes over each client's samples in so many rounds of local work: [client]."""
@@ -141,37 +145,34 @@ class WeightErosion:
             raise BadInput("p_s needs local work in epochs or steps: set p_s=0, or use sgd or adam")
         return whole_passes(rounds, sizes, epochs, steps, batch)
 
-    def init(self, beliefs: Beliefs, clients: int) -> State:
-        by_tensor(self.importance, beliefs)
-        first = torch.tensor([0])
-        own = tree.repeat(beliefs, clients) if self.requester == "all" else tree.rows(beliefs, first)
-        n = tree.count(own)
+    def init(self, start: Held, net: Net) -> State:
+        n = len(net.roster)
+        if self.requester == ALL:
+            own = handed_out(start, net)
+        else:
+            own = net.deliver(first_of(start), torch.tensor([0]), asking(self.requester, net.roster.names))
         return State(
             own,
-            alpha=torch.ones(n, clients, dtype=torch.float64),
-            rounds=torch.zeros(n, clients, dtype=torch.int64),
-            stopped=torch.zeros(n, dtype=torch.bool),
+            alpha=torch.ones(len(own), n, dtype=torch.float64),
+            rounds=torch.zeros(len(own), n, dtype=torch.int64),
+            stopped=torch.zeros(len(own), dtype=torch.bool),
         )
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        names, who = net.names, asking(self.requester, net.names).tolist()
+        names, n = net.roster.names, len(net.roster)
+        who = asking(self.requester, names).tolist()
         # one requester after the other: only the replies to one of them are held at a time
         turns = [self.turn(idle(state, q), net, key, r) for q, r in enumerate(who)]
         state = State(
-            side_by_side([t.belief for t in turns]),
+            together([t.belief for t in turns]),
             torch.stack([t.alpha for t in turns]),
             torch.stack([t.rounds for t in turns]),
             torch.stack([t.stopped for t in turns]),
-            turns[0].memory,
         )
-        visits = rows_of(who, [t.answered for t in turns], empty=0.0).fill_diagonal_(0)
-        exchanged = (visits.sum(dim=0) + visits.sum(dim=1)).long()  # a model there and one back, at both ends
-        losses, n = torch.stack([t.loss for t in turns]), len(names)
+        losses = torch.stack([t.loss for t in turns])
         info = Info(
             weights=rows_of(who, [t.shares for t in turns], empty=0.0),
-            sent=exchanged,
-            received=exchanged,
-            loss=losses[self.models(state, n).of, torch.arange(n)],  # of a client's model, on its own data
+            loss=losses[self.models(state).of, torch.arange(n)],  # of a client's model, on its own data
             matrices={
                 "alpha": rows_of(who, [t.alpha.where(t.rounds > 0, math.nan) for t in turns]),
                 "relative distance": rows_of(who, [t.distance for t in turns]),
@@ -184,47 +185,53 @@ class WeightErosion:
         """The round of one requester, client number r."""
         if turn.stopped:
             return turn
-        n, asked = len(net.names), turn.alpha.nonzero().flatten()
-        edges = torch.stack([torch.full_like(asked, r), asked], dim=1)
-        # the belief is guest number r: alone, a requester draws the random numbers it draws among all
-        seats = {name: t.expand(n, *t.shape[1:]) for name, t in turn.belief.items()}
-        replies = net.visit(self.local, seats, edges, key, turn.memory)
-        here, own = replies.hosts, replies.hosts == r
-        turn = turn._replace(
-            memory=replies.memory,
-            answered=turn.answered.index_fill(0, here, 1),
-            loss=scatter(replies.numbers.get("loss", torch.zeros(0)), here, n),
-        )
-        if not bool(own.any()):
+        n, sizes, asked = len(net.roster), net.roster.sizes, turn.alpha.nonzero().flatten()
+        # alone, a requester draws the random numbers that it draws among all
+        replies = net.visit(self.local, turn.belief, from_server(asked), key.at("requester", r))
+        here, own = replies.hosts, (replies.hosts == r).nonzero().flatten()
+        turn = turn._replace(loss=scatter(replies.numbers.get("loss", torch.zeros(0)), here, n))
+        if len(own) == 0:
             return turn
-        importance = by_tensor(self.importance, turn.belief)
-        reference = net.mix(own.double().unsqueeze(0), replies)  # all weight on its own reply
-        to = side_by_side([reference, turn.belief])
-        apart, lengths = net.distances(replies, to, importance).unbind(dim=1)
-        distance = relative_distance(apart, lengths[own])
+        everyone = torch.arange(len(replies))
+        importance = by_tensor(self.importance, turn.belief.names)
+        # to its own reply alone, unless the angles between all are wanted
+        apart, lengths = net.distances(replies, own if self.cone == 90 else everyone, r, importance)
+        mine = apart[:, 0 if self.cone == 90 else int(own)]
+        distance = relative_distance(mine, lengths[own])
         turn = turn._replace(distance=scatter(distance, here, n))
         if self.cone < 90:
-            angle = cone_angle(net.distances(replies, replies, importance), lengths)
+            angle = cone_angle(apart, lengths)
             turn = turn._replace(angle=angle, stopped=torch.tensor(angle > self.cone))
             if turn.stopped:
                 return turn
         before = turn.rounds[here] if self.participation else torch.full_like(here, key.round - 1)
-        passes = self.passes(before, net.sizes[here]) if self.p_s else torch.zeros_like(before)
+        passes = self.passes(before, sizes[here]) if self.p_s else torch.zeros_like(before)
         alpha = joining_weights(turn.alpha, turn.rounds, self.late)[here]
         alpha = erode(alpha, distance, distance_penalty(self.p_d, n), self.p_s, passes)
-        shares = mixing_weights(alpha, size_weights(net.sizes[here], self.beta))
-        mixed = net.mix(shares.unsqueeze(0), replies)
+        shares = mixing_weights(alpha, size_weights(sizes[here], self.beta))
         return turn._replace(
-            belief=step_towards(turn.belief, mixed, self.server_step),
+            belief=self.stepped(turn.belief, replies.beliefs, shares, net, r),
             alpha=turn.alpha.index_copy(0, here, alpha),
-            rounds=turn.rounds + turn.answered,
+            rounds=turn.rounds.index_add(0, here, torch.ones_like(here)),
             shares=scatter(shares, here, n, empty=0),
         )
 
-    def models(self, state: State, clients: int) -> Models:
-        if self.requester == "all":
-            return Models(state.beliefs, of=torch.arange(clients))
-        return Models(state.beliefs, of=torch.zeros(clients, dtype=torch.int64), shared=0)
+    def stepped(self, old: Held, replies: Held, shares: Tensor, net: Net, r: int) -> Held:
+        """(4) (1 - s) w + s w̄, made by the requester."""
+        at, s = torch.tensor([r]), self.server_step
+        if s == 1:
+            return net.mix(shares.unsqueeze(0), replies, at)
+        weights = torch.cat([s * shares, torch.tensor([1 - s], dtype=shares.dtype)])
+        return net.mix(weights.unsqueeze(0), together([replies, old]), at)
+
+    def models(self, state: State) -> Models:
+        n = state.alpha.shape[1]
+        if self.requester == ALL:
+            return Models(state.beliefs, of=torch.arange(n))
+        return Models(state.beliefs, of=torch.zeros(n, dtype=torch.int64), shared=state.beliefs)
+
+    def reveals(self) -> Reveals:
+        return Reveals(sites=True, numbers=(*numbers_of(self.local), "distances"))
 
 
 def relative_distance(apart: Tensor, reference: Tensor) -> Tensor:
@@ -242,13 +249,6 @@ def erode(alpha: Tensor, distance: Tensor, p_d: float, p_s: float, passes: Tenso
 def mixing_weights(alpha: Tensor, beta: Tensor) -> Tensor:
     """(3) α_i β_i / Σ_j α_j β_j; the requester's own α is 1, so that the sum is never 0."""
     return alpha * beta / (alpha * beta).sum()
-
-
-def step_towards(old: Beliefs, mixed: Beliefs, step: float) -> Beliefs:
-    """(4) w + s (w̄ - w); what is no floating-point number comes from w̄."""
-    if step == 1:
-        return mixed
-    return {n: old[n] + step * (m - old[n]) if m.is_floating_point() else m for n, m in mixed.items()}
 
 
 def distance_penalty(p_d: float | Literal["auto"], clients: int) -> float:
@@ -275,64 +275,14 @@ def joining_weights(alpha: Tensor, rounds: Tensor, late: Late) -> Tensor:
     return torch.where(known, alpha, typical)
 
 
-def cone_angle(apart: Tensor, lengths: Tensor) -> float:
-    """Half-angle, in degrees, of the narrowest round cone around all gradients; 90 if they fit into none.
-
-    Cosines come from distances, by the law of cosines. Of the convex hull of the gradients' directions u_i,
-    the point next to 0 is on the axis, and its length is the cosine of the half-angle:
-    min ‖Σ λ_i u_i‖² over λ ≥ 0, Σ λ_i = 1. With λ free to scale, it is x of the non-negative least squares
-    min ‖Σ x_i u_i‖² + (1 - Σ x_i)², whose value is q / (1 + q) at ‖Σ λ_i u_i‖² = q.
-    """
-    real = lengths > 0  # a gradient of 0 fits everywhere
-    apart, lengths = apart[real][:, real], lengths[real]
-    if len(lengths) < 2:
-        return 0.0
-    squares = lengths.square()
-    cosines = (squares + squares.unsqueeze(1) - apart.square()) / (2 * lengths * lengths.unsqueeze(1))
-    values, vectors = torch.linalg.eigh(cosines.clamp(-1, 1))
-    directions = values.clamp(min=0).sqrt().unsqueeze(1) * vectors.T
-    system = torch.cat([directions, torch.ones(1, len(lengths), dtype=torch.float64)])
-    wanted = torch.zeros(len(system), dtype=torch.float64)
-    wanted[-1] = 1
-    _, rest = nnls(system.numpy(), wanted.numpy(), maxiter=100 * len(system))
-    return math.degrees(math.acos(min(1.0, rest / math.sqrt(1 - rest**2))))
-
-
-def parsed(entries: Iterable[str]) -> dict[str, float]:
-    """Importance by layer, from entries such as head=2."""
-    table = {}
-    for entry in entries:
-        layer, _, text = entry.rpartition("=")
-        try:
-            table[layer] = float(text)
-        except ValueError:
-            table[layer] = math.nan
-        if not layer or not 0 <= table[layer] < math.inf:
-            raise BadInput(f"importance {entry!r} needs the form layer=number, at least 0: try head.weight=2")
-    return table
-
-
-def by_tensor(entries: Iterable[str], names: Iterable[str]) -> Mapping[str, float]:
-    """Importance by tensor: a layer's goes to all its tensors, the more precise name has the last word."""
-    names, table = list(names), dict[str, float]()
-    for layer, value in sorted(parsed(entries).items(), key=lambda entry: len(entry[0])):
-        mine = [n for n in names if n == layer or n.startswith(f"{layer}.")]
-        if not mine:
-            raise UnknownName("layer in importance", layer, names)
-        table |= dict.fromkeys(mine, value)
-    return table
-
-
 def idle(state: State, q: int) -> Turn:
     """A round of the q-th requester in which nothing happens."""
     nothing = torch.full_like(state.alpha[q], math.nan)
     return Turn(
-        belief={name: t[q : q + 1] for name, t in state.beliefs.items()},
+        belief=state.beliefs.rows(torch.tensor([q])),
         alpha=state.alpha[q],
         rounds=state.rounds[q],
         stopped=state.stopped[q],
-        memory=state.memory,
-        answered=torch.zeros_like(state.rounds[q]),
         shares=torch.zeros_like(nothing),
         distance=nothing,
         loss=nothing,
@@ -352,7 +302,3 @@ def cone_figures(turns: Sequence[Turn], names: Sequence[str]) -> dict[str, Any]:
         "stopped": [name for name, t in pairs if t.stopped],
         "cone_degrees": {name: t.angle for name, t in pairs if t.angle is not None},
     }
-
-
-def side_by_side(parts: Sequence[Beliefs]) -> Beliefs:
-    return {name: torch.cat([p[name] for p in parts]) for name in parts[0]}

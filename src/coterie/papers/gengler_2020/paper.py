@@ -13,7 +13,8 @@ import numpy as np
 from torch import Tensor
 
 from coterie.api.train import train
-from coterie.core.client import Client, samples
+from coterie.core.client import Client
+from coterie.data.clients import samples
 from coterie.core.method import Method
 from coterie.core.seeds import Key
 from coterie.data.dataset import Dataset, Pool

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coterie.core.holdout import hold_out
+from coterie.data.holdout import hold_out
 from coterie.core.method import Info
 from coterie.core.net import Net, from_server
 from coterie.core.seeds import Key

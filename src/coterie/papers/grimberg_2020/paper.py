@@ -13,9 +13,10 @@ import torch
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
-from coterie.core.client import Client, samples
+from coterie.core.client import Client
+from coterie.data.clients import samples
 from coterie.core.errors import BadData, BadInput
-from coterie.core.files import append_line, keep_lines, read_lines
+from coterie.storage.atomic import append_line, keep_lines, read_lines
 from coterie.core.learner import Learner
 from coterie.core.method import Method
 from coterie.core.seeds import Key

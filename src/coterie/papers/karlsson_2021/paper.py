@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from coterie.api.train import train
-from coterie.core.client import Client, Samples, samples
+from coterie.core.client import Client, Samples
+from coterie.data.clients import samples
 from coterie.core.method import Method
 from coterie.core.net import Net
 from coterie.core.seeds import Key

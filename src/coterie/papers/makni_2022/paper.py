@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from coterie.api.train import ready, run_in
-from coterie.core.client import Client, Samples, samples
-from coterie.core.files import write_whole
+from coterie.core.client import Client, Samples
+from coterie.data.clients import samples
+from coterie.storage.atomic import write_whole
 from coterie.core.method import Method
 from coterie.core.seeds import Key
 from coterie.data.dataset import Dataset, Pool

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from coterie.core.files import readable_errors, replace_atomically
+from coterie.storage.atomic import readable_errors, replace_atomically
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Path:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset, TensorDataset
 
-from coterie.core.client import Client, check_clients
+from coterie.data.clients import Client, check_clients
 from coterie.core.errors import BadData, BadInput, CoterieError, UnknownName
 
 X = np.arange(24.0).reshape(12, 2)

@@ -1,0 +1,9 @@
+"""Where sites are, and how they are reached. Importing this package registers all nets and wrappers."""
+
+from coterie.core.net import NETS, WRAPS
+from coterie.nets.absent import Absent
+from coterie.nets.counting import Counting
+from coterie.nets.in_process import InProcess
+from coterie.nets.wrapped import Wrapped
+
+__all__ = ["NETS", "WRAPS", "Absent", "Counting", "InProcess", "Wrapped"]

@@ -1,0 +1,42 @@
+"""A net wrapped: some sites do not answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coterie.core.errors import BadInput
+from coterie.core.held import Held
+from coterie.core.kernel import Kernel
+from coterie.core.net import WRAPS, Beside, Replies
+from coterie.core.seeds import Key
+from coterie.nets.wrapped import Wrapped
+
+
+@WRAPS.register("absent")
+@dataclass(frozen=True, eq=False)
+class Absent(Wrapped):
+    """Each site is gone for a whole round with some probability."""
+
+    chance: float = 0.1
+    """The probability, drawn for each site from the run's seed and the round."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.chance <= 1:
+            raise BadInput(f"absent={self.chance} must lie between 0 and 1: try 0.1")
+
+    def present(self, key: Key) -> Tensor:
+        """[site] who answers in this round, the same for every visit of the round."""
+        draws = Key(key.seed, ("absent", key.round)).torch()
+        return torch.rand(len(self.roster), generator=draws) >= self.chance
+
+    def visit(
+        self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key, slot: str = "", beside: Beside | None = None
+    ) -> Replies:
+        here = self.present(key)[edges[:, 1]]
+        if beside and not bool(here.all()):
+            index = here.nonzero().flatten()
+            beside = {name: b.rows(index) if len(b) == len(edges) > 1 else b for name, b in beside.items()}
+        return self.net.visit(kernel, beliefs, edges[here], key, slot, beside)

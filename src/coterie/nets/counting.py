@@ -1,0 +1,165 @@
+"""A net wrapped: what passes between the parties is counted.
+
+Of every verb it is known which rows have to move where: a row that already lies at its receiver does not, nor does
+one of which the receiver got a copy earlier in the round. Models are counted with their bytes, numbers apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Beliefs, Weights
+from coterie.core.held import COORDINATOR, Held, Part
+from coterie.core.kernel import Kernel
+from coterie.core.net import WRAPS, Beside, Distances, Net, Replies
+from coterie.core.seeds import Key
+from coterie.nets.wrapped import Wrapped
+
+
+class Traffic(NamedTuple):
+    """[sender, receiver] models, their bytes, and numbers that passed; the coordinator comes last.
+
+    rows [site]: clients' rows that moved to the coordinator
+    """
+
+    models: np.ndarray
+    bytes: np.ndarray
+    numbers: np.ndarray
+    rows: np.ndarray
+
+
+def nothing_passed(sites: int) -> Traffic:
+    square = (sites + 1, sites + 1)
+    return Traffic(*(np.zeros(square, dtype=np.int64) for _ in range(3)), np.zeros(sites, dtype=np.int64))
+
+
+class Book:
+    """What passed since it was last read, and who got a copy of what in this round."""
+
+    def __init__(self, sites: int) -> None:
+        self.sites = sites
+        self.traffic = nothing_passed(sites)
+        self.known: set[tuple[int, int]] = set()
+        self.moved: set[tuple[tuple[int, ...], ...]] = set()
+
+    def read(self) -> Traffic:
+        found, self.traffic = self.traffic, nothing_passed(self.sites)
+        return found
+
+    def model(self, sent: Part, row: int, to: int, size: int) -> None:
+        """One row goes to a place, unless it is there."""
+        place, mark = int(sent.places[row]), (int(sent.ids[row]), to)
+        if place == to or mark in self.known:
+            return
+        self.known.add(mark)
+        self.traffic.models[place, to] += 1
+        self.traffic.bytes[place, to] += size
+
+    def numbers(self, sender: int, count: int) -> None:
+        if sender != COORDINATOR:
+            self.traffic.numbers[sender, COORDINATOR] += count
+
+
+@WRAPS.register("counting")
+@dataclass(frozen=True, eq=False)
+class Counting(Wrapped):
+    """Counts models, bytes and numbers by sender and receiver; every run has it around all else."""
+
+    book: Book = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "book", Book(len(self.net.roster)))
+
+    def rows(self, held: Held, pairs: Iterable[tuple[int, int]]) -> None:
+        """Rows of a handle go to places: (row, place) each."""
+        wanted = list(pairs)
+        for part in held.parts:
+            size = row_bytes(part.tensors)
+            for row, to in wanted:
+                self.book.model(part, row, to, size)
+
+    def visit(
+        self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key, slot: str = "", beside: Beside | None = None
+    ) -> Replies:
+        replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
+        answered = [(g, h) for g, h in replies.edges.tolist()]
+        if getattr(kernel, "together", False):  # one reply for all the guests of a host
+            hosts = {h for _, h in answered}
+            self.rows(beliefs, [(g, h) for g, h in edges.tolist() if h in hosts])
+        else:
+            self.rows(beliefs, answered)
+        where = {(g, h): e for e, (g, h) in enumerate(edges.tolist())}
+        for name, held in (beside or {}).items():
+            if name != "share":
+                self.rows(held, [(where[p] if len(held) > 1 else 0, p[1]) for p in answered])
+        for _, host in answered:
+            self.book.numbers(host, len(replies.numbers))
+        return replies
+
+    def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
+        mixed = self.net.mix(weights, beliefs, at, in_turn)
+        matrices = [weights] if isinstance(weights, Tensor) else [weights[name] for name in beliefs.names]
+        heard = torch.stack([m != 0 for m in matrices]).any(dim=0)
+        if not in_turn:
+            self.rows(beliefs, [(row, int(at[i])) for i, row in heard.nonzero().tolist()])
+            return mixed
+        whose, now = {int(p): i for i, p in enumerate(beliefs.places)}, beliefs
+        for i, place in enumerate(at.tolist()):
+            self.rows(now, [(row, place) for row in heard[i].nonzero().flatten().tolist()])
+            now = renumbered(now, whose[place], int(mixed.parts[0].ids[i]))
+        return mixed
+
+    def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
+        self.rows(beliefs, zip(rows.tolist(), at.tolist(), strict=True))
+        return self.net.deliver(beliefs, rows, at)
+
+    def share(self, beliefs: Held, to: Tensor) -> None:
+        self.net.share(beliefs, to)
+        self.rows(beliefs, [(row, place) for row in range(len(beliefs)) for place in to.tolist()])
+
+    def distances(
+        self, replies: Replies, to: Tensor, at: int, importance: Mapping[str, float] | None = None
+    ) -> Distances:
+        found = self.net.distances(replies, to, at, importance)
+        assert replies.origin is not None
+        self.rows(replies.beliefs, [(row, at) for row in range(len(replies))])
+        self.rows(replies.origin, [(row, at) for row in torch.unique(replies.guests).tolist()])
+        self.book.numbers(at, found.apart.numel() + found.lengths.numel())
+        return found
+
+    def open(self, beliefs: Held) -> Beliefs:
+        self.rows(beliefs, [(row, COORDINATOR) for row in range(len(beliefs))])
+        return self.net.open(beliefs)
+
+    def pool(self, groups: Sequence[Sequence[int]]) -> Net:
+        chosen = tuple(tuple(group) for group in groups)
+        if chosen not in self.book.moved:
+            self.book.moved.add(chosen)
+            for site in (i for group in chosen for i in group):
+                self.book.traffic.rows[site] += int(self.roster.sizes[site])
+        return self.net.pool(groups)
+
+    def keep(self, live: Iterable[Held], round: int) -> None:
+        self.book.known.clear()
+        self.net.keep(live, round)
+
+
+def renumbered(held: Held, row: int, id: int) -> Held:
+    """The same rows, one of which has new content."""
+    parts = []
+    for p in held.parts:
+        ids = p.ids.clone()
+        ids[row] = id
+        parts.append(p._replace(ids=ids))
+    return Held(tuple(parts))
+
+
+def row_bytes(tensors: Beliefs) -> int:
+    """Of one row."""
+    return sum(t.element_size() * t.numel() // max(1, len(t)) for t in tensors.values())

@@ -1,0 +1,267 @@
+"""All sites in one process: rows in memory, beliefs stacked, handles that cost nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from coterie.core import belief as tree
+from coterie.core.belief import Belief, Beliefs, Weights
+from coterie.core.client import Client, Samples
+from coterie.core.errors import BadInput, Diverged
+from coterie.core.held import COORDINATOR, Held, hold
+from coterie.core.kernel import Kernel, Maker, Part, Scorer, Trainer, makes, scores
+from coterie.core.learner import Learner
+from coterie.core.net import Beside, Distances, Replies
+from coterie.core.roster import Roster, roster_of
+from coterie.core.seeds import Key
+from coterie.engines.allocator import keep_freed_memory
+from coterie.engines.bank import Bank, adjoined
+from coterie.engines.base import Answers, Engine, Visit
+from coterie.engines.scoring import score, score_crowds
+from coterie.engines.traits import Traits, traits_of
+from coterie.nets.slots import Slots
+from coterie.storage.tensors import write_tensors
+
+CPU = torch.device("cpu")
+PARTS: tuple[Part, ...] = ("train", "validation", "test")
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class InProcess:
+    """A net whose sites are in this process. The engine decides only how trainers run.
+
+    The clients' samples are moved into one bank for each part, so that they are held once, on the device
+    where the beliefs are to visit them. `memory` is what an engine may use at once: see `engines/memory.py`.
+    `host` is where replies come to rest, if all of it happens in one place: a pool's is the coordinator.
+    """
+
+    engine: Engine
+    learner: Learner
+    clients: tuple[Client, ...]
+    device: torch.device = CPU
+    memory: str = "half"
+    known: Roster | None = None
+    host: int | None = None
+    banks: Mapping[Part, Bank] = field(init=False, repr=False)
+    slots: Slots = field(init=False, repr=False)
+    pools: dict[tuple[tuple[int, ...], ...], InProcess] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        keep_freed_memory()
+        banks = {part: Bank.of([getattr(c, part) for c in self.clients], self.device) for part in PARTS}
+        clients = tuple(
+            replace(
+                c,
+                train=banks["train"].part(i),
+                validation=banks["validation"].part(i),
+                test=banks["test"].part(i),
+            )
+            for i, c in enumerate(self.clients)
+        )
+        object.__setattr__(self, "banks", banks)
+        object.__setattr__(self, "clients", clients)
+        object.__setattr__(self, "slots", Slots(len(clients)))
+        object.__setattr__(self, "pools", {})
+
+    @cached_property
+    def roster(self) -> Roster:
+        return self.known or roster_of(self.clients)
+
+    def traits(self, beliefs: Beliefs) -> Traits:
+        """What engines have to know of the model."""
+        return traits_of(self.learner, beliefs, self.clients[0].train)
+
+    def visit(
+        self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key, slot: str = "", beside: Beside | None = None
+    ) -> Replies:
+        looked_at = {name: held.tensors for name, held in (beside or {}).items()}
+        edges, numbers, replied = self.work(kernel, beliefs.tensors, edges, key, slot, looked_at)
+        if replied is None:
+            return Replies(edges, numbers, None, beliefs)
+        hosts = edges[:, 1] if self.host is None else torch.full((len(edges),), self.host)
+        return Replies(edges, numbers, hold(replied, hosts), beliefs)
+
+    def work(
+        self,
+        kernel: Kernel,
+        beliefs: Beliefs,
+        edges: Tensor,
+        key: Key,
+        slot: str,
+        beside: Mapping[str, Beliefs],
+        called: Sequence[Pair] | None = None,
+    ) -> tuple[Tensor, Mapping[str, Tensor], Beliefs | None]:
+        """A visit of tensors: the edges that answered, their numbers and beliefs.
+
+        `called` are the numbers that guests and hosts go by, where they are others than here: random numbers
+        belong to these.
+        """
+        pairs = called or [(g, h) for g, h in edges.tolist()]
+        if len(edges) == 0:
+            return edges, {}, None
+        if getattr(kernel, "together", False):
+            shares = beside["share"]["share"] if "share" in beside else None
+            return *score_crowds(self, cast(Scorer, kernel), beliefs, edges, shares, key), None
+        if scores(kernel):
+            return edges, score(self, cast(Scorer, kernel), beliefs, edges, key, [g for g, _ in pairs]), None
+        keys = [key.at("guest", g, "host", h) for g, h in pairs]
+        if makes(kernel):
+            return edges, *made(cast(Maker, kernel), beliefs, edges, keys, beside)
+        answers = self._train(cast(Trainer, kernel), beliefs, edges, key.round, keys, slot, beside)
+        return edges, {n: v.cpu() for n, v in answers.numbers.items()}, answers.beliefs
+
+    def _train(
+        self,
+        kernel: Trainer,
+        beliefs: Beliefs,
+        edges: Tensor,
+        round: int,
+        keys: Sequence[Key],
+        slot: str,
+        beside: Mapping[str, Beliefs],
+    ) -> Answers:
+        hosts = edges[:, 1]
+        if kernel.keeps and len(torch.unique(hosts)) < len(hosts):
+            raise BadInput("keep=true needs at most one visit to each client in a round: set keep=false")
+        memory = self.slots.before(slot, round) if kernel.keeps else None
+        if memory is None:
+            memory = tree.stack([kernel.fresh(self.learner, tree.row(beliefs, 0))])
+            memory = tree.repeat(memory, len(self.clients)) if kernel.keeps else memory
+        answers = self.engine.train(self, kernel, Visit(beliefs, edges, keys, memory, beside))
+        self._refuse_not_finite(answers, hosts, round)
+        if kernel.keeps:
+            self.slots.write(slot, round, hosts, answers.memory, memory)
+        return answers
+
+    def _refuse_not_finite(self, answers: Answers, hosts: Tensor, round: int) -> None:
+        # a sum is finite only if all its terms are; that it may overflow costs no more than a closer look
+        if all(math.isfinite(float(t.sum())) for t in (answers.numbers["loss"], *answers.beliefs.values())):
+            return
+        fine = torch.isfinite(answers.numbers["loss"]).cpu()
+        for t in answers.beliefs.values():
+            if t.is_floating_point():
+                fine &= torch.isfinite(t).flatten(1).all(dim=1).cpu()
+        if bool(fine.all()):
+            return
+        edge = int((~fine).nonzero()[0])
+        name, loss = (
+            tree.first_not_finite(tree.row(answers.beliefs, edge)),
+            float(answers.numbers["loss"][edge]),
+        )
+        what = f"the loss is {loss}" if name is None else f"{name} is no longer finite (loss {loss:.4g})"
+        raise Diverged(
+            f"round {round}, client {self.clients[int(hosts[edge])].name!r}: {what}: "
+            "lower the learning rate or scale the inputs"
+        )
+
+    def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
+        if not in_turn:
+            return hold(tree.mix(weights, beliefs.tensors), at)
+        if not isinstance(weights, Tensor):
+            raise BadInput("sums in turn take one matrix of weights for all tensors")
+        whose = {place: i for i, place in enumerate(beliefs.places.tolist())}
+        mixing, sources = tree.in_turn(weights, [whose[place] for place in at.tolist()])
+        return hold(tree.mix(mixing, beliefs.tensors, sources), at)
+
+    def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
+        return hold(tree.rows(beliefs.tensors, rows), at)
+
+    def share(self, beliefs: Held, to: Tensor) -> None:
+        """Everything is everywhere here."""
+
+    def distances(
+        self, replies: Replies, to: Tensor, at: int, importance: Mapping[str, float] | None = None
+    ) -> Distances:
+        assert replies.origin is not None
+        names, replied = self.learner.trainable, replies.beliefs.tensors
+        apart = tree.distances(replied, tree.rows(replied, to), names, importance)
+        lengths = torch.zeros(len(replies), dtype=torch.float64)
+        for guest in torch.unique(replies.guests).tolist():
+            mine = (replies.guests == guest).nonzero().flatten()
+            sent = tree.rows(replies.origin.tensors, torch.tensor([guest]))
+            lengths[mine] = tree.distances(tree.rows(replied, mine), sent, names, importance)[:, 0]
+        return Distances(apart, lengths)
+
+    def open(self, beliefs: Held) -> Beliefs:
+        return beliefs.tensors
+
+    def peek(self, beliefs: Held) -> Beliefs | None:
+        return beliefs.tensors
+
+    def pool(self, groups: Sequence[Sequence[int]]) -> InProcess:
+        chosen = tuple(tuple(group) for group in groups)
+        if chosen not in self.pools:
+            joined = tuple(pooled([self.clients[i] for i in group]) for group in chosen)
+            self.pools[chosen] = replace(self, clients=joined, known=None, host=COORDINATOR)
+        return self.pools[chosen]
+
+    def keep(self, live: Iterable[Held], round: int) -> None:
+        self.slots.drop(round)
+        for net in self.pools.values():
+            net.keep(live, round)
+
+    def save(self, beliefs: Held, paths: Mapping[int, str]) -> None:
+        for i, path in paths.items():
+            write_tensors(path, tree.row(beliefs.tensors, i), {})
+
+    def kept(self) -> Mapping[str, Tensor]:
+        kept = {f"own|{name}": t for name, t in self.slots.tensors().items()}
+        for groups, net in self.pools.items():
+            mark = ";".join(",".join(map(str, group)) for group in groups)
+            kept |= {f"{mark}|{name}": t for name, t in net.slots.tensors().items()}
+        return kept
+
+    def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
+        by_net: dict[str, dict[str, Tensor]] = {}
+        for key, t in kept.items():
+            mark, _, name = key.partition("|")
+            by_net.setdefault(mark, {})[name] = t.to(self.device)
+        for mark, tensors in by_net.items():
+            groups = [[int(i) for i in group.split(",")] for group in mark.split(";")] if mark != "own" else None
+            net = self if groups is None else self.pool(groups)
+            net.slots.load(tensors)
+            net.slots.rewind(round)
+
+    def close(self) -> None:
+        """Nothing runs beside us."""
+
+
+def made(
+    kernel: Maker, beliefs: Beliefs, edges: Tensor, keys: Sequence[Key], beside: Mapping[str, Beliefs]
+) -> tuple[Mapping[str, Tensor], Beliefs]:
+    """Numbers and beliefs that a maker makes, for each pair of guest and host as many as it has edges."""
+    places: dict[Pair, list[int]] = {}
+    for e, (guest, host) in enumerate(edges.tolist()):
+        places.setdefault((guest, host), []).append(e)
+    replies: dict[int, tuple[Belief, dict[str, float]]] = {}
+    for (guest, _), mine in places.items():
+        row = {n: tree.row(b, mine[0] if tree.count(b) > 1 else 0) for n, b in beside.items()}
+        some, numbers = kernel.make(tree.row(beliefs, guest), row, len(mine), keys[mine[0]])
+        replies |= {e: (belief, numbers) for e, belief in zip(mine, some, strict=True)}
+    order = [replies[e] for e in range(len(edges))]
+    numbers = {n: torch.tensor([told[n] for _, told in order], dtype=torch.float64) for n in order[0][1]}
+    return numbers, tree.stack([belief for belief, _ in order])
+
+
+def pooled(clients: Sequence[Client]) -> Client:
+    """Several clients as one."""
+
+    def all_of(part: str) -> Samples:
+        parts: list[Samples] = [getattr(c, part) for c in clients]
+        return Samples(adjoined([p.x for p in parts]), adjoined([p.y for p in parts]))
+
+    return replace(
+        clients[0],
+        name="+".join(c.name for c in clients),
+        train=all_of("train"),
+        validation=all_of("validation"),
+        test=all_of("test"),
+    )

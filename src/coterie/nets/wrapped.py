@@ -1,0 +1,69 @@
+"""A net around a net: everything is passed on but the verbs that a wrapper changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from coterie.core.belief import Beliefs, Weights
+from coterie.core.held import Held
+from coterie.core.kernel import Kernel
+from coterie.core.net import Beside, Distances, Net, Replies
+from coterie.core.roster import Roster
+from coterie.core.seeds import Key
+
+
+@dataclass(frozen=True, eq=False)
+class Wrapped:
+    """Passes every verb on."""
+
+    net: Net
+
+    @property
+    def roster(self) -> Roster:
+        return self.net.roster
+
+    def visit(
+        self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key, slot: str = "", beside: Beside | None = None
+    ) -> Replies:
+        return self.net.visit(kernel, beliefs, edges, key, slot, beside)
+
+    def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
+        return self.net.mix(weights, beliefs, at, in_turn)
+
+    def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
+        return self.net.deliver(beliefs, rows, at)
+
+    def share(self, beliefs: Held, to: Tensor) -> None:
+        self.net.share(beliefs, to)
+
+    def distances(
+        self, replies: Replies, to: Tensor, at: int, importance: Mapping[str, float] | None = None
+    ) -> Distances:
+        return self.net.distances(replies, to, at, importance)
+
+    def open(self, beliefs: Held) -> Beliefs:
+        return self.net.open(beliefs)
+
+    def pool(self, groups: Sequence[Sequence[int]]) -> Net:
+        return self.net.pool(groups)
+
+    def keep(self, live: Iterable[Held], round: int) -> None:
+        self.net.keep(live, round)
+
+    def peek(self, beliefs: Held) -> Beliefs | None:
+        return self.net.peek(beliefs)
+
+    def save(self, beliefs: Held, paths: Mapping[int, str]) -> None:
+        self.net.save(beliefs, paths)
+
+    def kept(self) -> Mapping[str, Tensor]:
+        return self.net.kept()
+
+    def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
+        self.net.restore(kept, live, round)
+
+    def close(self) -> None:
+        self.net.close()
