@@ -24,9 +24,10 @@ from coterie.core.client import Client, Samples
 from coterie.core.learner import Learner
 from coterie.core.net import to_own
 from coterie.core.seeds import Key
-from coterie.engines import InProcess, Loop, Pool
+from coterie.engines import Loop, Pool
 from coterie.kernels import SGD, Score
 from coterie.models import MODELS
+from coterie.nets import InProcess
 
 TURNS = 3
 

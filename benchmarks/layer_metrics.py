@@ -20,10 +20,11 @@ from coterie.core.client import Client, Samples
 from coterie.core.learner import Learner
 from coterie.core.net import from_server
 from coterie.core.seeds import Key
-from coterie.engines import ENGINES, InProcess
+from coterie.engines import ENGINES
 from coterie.kernels import Adam
 from coterie.methods.server.guided import Guided, scored
 from coterie.models import MODELS
+from coterie.nets import InProcess
 
 CLIENTS, PICTURES, BATCH = 4, 12_500, 64
 METRICS = ("stable-rank", "knowledge-gain", "uniqueness")

@@ -37,11 +37,12 @@ from coterie.core.belief import Beliefs
 from coterie.core.learner import Learner
 from coterie.core.net import to_own
 from coterie.core.seeds import Key
-from coterie.engines import ENGINES, InProcess
+from coterie.engines import ENGINES
 from coterie.engines.threads import one_thread_each
 from coterie.kernels import Adam
 from coterie.methods.peers import PENS
 from coterie.methods.peers.picks import distinct
+from coterie.nets import InProcess
 
 BOUND = 1.3
 

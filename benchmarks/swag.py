@@ -37,9 +37,10 @@ from coterie.data.build import deal_clients
 from coterie.data.dataset import Dataset, Pool
 from coterie.data.partition import SPLITS
 from coterie.data.sources import SOURCES
-from coterie.engines import ENGINES, InProcess
+from coterie.engines import ENGINES
 from coterie.kernels import SGD, SWAG, Gather
 from coterie.models import MODELS
+from coterie.nets import InProcess
 
 BOUND = 1.2
 

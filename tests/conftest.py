@@ -10,7 +10,8 @@ from hypothesis import settings
 
 from coterie.core.client import Client, Samples
 from coterie.core.learner import Learner
-from coterie.engines import ENGINES, InProcess
+from coterie.engines import ENGINES
+from coterie.nets import InProcess
 
 torch.set_num_threads(1)
 settings.register_profile("coterie", deadline=None, derandomize=True, max_examples=50)

@@ -24,9 +24,10 @@ from coterie.core.errors import BadInput
 from coterie.core.learner import Learner
 from coterie.core.method import Info, Models
 from coterie.core.seeds import Key
-from coterie.engines import ENGINES, Absent, InProcess
+from coterie.engines import ENGINES
 from coterie.kernels import KERNELS, SGD, Adam
 from coterie.methods import METHODS
+from coterie.nets import Absent, InProcess
 from coterie.runs import checkpoint
 
 ROUNDS, SEED = 3, 1  # with this seed every client is away at times, and none always

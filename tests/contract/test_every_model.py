@@ -15,10 +15,11 @@ from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
-from coterie.engines import ENGINES, InProcess
+from coterie.engines import ENGINES
 from coterie.kernels import KERNELS
 from coterie.methods.server.fedavg import FedAvg
 from coterie.models import MODELS
+from coterie.nets import InProcess
 
 PICTURES = {
     "erosion-cnn": (1, 12, 12), "pens-cnn": (3, 22, 22), "lenet5": (1, 28, 28), "lenet5-small": (1, 28, 28),

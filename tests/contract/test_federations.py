@@ -13,8 +13,9 @@ from coterie.core.client import Client, Samples
 from coterie.core.learner import Learner
 from coterie.core.net import edges_of
 from coterie.core.seeds import Key
-from coterie.engines import ENGINES, Absent, InProcess, replay
+from coterie.engines import ENGINES, replay
 from coterie.kernels import SGD, Adam
+from coterie.nets import Absent, InProcess
 
 OTHERS = [name for name in ENGINES if name != "loop"]
 

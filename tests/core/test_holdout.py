@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput
-from coterie.data.holdout import hold_out
 from coterie.core.seeds import Key
+from coterie.data.holdout import hold_out
 
 
 def split(y, fraction, seed=0):

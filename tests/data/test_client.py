@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from coterie.core.client import Samples
+from coterie.core.client import Samples, class_count
 from coterie.data.clients import Client, check_clients
-from coterie.core.client import class_count
 
 X = np.arange(40.0).reshape(20, 2)
 Y = np.arange(20) % 2

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset, TensorDataset
 
-from coterie.data.clients import Client, check_clients
 from coterie.core.errors import BadData, BadInput, CoterieError, UnknownName
+from coterie.data.clients import Client, check_clients
 
 X = np.arange(24.0).reshape(12, 2)
 Y = np.arange(12) % 2

@@ -219,7 +219,7 @@ def test_whoever_looks_sees_a_bar(places, server, monkeypatch):
             super().__init__(name)
             bars.append(self)
 
-    monkeypatch.setattr(files, "_Bar", Bar)
+    monkeypatch.setattr(downloads, "_Bar", Bar)
     monkeypatch.setattr(downloads.sys.stderr, "isatty", lambda: True)
     downloads.http_fetch(f"{address}/abc.txt", places[0] / "abc.txt")
     [bar] = bars

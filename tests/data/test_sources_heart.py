@@ -138,7 +138,7 @@ def test_a_missing_file_is_asked_for(hospitals, monkeypatch):
     def no_network(url, path):
         raise ConnectionError
 
-    monkeypatch.setattr(files, "http_fetch", no_network)
+    monkeypatch.setattr(downloads, "http_fetch", no_network)
     source = SOURCES.make("heart-disease")
     assert source.at_hand()
     (hospitals / "processed.va.data").unlink()

@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
     """An empty data folder, an empty cache, no network."""
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     monkeypatch.setattr(downloads.pooch, "os_cache", lambda name: tmp_path / "cache")
-    monkeypatch.setattr(files, "http_fetch", no_network)
+    monkeypatch.setattr(downloads, "http_fetch", no_network)
     return tmp_path
 
 

@@ -80,7 +80,7 @@ def folder(tmp_path, monkeypatch):
 
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     monkeypatch.setattr(downloads.pooch, "os_cache", lambda name: tmp_path / "cache")
-    monkeypatch.setattr(files, "http_fetch", no_network)
+    monkeypatch.setattr(downloads, "http_fetch", no_network)
     monkeypatch.setattr(tiny_imagenet, "COUNTS", (3, 6, 3))
     return tmp_path
 

@@ -12,13 +12,14 @@ from coterie.core.errors import BadInput
 from coterie.core.learner import Learner
 from coterie.core.net import edges_of, to_own
 from coterie.core.seeds import Key
-from coterie.engines import Auto, InProcess, Loop, Pool, Stacked, replay, scoring
+from coterie.engines import Auto, Loop, Pool, Stacked, replay, scoring
 from coterie.engines import stacked as stacked_module
 from coterie.engines.auto import CACHED, LARGE, SMALL, choose
 from coterie.engines.bank import Bank, adjoined
 from coterie.engines.memory import budget_in_bytes, free_bytes
 from coterie.engines.pictures import channels_last
 from coterie.kernels import SGD, SWAG, Adam, Gather, Score
+from coterie.nets import InProcess
 
 
 def clients_of(sizes, shape=(3,)):

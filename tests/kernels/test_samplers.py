@@ -22,11 +22,11 @@ from coterie.core.belief import row
 from coterie.core.errors import BadInput
 from coterie.core.net import edges_of, to_own
 from coterie.core.seeds import Key
-from coterie.engines import InProcess
 from coterie.kernels import HMC, KERNELS, PSGLD, SGLD, Gather
 from coterie.kernels.bayes import normals
 from coterie.kernels.hmc import Potential, dual_average, leapfrog
 from coterie.kernels.posterior import collected
+from coterie.nets import InProcess
 
 CHAINS, N, PRIOR, T = 256, 12, 3.0, 0.5
 SEEDS = range(10)

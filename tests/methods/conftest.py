@@ -8,7 +8,7 @@ from torch import nn
 
 from coterie.core.method import survey
 from coterie.core.seeds import Key
-from coterie.engines import Absent
+from coterie.nets import Absent
 
 
 @pytest.fixture

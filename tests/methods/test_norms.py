@@ -15,12 +15,13 @@ from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
-from coterie.engines import ENGINES, InProcess
+from coterie.engines import ENGINES
 from coterie.kernels import SGD, Adam
 from coterie.methods import FedAvg, FineTune, Local
 from coterie.methods.server.fedavg import averaging_weights
 from coterie.methods.server.norms import calls, joined, models_of, norm_names, parted
 from coterie.models import MODELS
+from coterie.nets import InProcess
 
 FULL = SGD(lr=0.25, batch=100)
 WHOLE = ["0.weight", "0.bias", "0.running_mean", "0.running_var", "0.num_batches_tracked"]

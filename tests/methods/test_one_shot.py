@@ -15,12 +15,13 @@ from coterie.core.learner import Learner
 from coterie.core.method import Facts
 from coterie.core.net import to_own
 from coterie.core.seeds import Key
-from coterie.engines import ENGINES, InProcess
+from coterie.engines import ENGINES
 from coterie.kernels import SGD, SGLD, SWAG, Adam, Gather, Score
 from coterie.kernels.posterior import collected
 from coterie.methods import FLSWAG, METHODS, BayAvg, BayesCentral, BayesLocal, OneShotFedAvg, WBayAvg
 from coterie.methods.one_shot.alone import collector, states
 from coterie.methods.one_shot.bayes import spread_over
+from coterie.nets import InProcess
 from coterie.posteriors import mean, variances
 
 HALF = SGD(lr=0.25)

@@ -17,7 +17,6 @@ from coterie.core.kernel import scores
 from coterie.core.method import Facts, survey
 from coterie.core.net import edges_of
 from coterie.core.seeds import Key
-from coterie.engines import Absent
 from coterie.kernels import SGD
 from coterie.kernels.score import Score
 from coterie.methods import METHODS
@@ -43,6 +42,7 @@ from coterie.methods.peers.picks import alike, counts, draw_from, draw_others, e
 from coterie.methods.peers.random_weighted import by_accuracy
 from coterie.methods.peers.rounds import Peers
 from coterie.metrics.collaboration import neighbours_found
+from coterie.nets import Absent
 from coterie.runs import checkpoint
 
 NAN = math.nan

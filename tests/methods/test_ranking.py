@@ -15,7 +15,7 @@ from coterie.core.belief import belief_of, stack
 from coterie.core.client import Samples
 from coterie.core.errors import BadData, BadInput, Sealed, UnknownName
 from coterie.core.seeds import Key
-from coterie.engines import ENGINES, Absent
+from coterie.engines import ENGINES
 from coterie.kernels import SGD
 from coterie.kernels.fold import Fold, HeldOut, fold_rows
 from coterie.methods import METHODS, FedAvg, Influence, Local, Ndoye
@@ -23,6 +23,7 @@ from coterie.methods.ranking import RANKINGS
 from coterie.methods.ranking.circles import choose, circle_weights
 from coterie.methods.ranking.influence import inner_products, without_each
 from coterie.methods.ranking.ndoye import transfer_loss
+from coterie.nets import Absent
 
 FULL = SGD(lr=0.25, batch=100)
 START = {"weight": torch.zeros(1, 1, 1)}

@@ -17,7 +17,7 @@ from coterie.cli.main import main
 from coterie.core.belief import belief_of, stack
 from coterie.core.errors import BadInput, Sealed, UnknownName
 from coterie.core.seeds import Key
-from coterie.engines import ENGINES, Absent
+from coterie.engines import ENGINES
 from coterie.kernels import SGD
 from coterie.methods import METHODS, Local, WeightErosion
 from coterie.methods.server.weight_erosion import (
@@ -32,6 +32,7 @@ from coterie.methods.server.weight_erosion import (
     step_towards,
     whole_passes,
 )
+from coterie.nets import Absent
 
 NAN = math.nan
 # x = 1 and one target y for each client: a full step at this rate takes w to (w + y) / 2,

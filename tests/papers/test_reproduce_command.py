@@ -6,10 +6,10 @@ import pytest
 
 from coterie.cli.reproduce import reproduce
 from coterie.core.errors import BadInput, UnknownName
-from coterie.storage.atomic import read_lines
 from coterie.papers import PAPERS, drawing
 from coterie.papers.gengler_2020 import paper as gengler
 from coterie.papers.grimberg_2020 import paper as grimberg
+from coterie.storage.atomic import read_lines
 
 
 @pytest.fixture(autouse=True)

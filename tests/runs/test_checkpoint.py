@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 
 import coterie
 from coterie.core.errors import BadRun
-from coterie.storage.tensors import read_tensors, write_tensors
 from coterie.runs.checkpoint import Stamp, load, save
+from coterie.storage.tensors import read_tensors, write_tensors
 
 
 @dataclass(frozen=True, eq=False)

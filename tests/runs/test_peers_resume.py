@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from coterie.storage.atomic import read_lines
 from coterie.runs.experiment import Experiment, prepare
 from coterie.runs.folder import Folder
 from coterie.runs.runner import run
 from coterie.runs.settings import Settings
+from coterie.storage.atomic import read_lines
 
 ROUNDS, STEP_1 = 8, 3
 SAME = ("metrics.jsonl", "models.safetensors", "checkpoint.safetensors", "config.toml")

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import tomli_w
 from torch import nn
 
 from coterie.api.result import Result
-from coterie.api.train import train
+from coterie.api.train import finished, footing_of, given_experiment, parts_of, train
+from coterie.core.belief import Beliefs
 from coterie.core.client import Client
-from coterie.core.errors import BadInput
-from coterie.core.method import survey
-from coterie.core.options import options_of
+from coterie.core.errors import BadInput, BadRun
+from coterie.core.options import coerced, options_of
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.methods import METHODS
 from coterie.report.page import Section, write_report
 from coterie.report.tables import summary_frame
-from coterie.runs.compare import parsed, slug
+from coterie.runs.about import fingerprint
+from coterie.runs.compare import is_comparison, parsed, slug
+from coterie.runs.experiment import Footing
 from coterie.runs.record import Record
+from coterie.runs.settings import Settings, read_toml
+from coterie.storage.atomic import write_whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,47 +59,72 @@ def compare(
     *,
     seeds: int = 3,
     seed: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
     **options: Any,
 ) -> Compared:
     """Trains with each method and seed on the same clients; further keywords are those of `train`.
 
     A method may carry options: "fedavg:weighted=false". With seeds, first weights are drawn anew for each
-    (init="common") unless `init` says otherwise.
+    (init="common") unless `init` says otherwise. With `out`, everything is written as `coterie compare` does, for
+    `coterie report`; with resume=True, what is finished there is read and the rest goes on.
     """
     if seeds < 1:
         raise BadInput(f"seeds={seeds} must be at least 1: try 3")
     if not methods:
         raise BadInput("no methods to compare: try local, fedavg, finetune")
-    options.setdefault("init", "common")
-    out = options.pop("out", None)
     specs = {spec: parsed(spec) for spec in methods}
     if len({slug(spec) for spec in specs}) < len(methods):
         raise BadInput(f"methods {', '.join(methods)} name one twice: name each once")
     of = {name: {o.name for o in options_of(METHODS[name])} for name, _ in specs.values()}
     alone = {option for names in of.values() for option in names}
-    chosen = {
-        spec: {
-            **{k: v for k, v in options.items() if k not in alone or k in of[name]},
-            **{k.rpartition(".")[2]: v for k, v in own.items()},
-        }
+    known = set(inspect.signature(train).parameters)
+    common = {k: v for k, v in options.items() if k in known}
+    init, features = common.pop("init", "common"), common.pop("features", None)
+    kernel, engine = common.pop("kernel", None), common.pop("engine", "auto")
+    watch = common.pop("watch", lambda record: None)
+    rest = {k: v for k, v in options.items() if k not in known}
+    ways = {
+        spec: parts_of(
+            kernel,
+            name,
+            {
+                **{k: v for k, v in rest.items() if k not in alone or k in of[name]},
+                **{k.rpartition(".")[2]: v for k, v in own.items()},
+            },
+        )
         for spec, (name, own) in specs.items()
     }
-    for spec, (name, _) in specs.items():
-        mine = {k: v for k, v in chosen[spec].items() if k in of[name]}
-        survey(METHODS.make(name, **mine), clients, Key(seed, rounds=options.get("rounds", 30)))
-    results: dict[str, list[Result]] = {}
-    for spec, (name, _) in specs.items():
-        results[spec] = [
-            train(
-                model,
-                clients,
-                name,
-                seed=seed + i,
-                out=None if out is None else Path(out) / slug(spec) / f"seed-{seed + i}",
-                **chosen[spec],
-            )
-            for i in range(seeds)
-        ]
-        for result in results[spec]:
-            result.record.label = spec
+    path = None if out is None else Path(out)
+    results: dict[str, list[Result]] = {spec: [] for spec in specs}
+    for i in range(seeds):
+        settings = Settings(**coerced(Settings, {**common, "seed": seed + i}, "compare"))
+        key = Key(settings.seed, rounds=settings.rounds)
+
+        def check(roster: Roster, start: Beliefs, key: Key = key) -> None:
+            for _, way in ways.values():
+                way.check(roster, start, key)
+
+        footing = footing_of(model, clients, settings, init, features, check)
+        check(footing.roster, footing.beliefs)
+        if path is not None and i == 0:
+            begin(path, {"methods": list(methods), "seeds": seeds, **settings.table()}, footing, resume)
+        for spec, (work, way) in ways.items():
+            experiment = given_experiment(footing, model, settings, work, way, engine, init, features)
+            place = None if path is None else path / slug(spec) / f"seed-{settings.seed}"
+            results[spec].append(finished(experiment, place, resume, watch, label=spec))
     return Compared(results)
+
+
+def begin(path: Path, table: dict[str, Any], footing: Footing, resume: bool) -> None:
+    """Says what is compared, for a report of it; or finds the same said."""
+    told = {k: v for k, v in table.items() if k not in ("data", "split", "model", "kernel", "method")}
+    told["given"] = fingerprint(footing.roster, footing.beliefs)
+    if path.is_dir() and any(path.iterdir()):
+        if not resume:
+            raise BadRun(
+                f"output folder {path} is not empty: pass resume=True to go on, or choose another out"
+            )
+        if not is_comparison(path) or read_toml(path / "compare.toml") != told:
+            raise BadRun(f"{path} holds something else than this comparison: choose another out")
+    write_whole(path / "compare.toml", tomli_w.dumps(told))

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import nn
 
 from coterie.core import belief as tree
+from coterie.core.held import Held
 from coterie.core.method import Models
+from coterie.core.net import Net
 from coterie.report.page import Section, write_report
 from coterie.report.tables import summary_frame
 from coterie.runs.record import Record
@@ -79,9 +82,15 @@ class Result:
         return target
 
 
-def result_of(record: Record, model: nn.Module, models: Models) -> Result:
-    def module(row: int) -> nn.Module:
-        return tree.load(copy.deepcopy(model).cpu(), tree.row(models.beliefs, row)).eval()
+def result_of(record: Record, model: nn.Module, models: Models, net: Net) -> Result:
+    """Models as modules; who started the sites may have them, wherever they are."""
 
-    own = {name: module(row) for name, row in zip(record.clients, models.of.tolist(), strict=True)}
-    return Result(record, own, None if models.shared is None else module(models.shared))
+    def modules(held: Held) -> list[nn.Module]:
+        seen = net.peek(held)
+        tensors = net.open(held) if seen is None else seen
+        return [tree.load(copy.deepcopy(model).cpu(), tree.row(tensors, i)).eval() for i in range(len(held))]
+
+    used, of = torch.unique(models.of, return_inverse=True)
+    each = modules(models.beliefs.rows(used))
+    own = {name: copy.deepcopy(each[row]) for name, row in zip(record.clients, of.tolist(), strict=True)}
+    return Result(record, own, None if models.shared is None else modules(models.shared)[0])

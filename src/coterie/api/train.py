@@ -11,20 +11,20 @@ from torch import nn
 
 from coterie.api.result import Result, result_of
 from coterie.core import belief as tree
-from coterie.core.client import Client
-from coterie.data.clients import check_clients
-from coterie.core.client import class_count
+from coterie.core.client import Client, class_count
 from coterie.core.errors import BadInput, BadRun, UnknownName
 from coterie.core.kernel import Trainer
 from coterie.core.method import Method
 from coterie.core.options import coerced, options_of, table_of
 from coterie.core.seeds import Key
+from coterie.data.clients import check_clients
 from coterie.engines import ENGINES
-from coterie.kernels import KERNELS
+from coterie.kernels import WORK
 from coterie.methods import METHODS
 from coterie.models import MODELS
+from coterie.nets import Made
 from coterie.runs.about import fingerprint
-from coterie.runs.experiment import Experiment, assemble, reinitialised, staged
+from coterie.runs.experiment import Check, Experiment, Footing, experiment_of, grounded, reinitialised
 from coterie.runs.features import Features
 from coterie.runs.folder import Folder, is_run, read_record
 from coterie.runs.last_layer import Body
@@ -46,7 +46,8 @@ def train(
     device: str = "cpu",
     memory: str = "half",
     init: Literal["given", "common", "independent"] = "given",
-    absent: float = 0.0,
+    net: str = "in-process",
+    wrap: Sequence[str] = (),
     evaluate: int = 1,
     checkpoint: int = 1,
     one_class: Literal["refuse", "allow"] = "refuse",
@@ -67,20 +68,30 @@ def train(
                clients (common) or for each its own (independent)
     device     where models and data are while they train: cpu, cuda, mps; results come back to the CPU
     memory     what engines may use at once: half of what is free, or an amount such as 4G
+    net        where the sites are: in-process, or processes for one of its own for each
+    wrap       what is around the net: ["absent=0.3"] leaves each site out of a round by that chance
     features   a server first trains the model on rows set aside for it, then clients train its last layer
                only: options such as dict(aside=0.2, epochs=20), or {} for the usual ones; from
                init="given" the server starts from your module's weights, else from weights of its own
     out        a folder to write the run into; with resume=True a run cut off there goes on
     watch      called after each round with the run's record
     """
-    given = dict(rounds=rounds, seed=seed, absent=absent, evaluate=evaluate, checkpoint=checkpoint)  # noqa: C408
-    given |= dict(device=device, memory=memory, one_class=one_class)  # type: ignore[dict-item]  # noqa: C408
+    given: dict[str, Any] = dict(rounds=rounds, seed=seed, evaluate=evaluate, checkpoint=checkpoint)  # noqa: C408
+    given |= dict(device=device, memory=memory, one_class=one_class, net=net, wrap=tuple(wrap))  # noqa: C408
     path = None if out is None else Path(out)
     if features is not None and resume and path is not None and is_run(path):
         same_threads(read_record(path))  # before the server trains, should the cache be gone
     experiment = ready(model, clients, method, kernel, options, engine, init, features, **given)
-    outcome = run_in(experiment, path, resume, watch)
-    result = result_of(outcome.record, experiment.model, outcome.models)
+    return finished(experiment, path, resume, watch)
+
+
+def finished(experiment: Experiment, out: Path | None, resume: bool, watch: Watch, label: str = "") -> Result:
+    """Runs an experiment and gives its models, each in a module of its own that takes raw inputs."""
+    try:
+        outcome = run_in(experiment, out, resume, watch, label)
+        result = result_of(outcome.record, experiment.model, outcome.models, experiment.net)
+    finally:
+        experiment.net.close()
     return result if experiment.body is None else _whole(result, experiment.body)
 
 
@@ -97,50 +108,79 @@ def ready(
 ) -> Experiment:
     """All that `train` needs to begin, checked; `given` are settings such as rounds and seed."""
     settings = Settings(**coerced(Settings, given, "train"))
+    work, way = parts_of(kernel, method, dict(options or {}))
+    key = Key(settings.seed, rounds=settings.rounds)
+    footing = footing_of(model, clients, settings, init, features, lambda r, start: way.check(r, start, key))
+    return given_experiment(footing, model, settings, work, way, engine, init, features)
+
+
+def footing_of(
+    model: nn.Module | str,
+    clients: Sequence[Client],
+    settings: Settings,
+    init: str,
+    features: Features | Mapping[str, Any] | None,
+    check: Check,
+) -> Footing:
+    """What methods are tried on: these clients and this model."""
     allow = settings.one_class == "allow"
     notes = check_clients(clients, allow_one_class=allow)
-    work, way = _parts(kernel, method, dict(options or {}))
     module, beliefs = _start(model, clients, init, settings.seed)
+    own = isinstance(model, nn.Module) and init == "given"
+    return grounded(
+        clients,
+        module,
+        beliefs,
+        notes,
+        check,
+        made=Made(model, {}) if isinstance(model, str) else None,
+        features=Features.of(features),
+        key=Key(settings.seed, rounds=settings.rounds),
+        server=lambda drawn: module if own else reinitialised(module, drawn),
+        called=called(model),
+        device=settings.device,
+        one_class=allow,
+    )
+
+
+def called(model: nn.Module | str) -> str:
+    return model if isinstance(model, str) else type(model).__name__
+
+
+def given_experiment(
+    footing: Footing,
+    model: nn.Module | str,
+    settings: Settings,
+    work: Trainer | None,
+    way: Method,
+    engine: str,
+    init: str,
+    features: Features | Mapping[str, Any] | None,
+) -> Experiment:
+    """A method on what was given, with a config that says all of it but the data."""
+    shown = ("rounds", "seed", "device", "memory", "evaluate", "checkpoint", "net", "wrap")
     config = {
-        **{
-            k: v
-            for k, v in settings.table().items()
-            if k
-            not in ("data", "split", "model", "one_class", "init", "test", "validation", "plugins", "kernel")
-        },
+        **{k: v for k, v in settings.table().items() if k in shown},
         "data": GIVEN,
         "split": GIVEN,
-        "given": fingerprint(clients, beliefs),
-        "clients": len(clients),
-        "model": model if isinstance(model, str) else type(model).__name__,
+        "given": fingerprint(footing.roster, footing.beliefs),
+        "clients": len(footing.roster),
+        "model": called(model),
         "method": getattr(way, "name", type(way).__name__),
         "engine": engine,
         "init": init,
     }
-    config[config["method"]] = table_of(way)
+    table = table_of(way)
     if work is not None:
+        table.pop("local", None)
         config |= {"kernel": getattr(work, "name", type(work).__name__)}
         config[config["kernel"]] = table_of(work)
+    config[config["method"]] = table
     pretraining = Features.of(features)
     if pretraining is not None:
         config["features"] = table_of(pretraining)
-    own = isinstance(model, nn.Module) and init == "given"
-    stage = staged(
-        pretraining,
-        clients,
-        module,
-        beliefs,
-        way,
-        Key(settings.seed, rounds=settings.rounds),
-        server=lambda drawn: module if own else reinitialised(module, drawn),
-        called=str(config["model"]),
-        device=settings.device,
-        one_class=allow,
-    )
-    said = [*notes, *stage.notes]
-    return assemble(
-        config, stage.clients, said, stage.model, stage.beliefs, way, ENGINES.make(engine), None, stage.body
-    )
+    connector, machine = settings.made("net"), ENGINES.make(engine)
+    return experiment_of(footing, config, way, connector=connector, engine=machine, command=None)
 
 
 def _whole(result: Result, body: Body) -> Result:
@@ -150,9 +190,9 @@ def _whole(result: Result, body: Body) -> Result:
     return dataclasses.replace(result, models=own, shared=shared)
 
 
-def run_in(experiment: Experiment, out: Path | None, resume: bool, watch: Watch) -> Outcome:
+def run_in(experiment: Experiment, out: Path | None, resume: bool, watch: Watch, label: str = "") -> Outcome:
     """Runs it, in a folder if one is given; with resume, a run that was cut off there goes on."""
-    label = str(experiment.config["method"])
+    label = label or str(experiment.config["method"])
     if out is None:
         return run(experiment, None, label, watch)
     if resume and is_run(out):
@@ -171,7 +211,7 @@ def run_in(experiment: Experiment, out: Path | None, resume: bool, watch: Watch)
         folder.close()
 
 
-def _parts(
+def parts_of(
     kernel: str | Trainer | None, method: str | Method, options: dict[str, Any]
 ) -> tuple[Trainer, Method]:
     """The local work and the method; each keyword goes to whichever has such an option."""
@@ -187,7 +227,7 @@ def _parts(
             )
         return getattr(method, "local", None), method
     kernel = "sgd" if kernel is None else kernel
-    work_type = KERNELS[kernel] if isinstance(kernel, str) else type(kernel)
+    work_type = WORK[kernel] if isinstance(kernel, str) else type(kernel)
     way_type = METHODS[method]
     for_work = {o.name for o in options_of(work_type)} if isinstance(kernel, str) else set()
     for_way = {o.name for o in options_of(way_type)}

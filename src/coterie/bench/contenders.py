@@ -11,9 +11,11 @@ from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.client import Client
 from coterie.core.errors import UnknownName
+from coterie.core.held import at_coordinator, handles_in, hold
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
-from coterie.engines import ENGINES, InProcess
+from coterie.engines import ENGINES
+from coterie.nets import InProcess
 
 Run = Callable[[Key], Beliefs]
 """All rounds of a workload with the random numbers of that key; the beliefs at the end, [model, ...]."""
@@ -27,16 +29,17 @@ class OnEngine:
     def __init__(self, name: str, workload: Workload, clients: Sequence[Client]) -> None:
         module = workload.module()
         self.workload, self.method = workload, workload.method
-        self.method.check([c.name for c in clients], workload.rounds)
         self.first = tree.stack([tree.belief_of(module)])
         self.net = InProcess(ENGINES.make(name), Learner(module, "classification"), tuple(clients))
+        self.method.check(self.net.roster, self.first, Key(0, rounds=workload.rounds))
 
     def __call__(self, key: Key) -> Beliefs:
-        n, rounds = len(self.workload.sizes), self.workload.rounds
-        state = self.method.init(self.first, n)
+        rounds = self.workload.rounds
+        state = self.method.init(hold(self.first, at_coordinator(1)), self.net)
         for r in range(1, rounds + 1):
             state, _ = self.method.round(state, self.net, key.at_round(r, rounds))
-        return self.method.models(state, n).beliefs
+            self.net.keep(handles_in(state), r)
+        return self.net.open(self.method.models(state).beliefs)
 
 
 def prepare(name: str, workload: Workload, clients: Sequence[Client]) -> Run:

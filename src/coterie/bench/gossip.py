@@ -13,21 +13,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
+from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import Info, Models, scatter
+from coterie.core.method import Info, Models, Reveals, handed_out, scatter
 from coterie.core.net import Net, to_own
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Each client's own belief [client, ...], and what it keeps between rounds."""
+    """Each client's own belief [client, ...], at home."""
 
-    beliefs: Beliefs
-    memory: Beliefs | None = None
+    beliefs: Held
 
 
 @dataclass(frozen=True)
@@ -37,26 +37,29 @@ class Gossip:
     local: Trainer
     peers: int = 5
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        clients = len(names)
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        clients = len(roster)
         if not 0 <= self.peers < clients:
             raise BadInput(
                 f"peers={self.peers} must be at least 0 and below {clients} clients: try {clients - 1}"
             )
+        return ()
 
-    def init(self, beliefs: Beliefs, clients: int) -> State:
-        return State(tree.repeat(beliefs, clients))
+    def init(self, start: Held, net: Net) -> State:
+        return State(handed_out(start, net))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        n = len(net.names)
-        replies = net.visit(self.local, state.beliefs, to_own(n), key, state.memory)
+        n = len(net.roster)
+        replies = net.visit(self.local, state.beliefs, to_own(n), key)
         weights = mixing(n, self.peers, key)
-        exchanged = torch.full((n,), self.peers)
-        info = Info(weights, exchanged, exchanged, scatter(replies.numbers["loss"], replies.hosts, n))
-        return State(net.mix(weights, replies), replies.memory), info
+        mixed = net.mix(weights, replies.beliefs, torch.arange(n))
+        return State(mixed), Info(weights, scatter(replies.numbers["loss"], replies.hosts, n))
 
-    def models(self, state: State, clients: int) -> Models:
-        return Models(state.beliefs, of=torch.arange(clients))
+    def models(self, state: State) -> Models:
+        return Models(state.beliefs, of=torch.arange(len(state.beliefs)))
+
+    def reveals(self) -> Reveals:
+        return Reveals(sites=True)
 
 
 def mixing(n: int, peers: int, key: Key) -> Tensor:

@@ -16,8 +16,8 @@ from typing import Any
 from coterie.bench.measure import Watch, measure
 from coterie.bench.workloads import WORKLOADS, Workload
 from coterie.core.errors import BadInput
-from coterie.storage.atomic import write_whole
 from coterie.report.inks import inks
+from coterie.storage.atomic import write_whole
 
 CLIENTS = (10, 100, 1000, 10_000)
 SAMPLES = (10, 30, 100, 300, 1000)

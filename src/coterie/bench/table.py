@@ -16,8 +16,8 @@ from rich.table import Table
 
 from coterie.bench.measure import Row
 from coterie.bench.workloads import WORKLOADS
-from coterie.storage.atomic import write_whole
 from coterie.runs.about import commit
+from coterie.storage.atomic import write_whole
 
 HEADINGS = ("contender", "samples/s", "(median)", "x plain", "(median)", "of limit", "peak MB")
 COLUMNS = tuple(f.name for f in dataclasses.fields(Row))

@@ -11,6 +11,7 @@ from coterie.cli.run import OUT, close, fresh, how_to_go_on
 from coterie.core.options import Option
 from coterie.runs.about import command_line
 from coterie.runs.compare import Comparison, create, labelled, run_cell
+from coterie.runs.experiment import Builder
 from coterie.runs.record import Record
 from coterie.runs.settings import read_toml
 
@@ -38,26 +39,33 @@ def compare(words: Sequence[str]) -> int:
     comparison = Comparison(settings, tuple(extra["methods"]), extra["seeds"])
     split = comparison.with_method(comparison.methods[0]).split
     path = Path(extra["out"]) if extra["out"] else fresh(f"compare-{settings.data}-{split}")
-    create(path, comparison)
-    close(path, run_all(path, comparison, command_line()))
+    builder = Builder()
+    create(path, comparison, builder)
+    close(path, run_all(path, comparison, command_line(), builder))
     return 0
 
 
-def run_all(path: Path, comparison: Comparison, command: str | None) -> list[Record]:
-    """Every run of a comparison that is not finished yet, under one progress bar."""
-    rounds = comparison.settings.rounds
-    records: list[Record] = []
+def run_all(
+    path: Path, comparison: Comparison, command: str | None, builder: Builder | None = None
+) -> list[Record]:
+    """Every run of a comparison that is not finished yet, under one progress bar.
+
+    All methods of a seed come one after the other, as they have the same sites; results are in the order of the
+    methods.
+    """
+    rounds, builder = comparison.settings.rounds, builder or Builder()
+    records: dict[str, Record] = {}
     said: set[str] = set()
-    settings = [s for _, s in comparison.cells()]
+    cells = list(zip(labelled(comparison), (s for _, s in comparison.cells()), strict=True))
     try:
-        with screen.progress(rounds * len(settings)) as bar:
-            for (spec, place), cell in zip(labelled(comparison), settings, strict=True):
+        with screen.progress(rounds * len(cells)) as bar:
+            for (spec, place), cell in sorted(cells, key=lambda entry: entry[1].seed):
                 label = f"{spec} seed {cell.seed}"
                 watch = screen.watcher(bar, label, before=rounds * len(records))
-                record = run_cell(path / place, cell, spec, command, watch)
+                record = run_cell(path / place, cell, spec, command, watch, builder)
                 watch(record)
                 screen.say_notes(record.about, said)
-                records.append(record)
+                records[place] = record
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(path)) from None
-    return records
+    return [records[place] for (_, place), _ in cells]

@@ -21,25 +21,27 @@ from coterie.cli.flags import parse
 from coterie.cli.run import title
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.client import Client
-from coterie.core.client import class_count
+from coterie.core.client import Client, class_count
 from coterie.core.errors import BadInput, BadRun
-from coterie.storage.atomic import write_whole
+from coterie.core.held import hold
 from coterie.core.seeds import Key
 from coterie.data.numbers import read_numbers
-from coterie.engines import InProcess, Loop
+from coterie.engines import Loop
 from coterie.kernels.refresh import Refresh, momenta
 from coterie.metrics.calibration import brier, ece, logits_of, normalised_nll
 from coterie.metrics.classification import accuracy
+from coterie.nets import InProcess
 from coterie.posteriors import ensemble
 from coterie.posteriors.network import Network, network_of
 from coterie.posteriors.online import joint
 from coterie.posteriors.pools import SavedPool, read_pool, refuse_empty
 from coterie.report import words as wording
-from coterie.runs.experiment import prepare
+from coterie.runs.about import fingerprint
+from coterie.runs.experiment import Builder
 from coterie.runs.folder import read_record
 from coterie.runs.record import Record
 from coterie.runs.settings import from_table
+from coterie.storage.atomic import write_whole
 
 HELP = """Predicts with models drawn from a pool's joint posterior.
 
@@ -126,10 +128,11 @@ def clients_of(path: Path) -> tuple[Record, tuple[Client, ...]]:
     record = read_record(path)
     if "given" in record.config:
         raise BadRun(f"{path} was started from Python, its data is there: predict there too")
-    experiment = prepare(from_table(record.config, str(path / "config.toml")), None)
-    if record.about.get("fingerprint") != experiment.about["fingerprint"]:
+    settings = from_table(record.config, str(path / "config.toml")).resolved()
+    footing = Builder().footing(settings, lambda roster, start: ())
+    if record.about.get("fingerprint") != fingerprint(footing.roster, footing.beliefs):
         raise BadRun(f"{path}: the data or the first model differ from those it began with: run it anew")
-    return record, experiment.clients
+    return record, footing.clients
 
 
 def refuse_other_data(clients: Sequence[Client], network: Network, asked: Predict) -> None:
@@ -166,8 +169,9 @@ def for_clients(
 
 
 def renewed(asked: Predict, network: Network, net: InProcess, client: int, belief: Belief) -> Belief:
-    whole, edge = tree.stack([{**network.buffers, **belief}]), torch.tensor([[0, client]])
-    return tree.row(net.open(net.visit(Refresh(), whole, edge, Key(asked.seed).at("refresh"))), 0)
+    whole = hold(tree.stack([{**network.buffers, **belief}]), torch.tensor([client]))
+    replies = net.visit(Refresh(), whole, torch.tensor([[0, client]]), Key(asked.seed).at("refresh"))
+    return tree.row(net.open(replies.beliefs), 0)
 
 
 def probabilities(

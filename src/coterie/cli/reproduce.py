@@ -23,9 +23,9 @@ from rich.table import Table
 from coterie.cli import screen
 from coterie.cli.flags import parse
 from coterie.core.errors import BadInput
-from coterie.storage.atomic import write_whole
 from coterie.papers import PAPERS, drawing, paper
 from coterie.papers.base import PRESETS, Asked, Job, Paper, pick, run_jobs
+from coterie.storage.atomic import write_whole
 
 HELP = """Runs a paper's experiments, and writes its tables beside ours, its claims and its figures.
 

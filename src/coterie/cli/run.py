@@ -46,6 +46,7 @@ def run(words: Sequence[str]) -> int:
         raise KeyboardInterrupt(how_to_go_on(path)) from None
     finally:
         folder.close()
+        experiment.net.close()
     close(path, [record])
     return 0
 

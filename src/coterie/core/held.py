@@ -72,7 +72,9 @@ class Held:
 
     def rows(self, index: Tensor) -> Held:
         """Some rows in the given order, repeats allowed."""
-        return Held(tuple(Part(tree.rows(p.tensors, index), p.ids[index], p.places[index]) for p in self.parts))
+        return Held(
+            tuple(Part(tree.rows(p.tensors, index), p.ids[index], p.places[index]) for p in self.parts)
+        )
 
     def only(self, names: Collection[str]) -> Held:
         """The tensors of these names alone."""

@@ -83,7 +83,13 @@ class Net(Protocol):
     def roster(self) -> Roster: ...
 
     def visit(
-        self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key, slot: str = "", beside: Beside | None = None
+        self,
+        kernel: Kernel,
+        beliefs: Held,
+        edges: Tensor,
+        key: Key,
+        slot: str = "",
+        beside: Beside | None = None,
     ) -> Replies:
         """Sends rows along edges; replies come with the edges that answered and rest with their hosts.
 

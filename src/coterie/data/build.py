@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.core.client import Client
-from coterie.data.clients import check_clients, samples
 from coterie.core.errors import BadData, BadInput
+from coterie.core.seeds import Key
+from coterie.data.clients import check_clients, samples
+from coterie.data.dataset import Dataset, Pool
 from coterie.data.holdout import hold_out
 from coterie.data.intake import Array
-from coterie.core.seeds import Key
-from coterie.data.dataset import Dataset, Pool
 from coterie.data.partition.base import Deal, Split
 from coterie.data.partition.turns import TURNS
 

@@ -20,9 +20,9 @@ import numpy as np
 import pandas as pd
 
 from coterie.core.errors import BadData
+from coterie.data.dataset import Pool
 from coterie.data.intake import Array
 from coterie.data.missing import Missing, check_missing_rule, fill_missing, fit_median, refuse_missing
-from coterie.data.dataset import Pool
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ are a view of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from coterie.core.client import Samples
+from coterie.core.client import Client, Samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,14 @@ class Bank:
         """A client's own samples, as a view."""
         rows = slice(int(self.starts[i]), int(self.starts[i] + self.sizes[i]))
         return Samples(self.x[rows], self.y[rows])
+
+
+def banked(clients: Sequence[Client]) -> tuple[Client, ...]:
+    """The same clients, whose samples lie one after the other: a net's banks are then views of them."""
+    banks = {part: Bank.of([getattr(c, part) for c in clients]) for part in ("train", "validation", "test")}
+    return tuple(
+        replace(c, **{part: bank.part(i) for part, bank in banks.items()}) for i, c in enumerate(clients)
+    )
 
 
 def place(samples: Samples) -> tuple[object, ...]:

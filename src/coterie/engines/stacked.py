@@ -62,9 +62,7 @@ class Stacked:
         return max(1, min(LOCKSTEP, budget_in_bytes(net.memory) // per_edge))
 
 
-def in_chunks(
-    a_chunk: int, net: Ground, kernel: Trainer, visit: Visit, plans: Sequence[Plan]
-) -> Answers:
+def in_chunks(a_chunk: int, net: Ground, kernel: Trainer, visit: Visit, plans: Sequence[Plan]) -> Answers:
     """The replies of all edges, so many at once, those with most steps first."""
     if len(plans) == a_chunk and all(len(a) >= len(b) for a, b in pairwise(plans)):
         return lockstep(net, kernel, visit, plans)

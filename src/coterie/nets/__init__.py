@@ -3,7 +3,8 @@
 from coterie.core.net import NETS, WRAPS
 from coterie.nets.absent import Absent
 from coterie.nets.counting import Counting
+from coterie.nets.ground import Ground, Made, wrapped
 from coterie.nets.in_process import InProcess
 from coterie.nets.wrapped import Wrapped
 
-__all__ = ["NETS", "WRAPS", "Absent", "Counting", "InProcess", "Wrapped"]
+__all__ = ["NETS", "WRAPS", "Absent", "Counting", "Ground", "InProcess", "Made", "Wrapped", "wrapped"]

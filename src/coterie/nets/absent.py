@@ -24,16 +24,28 @@ class Absent(Wrapped):
     """The probability, drawn for each site from the run's seed and the round."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.chance <= 1:
-            raise BadInput(f"absent={self.chance} must lie between 0 and 1: try 0.1")
+        self.check(self.chance)
+
+    @staticmethod
+    def check(chance: float = 0.1) -> None:
+        if not 0 <= chance <= 1:
+            raise BadInput(f"absent={chance} must lie between 0 and 1: try 0.1")
 
     def present(self, key: Key) -> Tensor:
-        """[site] who answers in this round, the same for every visit of the round."""
+        """[site] who answers in this round, the same for every visit of the round; before round 1, everybody."""
+        if key.round == 0:
+            return torch.ones(len(self.roster), dtype=torch.bool)
         draws = Key(key.seed, ("absent", key.round)).torch()
         return torch.rand(len(self.roster), generator=draws) >= self.chance
 
     def visit(
-        self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key, slot: str = "", beside: Beside | None = None
+        self,
+        kernel: Kernel,
+        beliefs: Held,
+        edges: Tensor,
+        key: Key,
+        slot: str = "",
+        beside: Beside | None = None,
     ) -> Replies:
         here = self.present(key)[edges[:, 1]]
         if beside and not bool(here.all()):

@@ -85,7 +85,13 @@ class Counting(Wrapped):
                 self.book.model(part, row, to, size)
 
     def visit(
-        self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key, slot: str = "", beside: Beside | None = None
+        self,
+        kernel: Kernel,
+        beliefs: Held,
+        edges: Tensor,
+        key: Key,
+        slot: str = "",
+        beside: Beside | None = None,
     ) -> Replies:
         replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
         answered = [(g, h) for g, h in replies.edges.tolist()]

@@ -80,7 +80,13 @@ class InProcess:
         return traits_of(self.learner, beliefs, self.clients[0].train)
 
     def visit(
-        self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key, slot: str = "", beside: Beside | None = None
+        self,
+        kernel: Kernel,
+        beliefs: Held,
+        edges: Tensor,
+        key: Key,
+        slot: str = "",
+        beside: Beside | None = None,
     ) -> Replies:
         looked_at = {name: held.tensors for name, held in (beside or {}).items()}
         edges, numbers, replied = self.work(kernel, beliefs.tensors, edges, key, slot, looked_at)
@@ -225,7 +231,9 @@ class InProcess:
             mark, _, name = key.partition("|")
             by_net.setdefault(mark, {})[name] = t.to(self.device)
         for mark, tensors in by_net.items():
-            groups = [[int(i) for i in group.split(",")] for group in mark.split(";")] if mark != "own" else None
+            groups = (
+                [[int(i) for i in group.split(",")] for group in mark.split(";")] if mark != "own" else None
+            )
             net = self if groups is None else self.pool(groups)
             net.slots.load(tensors)
             net.slots.rewind(round)

@@ -26,7 +26,13 @@ class Wrapped:
         return self.net.roster
 
     def visit(
-        self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key, slot: str = "", beside: Beside | None = None
+        self,
+        kernel: Kernel,
+        beliefs: Held,
+        edges: Tensor,
+        key: Key,
+        slot: str = "",
+        beside: Beside | None = None,
     ) -> Replies:
         return self.net.visit(kernel, beliefs, edges, key, slot, beside)
 

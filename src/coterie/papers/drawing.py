@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.storage.atomic import write_whole
 from coterie.metrics.summary import interval
 from coterie.papers.base import Format
 from coterie.report.canvas import DASHES, LOOK
 from coterie.report.inks import ALONE, COLOURS, Ink
+from coterie.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

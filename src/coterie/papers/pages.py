@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from coterie.storage.atomic import write_whole
 from coterie.metrics.summary import Interval
 from coterie.papers import drawing
 from coterie.papers.base import Asked, Paper, Preset, Scale
 from coterie.papers.claims import Claim, R
+from coterie.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

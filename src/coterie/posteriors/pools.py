@@ -27,12 +27,12 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.errors import BadData, BadInput
-from coterie.storage.atomic import readable_errors
-from coterie.storage.tensors import write_tensors
 from coterie.posteriors import online, store
 from coterie.posteriors.gaussian import Gaussian, checked
 from coterie.posteriors.slots import Slot, same_model
 from coterie.posteriors.store import Header, Saved, Tensors
+from coterie.storage.atomic import readable_errors
+from coterie.storage.tensors import write_tensors
 
 KIND = "pool 1"
 REMEDY = "join its posteriors anew"

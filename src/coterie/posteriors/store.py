@@ -24,10 +24,10 @@ from torch import Tensor
 
 from coterie.core.belief import Belief, first_not_finite
 from coterie.core.errors import BadData
-from coterie.storage.tensors import read_tensors, write_tensors
 from coterie.posteriors.gaussian import Gaussian, checked
 from coterie.posteriors.precision import Factor, Precision
 from coterie.posteriors.slots import Slot, Slots, size
+from coterie.storage.tensors import read_tensors, write_tensors
 
 KIND = "posterior 1"
 BUFFER = "buffer/"

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from coterie.core.errors import BadInput
-from coterie.storage.atomic import write_whole
 from coterie.report import calibration, canvas, closeups, views, words
 from coterie.report import inks as colours
 from coterie.report.inks import Ink, inks
 from coterie.runs.record import Record
+from coterie.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,10 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from coterie.core.errors import BadInput
-from coterie.storage.atomic import write_whole
 from coterie.report import parts, sections, tables, views, words
 from coterie.report.inks import Ink, inks
 from coterie.runs.record import Record
+from coterie.storage.atomic import write_whole
 
 # the browser is told to load nothing from elsewhere, whatever a name or a library might ask for
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"

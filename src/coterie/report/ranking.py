@@ -13,11 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from coterie.core.errors import BadInput
-from coterie.storage.atomic import write_whole
 from coterie.methods.ranking import RANKINGS
 from coterie.report import canvas
 from coterie.report import inks as colours
 from coterie.runs.record import Record
+from coterie.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

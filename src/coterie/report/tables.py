@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from coterie.storage.atomic import replace_atomically, write_whole
 from coterie.metrics.summary import Interval, interval, worst_client
 from coterie.report import views, words
 from coterie.report.inks import Ink
 from coterie.runs.record import Record
+from coterie.storage.atomic import replace_atomically, write_whole
 
 
 def summary_frame(records: Sequence[Record]) -> pd.DataFrame:

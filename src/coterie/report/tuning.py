@@ -13,7 +13,6 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from coterie.storage.atomic import write_whole
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.report import parts, plots, words
 from coterie.report.inks import Ink, inks
@@ -23,6 +22,7 @@ from coterie.runs.compare import slug
 from coterie.runs.record import Record
 from coterie.runs.search import Axis
 from coterie.runs.tuning import Trial, Tuned
+from coterie.storage.atomic import write_whole
 
 LEGEND = "Mean over clients, then over folds; ± the standard deviation over folds."
 

@@ -9,7 +9,8 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from torch import Tensor
 import coterie
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
-from coterie.core.client import Client
-from coterie.core.client import class_count
+from coterie.core.client import bytes_of
+from coterie.core.roster import Roster
 
 LIBRARIES = ("torch", "numpy", "scikit-learn", "pandas")
 
@@ -35,13 +36,9 @@ def origin() -> dict[str, Any]:
     }
 
 
-def about_run(
-    clients: Sequence[Client], beliefs: Beliefs, notes: Sequence[str], command: str | None
-) -> dict[str, Any]:
+def about_run(roster: Roster, beliefs: Beliefs, notes: Sequence[str], command: str | None) -> dict[str, Any]:
     belief = tree.row(beliefs, 0)
-    task = clients[0].task
-    classes = class_count(clients)
-    names = clients[0].classes or tuple(str(c) for c in range(classes))
+    names = roster.classes or tuple(str(c) for c in range(roster.outputs))
     return {
         **origin(),
         "machine": {
@@ -51,52 +48,29 @@ def about_run(
             "threads": torch.get_num_threads(),
         },
         "command": command,
-        "task": task,
-        "classes": list(names) if task == "classification" else [],
-        "features": list(clients[0].features),
-        "clients": [_client(c, classes) for c in clients],
+        "task": roster.task,
+        "classes": list(names) if roster.task == "classification" else [],
+        "features": list(roster.features),
+        "clients": [{k: v for k, v in asdict(m).items() if k != "digest"} for m in roster.members],
         "notes": list(notes),
         "parameters": sum(t.numel() for t in belief.values()),
         "belief_bytes": tree.size_in_bytes(belief),
-        "fingerprint": fingerprint(clients, beliefs),
+        "fingerprint": fingerprint(roster, beliefs),
     }
 
 
-def _client(client: Client, classes: int) -> dict[str, Any]:
-    parts = (client.train, client.validation, client.test)
-    labels = None
-    if client.task == "classification":
-        labels = [torch.bincount(p.y.cpu(), minlength=classes).tolist() for p in parts]
-    train, validation, test = map(len, parts)
-    return {
-        "name": client.name,
-        "train": train,
-        "validation": validation,
-        "test": test,
-        "labels": labels,
-        "cluster": client.cluster,
-        "notes": list(client.notes),
-    }
-
-
-def fingerprint(clients: Sequence[Client], beliefs: Beliefs) -> str:
+def fingerprint(roster: Roster, beliefs: Beliefs) -> str:
     """Data and first weights in a few letters: what a run must find again to go on."""
-    total = hashlib.sha256()
-    for client in clients:
-        total.update(client.name.encode())
-        for part in (client.train, client.validation, client.test):
-            total.update(_bytes(part.x))
-            total.update(_bytes(part.y))
-    for name, tensor in beliefs.items():
-        total.update(name.encode())
-        total.update(_bytes(tensor))
+    total = hashlib.sha256("/".join(m.digest for m in roster.members).encode())
+    add_tensors(total, beliefs)
     return total.hexdigest()[:16]
 
 
-def _bytes(tensor: Tensor) -> memoryview:
-    """A tensor of any kind as it lies in memory; numpy itself does not know all of them."""
-    flat = tensor.cpu().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().data if len(flat) else memoryview(b"")
+def add_tensors(total: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Names and numbers go into a hash."""
+    for name, tensor in tensors.items():
+        total.update(name.encode())
+        total.update(bytes_of(tensor))
 
 
 def commit() -> str | None:

@@ -1,23 +1,31 @@
 """A method's state as one file of named tensors, without knowing the method.
 
-A state is a frozen dataclass of tensors, dictionaries, lists, and plain values. Its tensors are stored by
-their path; the rest is a JSON skeleton in the file's header, beside what the state belongs to.
+A state is a frozen dataclass of handles, tensors, maps, lists, and plain values. Its tensors are stored by their
+path; the rest is a JSON skeleton in the file's header, beside what the state belongs to. In one process a handle's
+beliefs are in the file; elsewhere sites keep theirs, and the file has ids and places. Beside the state is what the
+net asks to be kept (`Net.kept`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_type_hints
 
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-import coterie
 from coterie.core.errors import BadRun
+from coterie.core.held import Held, Part, reserve
 from coterie.storage.tensors import read_tensors, write_tensors
+
+SCHEMA = 2
+"""Of states and of this file: count up when either changes."""
+
+STATE, KEPT = "state", "kept/"
 
 
 @dataclass(frozen=True)
@@ -26,37 +34,52 @@ class Stamp:
 
     round: int
     config: str
-    version: str = coterie.__version__
+    schema: int = SCHEMA
 
 
-def save(path: Path, state: Any, stamp: Stamp) -> None:
+class Saved(NamedTuple):
+    """A state, what it belongs to, and what the net kept beside it."""
+
+    state: Any
+    stamp: Stamp
+    kept: Mapping[str, Tensor]
+
+
+def save(path: Path, state: Any, stamp: Stamp, kept: Mapping[str, Tensor] | None = None) -> None:
     tensors: dict[str, Tensor] = {}
-    fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
-    skeleton = _pack(fields, "", tensors)
+    skeleton = _pack(state, STATE, tensors)
+    tensors |= {KEPT + name: t for name, t in (kept or {}).items()}
     write_tensors(path, tensors, {"stamp": dataclasses.asdict(stamp), "state": skeleton})
 
 
-def load(path: Path, kind: type, config: str) -> tuple[Any, Stamp]:
-    """The state, as an instance of `kind`; refused if it belongs to another config or version."""
+def load(path: Path, kind: type, config: str) -> Saved:
+    """The state, as an instance of `kind`; refused if it belongs to another config or schema."""
     try:
         tensors, header = read_tensors(path)
-        stamp, skeleton = Stamp(**header["stamp"]), header["state"]
+        written, skeleton = dict(header["stamp"]), header["state"]
+        schema = int(written.get("schema", 1))
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise BadRun(f"{path} is damaged ({error}): delete it to start this run anew") from None
-    if stamp.version != coterie.__version__:
+    if schema != SCHEMA:
         raise BadRun(
-            f"{path} was written by coterie {stamp.version}, this is {coterie.__version__}: "
-            f"install {stamp.version} or start anew"
+            f"{path} has schema {schema}, this version of Coterie reads {SCHEMA}: go on with the version that "
+            "began it, or start anew with another --out"
         )
+    stamp = Stamp(**written)
     if stamp.config != config:
         raise BadRun(
             f"{path} belongs to another config ({stamp.config}, not {config}): start anew with another --out"
         )
-    return kind(**_unpack(skeleton, tensors)), stamp
+    kept = {name.removeprefix(KEPT): t for name, t in tensors.items() if name.startswith(KEPT)}
+    return Saved(_unpack(skeleton, tensors, kind), stamp, kept)
 
 
 def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Held):
+        return {"held": [_pack(part._asdict(), f"{path}/{i}", tensors) for i, part in enumerate(value.parts)]}
     if isinstance(value, Tensor):
+        if value.device.type == "meta":
+            return {"meta": [list(value.shape), str(value.dtype).removeprefix("torch.")]}
         if path in tensors:
             raise TypeError(f"two tensors of a state are both at {path}: rename one")
         tensors[path] = value
@@ -70,17 +93,32 @@ def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         return {kind: [_pack(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]}
     if value is None or isinstance(value, bool | int | float | str):
         return {"value": value}
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        return {
+            "fields": {f.name: _pack(getattr(value, f.name), f"{path}/{f.name}", tensors) for f in fields}
+        }
     raise TypeError(
-        f"a state holds tensors, maps, lists and plain values; {path} is a {type(value).__name__}"
+        f"a state holds handles, tensors, maps, lists and plain values; {path} is a {type(value).__name__}"
     )
 
 
-def _unpack(skeleton: Any, tensors: dict[str, Tensor]) -> Any:
+def _unpack(skeleton: Any, tensors: Mapping[str, Tensor], kind: Any = None) -> Any:
     if "tensor" in skeleton:
         return tensors[skeleton["tensor"]].to(skeleton.get("device", "cpu"))
-    ((kind, content),) = skeleton.items()
-    if kind == "map":
+    ((form, content),) = skeleton.items()
+    if form == "meta":
+        shape, dtype = content
+        return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
+    if form == "held":
+        parts = tuple(Part(**_unpack(part, tensors)) for part in content)
+        reserve(i for part in parts for i in part.ids.tolist())
+        return Held(parts)
+    if form == "fields":
+        hints = get_type_hints(kind)
+        return kind(**{k: _unpack(v, tensors, hints.get(k)) for k, v in content.items()})
+    if form == "map":
         return {k: _unpack(v, tensors) for k, v in content.items()}
-    if kind in ("list", "tuple"):
-        return (list if kind == "list" else tuple)(_unpack(v, tensors) for v in content)
+    if form in ("list", "tuple"):
+        return (list if form == "list" else tuple)(_unpack(v, tensors) for v in content)
     return content

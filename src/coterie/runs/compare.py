@@ -19,17 +19,15 @@ from typing import Any
 import tomli_w
 
 from coterie.core.errors import BadInput, BadRun
-from coterie.storage.atomic import write_whole
-from coterie.core.method import survey
 from coterie.core.options import coerced, plain
-from coterie.core.seeds import Key
-from coterie.kernels import KERNELS
+from coterie.kernels import WORK
 from coterie.methods import METHODS
-from coterie.runs.experiment import prepare
+from coterie.runs.experiment import Builder
 from coterie.runs.folder import Folder, is_run, read_record
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch, run, same_threads
 from coterie.runs.settings import Settings, from_table, read_toml
+from coterie.storage.atomic import write_whole
 
 
 @dataclass(frozen=True)
@@ -66,15 +64,10 @@ class Comparison:
             options.setdefault(table or name, {})[key] = value
         return replace(self.settings, method=name, options={k: v for k, v in options.items() if v}).resolved()
 
-    def check(self) -> None:
-        """Refuses a method that cannot work before the first one runs."""
-        ways = [self.with_method(spec) for spec in self.methods]
-        methods = [way.made("method") for way in ways]
-        first = prepare(ways[0], None)
-        clients = first.clients
-        for way, method in zip(ways, methods, strict=True):
-            survey(method, clients, Key(way.seed, rounds=way.rounds))
-            method.init(first.beliefs, len(clients))
+    def check(self, builder: Builder) -> None:
+        """Refuses a method that cannot work, with its local work, before the first one runs."""
+        for spec in self.methods:
+            builder.check(self.with_method(spec))
 
     def table(self) -> dict[str, Any]:
         shared = {k: v for k, v in self.settings.table().items() if k != "method"}
@@ -89,8 +82,8 @@ def comparison_from(table: Mapping[str, Any], where: str) -> Comparison:
     return Comparison(from_table(shared, where), tuple(table["methods"]), int(table["seeds"]))
 
 
-def create(path: Path, comparison: Comparison) -> None:
-    comparison.check()
+def create(path: Path, comparison: Comparison, builder: Builder) -> None:
+    comparison.check(builder)
     if path.is_dir() and any(path.iterdir()):
         raise BadRun(
             f"output folder {path} is not empty: go on with 'coterie resume {path}' or choose another --out"
@@ -103,17 +96,28 @@ def is_comparison(path: Path) -> bool:
 
 
 def read_comparison(path: Path) -> Comparison:
+    if "given" in read_toml(path / "compare.toml"):
+        raise BadRun(
+            f"{path} was started from Python: call coterie.compare again with out={str(path)!r}, resume=True"
+        )
     return comparison_from(read_toml(path / "compare.toml"), str(path / "compare.toml"))
 
 
-def run_cell(path: Path, settings: Settings, label: str, command: str | None, watch: Watch) -> Record:
+def run_cell(
+    path: Path,
+    settings: Settings,
+    label: str,
+    command: str | None,
+    watch: Watch,
+    builder: Builder | None = None,
+) -> Record:
     """Runs one cell, or what is left of it; a finished one is only read."""
     if is_run(path):
         past = read_record(path, label)
         if past.finished and (path / "models.safetensors").exists():
             return past
         same_threads(past)  # before a server trains: their number changes its bits
-    experiment = prepare(settings, command)
+    experiment = (builder or Builder()).prepare(settings, command)
     if is_run(path):
         past = read_record(path, label)
         if past.about["fingerprint"] != experiment.about["fingerprint"]:
@@ -125,14 +129,16 @@ def run_cell(path: Path, settings: Settings, label: str, command: str | None, wa
         return run(experiment, folder, label, watch).record
     finally:
         folder.close()
+        experiment.net.close()
 
 
 def read_records(path: Path) -> list[Record]:
     """The runs of a comparison that have begun, or the one run of a run folder."""
     if not is_comparison(path):
         return [read_record(path)]
-    comparison = read_comparison(path)
-    places = [(path / place, spec) for spec, place in labelled(comparison)]
+    table = read_toml(path / "compare.toml")
+    seeds = range(int(table["seed"]), int(table["seed"]) + int(table["seeds"]))
+    places = [(path / slug(spec) / f"seed-{i}", spec) for spec in table["methods"] for i in seeds]
     records = [read_record(place, spec) for place, spec in places if is_run(place)]
     begun = [r for r in records if r.metrics]
     if not begun:
@@ -160,7 +166,7 @@ def parsed(spec: str) -> tuple[str, dict[str, Any]]:
     for option, value in table.items():
         kernel, dot, key = option.partition(".")
         if dot:
-            work = coerced(KERNELS[kernel], {key: value}, f"kernel {kernel}")
+            work = coerced(WORK[kernel], {key: value}, f"kernel {kernel}")
             values |= {f"{kernel}.{k}": v for k, v in work.items()}
     return name, {k: plain(v) for k, v in values.items()}
 

@@ -1,8 +1,15 @@
-"""Everything a run needs, in memory and checked, before anything is written."""
+"""Everything a run needs, in memory and checked, before anything is written.
+
+    footing       sites, model and first weights: dealt and loaded once for a seed, whatever the method
+    experiment    a method on a footing, checked whole
+
+`run`, `compare`, `rank` and `tune` come here with settings, `train` and reproductions with clients of their own.
+"""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,39 +20,60 @@ from torch import Tensor, nn
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.client import Client
-from coterie.core.client import class_count
 from coterie.core.devices import device_of
 from coterie.core.errors import BadInput
-from coterie.core.learner import Learner
-from coterie.core.method import Method, survey
+from coterie.core.method import Method
 from coterie.core.net import Net
+from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
-from coterie.engines import Absent, InProcess
-from coterie.nets.in_process import Engine
+from coterie.data.dataset import Dataset
+from coterie.data.sources.base import Source
+from coterie.engines.bank import banked
+from coterie.engines.base import Engine
+from coterie.nets import Counting, Ground, Made, wrapped
+from coterie.nets.ground import Connector
 from coterie.runs.about import about_run
 from coterie.runs.features import Features, Staged, stage
 from coterie.runs.last_layer import Body
 from coterie.runs.settings import Settings
 
+Check = Callable[[Roster, Beliefs], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Footing:
+    """What methods are compared on: sites, a model, its first weights [1 or client, ...], and what to say of them.
+
+    `body` is what came before the model on its way to the clients' samples, in last-layer mode; `made` how to build
+    the model by name.
+    """
+
+    clients: tuple[Client, ...]
+    roster: Roster
+    model: nn.Module
+    beliefs: Beliefs
+    notes: tuple[str, ...]
+    body: Body | None = None
+    made: Made | None = None
+
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """A run, ready to go. `net` is what the method works on, `judge` scores: its clients are never absent.
-
-    `body` is what came before the model on its way to the clients' samples, in last-layer mode.
-    """
+    """A run, ready to go. The net is what the method works on and what models are scored on."""
 
     config: Mapping[str, Any]
     about: Mapping[str, Any]
-    clients: tuple[Client, ...]
     model: nn.Module
     beliefs: Beliefs
     method: Method
-    net: Net
-    judge: InProcess
+    net: Counting
     key: Key
     body: Body | None = None
+
+    @property
+    def roster(self) -> Roster:
+        return self.net.roster
 
     @property
     def rounds(self) -> int:
@@ -55,111 +83,167 @@ class Experiment:
         return round % int(self.config[what]) == 0 or round == self.rounds
 
 
-def prepare(settings: Settings, command: str | None) -> Experiment:
-    """From settings to clients, model and method."""
+class Builder:
+    """Makes experiments from settings; the data of a source and the sites of a seed are loaded and dealt once."""
+
+    def __init__(self) -> None:
+        self._data: dict[Source, Dataset] = {}
+        self._footing: dict[str, Footing] = {}
+
+    def prepare(self, settings: Settings, command: str | None = None) -> Experiment:
+        """A run of these settings, ready to go."""
+        settings, method, key = _method(settings)
+        footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
+        connector, engine = settings.made("net"), settings.made("engine")
+        return experiment_of(
+            footing, settings.table(), method, connector=connector, engine=engine, command=command
+        )
+
+    def check(self, settings: Settings) -> None:
+        """Refuses a method that cannot work, whole, with its local work; nothing is written or started."""
+        settings, method, key = _method(settings)
+        footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
+        method.check(footing.roster, footing.beliefs, key)
+
+    def footing(self, settings: Settings, check: Check) -> Footing:
+        """Sites and model of these settings. Those of the last seed are kept, and found by the next method.
+
+        `check` may refuse sites and first weights before a server trains on them, in last-layer mode.
+        """
+        parts = {
+            kind: settings.options.get(getattr(settings, kind), {}) for kind in ("data", "split", "model")
+        }
+        features = None if settings.features is None else dataclasses.asdict(settings.features)
+        mark = repr(([getattr(settings, name) for name in GROUND], parts, features))
+        if mark not in self._footing:
+            self._footing = {mark: self._deal(settings, check)}
+        return self._footing[mark]
+
+    def _load(self, settings: Settings) -> Dataset:
+        source = settings.made("data")
+        if source not in self._data:
+            self._data = {source: source.load()}
+        return self._data[source]
+
+    def _deal(self, settings: Settings, check: Check) -> Footing:
+        model_of, key = settings.made("model"), Key(settings.seed)
+        dealt = deal_clients(
+            self._load(settings),
+            settings.made("split"),
+            settings.clients,
+            key.at("data"),
+            test=settings.test,
+            validation=settings.validation,
+            one_class=settings.one_class == "allow",
+        )
+        roster = roster_of(dealt.clients)
+        seeds = [key.at("model", i).integer() for i in range(len(roster))]
+        model = model_of.build(roster.shape, roster.outputs, seeds[0])
+        others = seeds[1:] if settings.init == "independent" else []
+        built = (model, *(model_of.build(roster.shape, roster.outputs, s) for s in others))
+        return grounded(
+            dealt.clients,
+            model,
+            tree.stack([tree.belief_of(m) for m in built]),
+            dealt.notes,
+            check,
+            made=Made(settings.model, settings.options.get(settings.model, {}), settings.plugins),
+            features=settings.features,
+            key=Key(settings.seed, rounds=settings.rounds),
+            server=lambda seed: model_of.build(roster.shape, roster.outputs, seed),
+            called=settings.model,
+            device=settings.device,
+            one_class=settings.one_class == "allow",
+        )
+
+
+GROUND = ("data", "split", "model", "clients", "seed", "test", "validation", "init", "one_class", "device")
+
+
+def _method(settings: Settings) -> tuple[Settings, Method, Key]:
     settings = settings.resolved()
     method = settings.made("method", local=settings.made("kernel"))
-    engine, split, model_of = settings.made("engine"), settings.made("split"), settings.made("model")
-    key = Key(settings.seed)
-    dealt = deal_clients(
-        settings.made("data").load(),
-        split,
-        settings.clients,
-        key.at("data"),
-        test=settings.test,
-        validation=settings.validation,
-        one_class=settings.one_class == "allow",
-    )
-    shape, outputs = tuple(dealt.clients[0].train.x.shape[1:]), class_count(dealt.clients)
-    seeds = [key.at("model", i).integer() for i in range(len(dealt.clients))]
-    model = model_of.build(shape, outputs, seeds[0])
-    others = seeds[1:] if settings.init == "independent" else []
-    beliefs = [tree.belief_of(m) for m in (model, *(model_of.build(shape, outputs, s) for s in others))]
-    ready = staged(
-        settings.features,
-        dealt.clients,
-        model,
-        tree.stack(beliefs),
-        method,
-        Key(settings.seed, rounds=settings.rounds),
-        server=lambda seed: model_of.build(shape, outputs, seed),
-        called=settings.model,
-        device=settings.device,
-        one_class=settings.one_class == "allow",
-    )
-    return assemble(
-        config=settings.table(),
-        clients=ready.clients,
-        notes=[*dealt.notes, *ready.notes],
-        model=ready.model,
-        beliefs=ready.beliefs,
-        method=method,
-        engine=engine,
-        command=command,
-        body=ready.body,
-    )
+    return settings, method, Key(settings.seed, rounds=settings.rounds)
 
 
-def staged(
-    features: Features | None,
+def prepare(settings: Settings, command: str | None) -> Experiment:
+    """One run, by a builder of its own."""
+    return Builder().prepare(settings, command)
+
+
+def grounded(
     clients: Sequence[Client],
     model: nn.Module,
     beliefs: Beliefs,
-    method: Method,
-    key: Key,
+    notes: Sequence[str],
+    check: Check,
     *,
+    made: Made | None,
+    features: Features | None,
+    key: Key,
     server: Callable[[int], nn.Module],
     called: str,
     device: str,
     one_class: bool,
-) -> Staged:
-    """What last-layer mode makes of clients and model, or both as they are.
+) -> Footing:
+    """Clients and model as methods meet them: in the model's precision, held once, behind frozen layers if wanted.
 
     `server` builds the network that the server starts from, from a seed.
     """
-    if features is None:
-        return Staged(tuple(clients), model, beliefs, (), None)
     clients = [c.cast(precision_of(beliefs)) for c in clients]
-    survey(method, clients, key)  # what cannot work is refused before the server trains, not after
-    check_outputs(model, clients)
-    first = server(key.at("features").integer())
-    where = device_of(device)
-    return stage(features, clients, first, beliefs, key, called=called, device=where, one_class=one_class)
+    check_outputs(model, roster_of(clients), clients[0].train.x[:1])
+    ready = Staged(tuple(clients), model, beliefs, (), None)
+    if features is not None:
+        check(roster_of(clients), beliefs)  # what cannot work is refused before the server trains, not after
+        first, where = server(key.at("features").integer()), device_of(device)
+        ready = stage(
+            features, clients, first, beliefs, key, called=called, device=where, one_class=one_class
+        )
+    together = banked(ready.clients)
+    return Footing(
+        together,
+        roster_of(together, digests=True),
+        ready.model,
+        ready.beliefs,
+        (*notes, *ready.notes),
+        ready.body,
+        made if ready.body is None else None,
+    )
 
 
-def assemble(
+def experiment_of(
+    footing: Footing,
     config: Mapping[str, Any],
-    clients: Sequence[Client],
-    notes: Sequence[str],
-    model: nn.Module,
-    beliefs: Beliefs,
     method: Method,
+    *,
+    connector: Connector,
     engine: Engine,
     command: str | None,
-    body: Body | None = None,
 ) -> Experiment:
-    """Checks that the parts fit each other."""
-    said = survey(method, clients, Key(int(config["seed"]), rounds=int(config["rounds"])))
-    task = clients[0].task
-    clients = [c.cast(precision_of(beliefs)) for c in clients]
-    check_outputs(model, clients)
+    """A method on a footing; refused if the two do not go together."""
+    roster, key = footing.roster, Key(int(config["seed"]), rounds=int(config["rounds"]))
+    said = method.check(roster, footing.beliefs, key)
     device = device_of(str(config.get("device", "cpu")))
-    beliefs = {name: t.to(device) for name, t in beliefs.items()}
-    method.init(beliefs, len(clients))  # refuses a model that it cannot work with, before anything is written
-    learner = Learner(copy.deepcopy(model).to(device), task)
-    judge = InProcess(engine, learner, tuple(clients), device, str(config.get("memory", "half")))
-    absent = float(config.get("absent", 0.0))
+    beliefs = {name: t.to(device) for name, t in footing.beliefs.items()}
+    ground = Ground(
+        footing.clients,
+        roster,
+        copy.deepcopy(footing.model).to(device),
+        engine,
+        device,
+        str(config.get("memory", "half")),
+        footing.made,
+    )
+    net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
     return Experiment(
         config=config,
-        about=about_run(clients, beliefs, [*notes, *_large_batches(method, clients), *said], command),
-        clients=tuple(clients),
-        model=model,
+        about=about_run(roster, beliefs, [*footing.notes, *_large_batches(method, roster), *said], command),
+        model=footing.model,
         beliefs=beliefs,
         method=method,
-        net=Absent(judge, absent) if absent else judge,
-        judge=judge,
+        net=Counting(net),
         key=Key(int(config["seed"])),
-        body=body,
+        body=footing.body,
     )
 
 
@@ -167,9 +251,9 @@ def precision_of(beliefs: Beliefs) -> torch.dtype:
     return next((t.dtype for t in beliefs.values() if t.is_floating_point()), torch.float32)
 
 
-def check_outputs(model: nn.Module, clients: Sequence[Client]) -> None:
+def check_outputs(model: nn.Module, roster: Roster, x: Tensor) -> None:
     """One sample through a copy of the model: does it take these inputs and give enough outputs?"""
-    x, wanted = clients[0].train.x[:1], class_count(clients)
+    wanted = roster.outputs
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             out = copy.deepcopy(model).eval()(x)
@@ -199,9 +283,9 @@ def reinitialised(model: nn.Module, seed: int) -> nn.Module:
     return fresh
 
 
-def _large_batches(method: Method, clients: Sequence[Client]) -> list[str]:
+def _large_batches(method: Method, roster: Roster) -> list[str]:
     batch = getattr(getattr(method, "local", None), "batch", 0)
-    small = [c.name for c in clients if len(c.train) < batch]
+    small = [m.name for m in roster.members if m.train < batch]
     if not small:
         return []
     names = ", ".join(small[:5]) + (", ..." if len(small) > 5 else "")

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.client import Client
+from coterie.core.client import Client, bytes_of
 from coterie.core.errors import BadRun
-from coterie.storage.tensors import read_tensors, write_tensors
 from coterie.data.downloads import store
 from coterie.engines.threads import one_thread_each
-from coterie.runs.about import fingerprint
+from coterie.runs.about import add_tensors
+from coterie.storage.tensors import read_tensors, write_tensors
 
 VERSION = 1  # of the server's training and of φ: count up when either gives other numbers
 SERVER, FEATURES = "server/", "features/"
@@ -87,6 +87,18 @@ def read(path: Path) -> Entry | None:
     server = {n.removeprefix(SERVER): t for n, t in tensors.items() if n.startswith(SERVER)}
     parts = range(len(tensors) - len(server))
     return Entry(server, tuple(tensors[f"{FEATURES}{i}"] for i in parts), figures)
+
+
+def fingerprint(clients: Sequence[Client], tensors: Mapping[str, Tensor]) -> str:
+    """Rows and tensors in a few letters."""
+    total = hashlib.sha256()
+    for client in clients:
+        total.update(client.name.encode())
+        for part in (client.train, client.validation, client.test):
+            total.update(bytes_of(part.x))
+            total.update(bytes_of(part.y))
+    add_tensors(total, tensors)
+    return total.hexdigest()[:16]
 
 
 def _sum(tensors: Mapping[str, Tensor]) -> str:

@@ -6,7 +6,8 @@
     timings.jsonl           one line a round, different each time
     collaboration/00001.npz who listened to whom in round 1, and further matrices of the method by name
     checkpoint.safetensors  the state after a finished round
-    models.safetensors      every client's model, once the run is over
+    models.safetensors      every client's model, once the run is over; on other nets than in-process each
+                            site has written its own into models/
     calibration.npz         how sure they are and how often right, once the run is over
     features.safetensors    the frozen layers, in last-layer mode, once the run is over
     posteriors/NAME.safetensors  what client NAME sent, for `coterie posterior add`, if it sent a posterior
@@ -18,10 +19,8 @@ the rest, and going on from it first drops what came after it.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import zipfile
@@ -35,10 +34,19 @@ import numpy as np
 import tomli_w
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.errors import BadRun
+from coterie.core.method import Models
+from coterie.core.net import Net
+from coterie.metrics.calibration import Calibration, Tally
+from coterie.posteriors import Saved, store
+from coterie.runs import checkpoint
+from coterie.runs.record import Record
+from coterie.runs.settings import digest, read_toml
+from coterie.storage import locks
 from coterie.storage.atomic import (
     append_line,
     keep_lines,
@@ -46,20 +54,15 @@ from coterie.storage.atomic import (
     readable_errors,
     replace_atomically,
 )
-from coterie.core.method import Models
 from coterie.storage.tensors import read_tensors, write_tensors
-from coterie.metrics.calibration import Calibration, Tally
-from coterie.posteriors import Saved, store
-from coterie.runs import checkpoint
-from coterie.runs.record import Record
-from coterie.runs.settings import digest, read_toml
 
 T = TypeVar("T")
 
-LOCK = ".lock"
 CALIBRATION = "calibration.npz"
 POSTERIORS = "posteriors"
 WEIGHTS = "weights"
+PASSED = "traffic"
+MODELS = "models"
 NAMED = "matrices/"  # before the names that methods choose
 
 
@@ -68,7 +71,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: IO[str] = _locked(path)
+        self._lock: IO[str] = locks.locked(path)
 
     def close(self) -> None:
         self._lock.close()
@@ -105,23 +108,25 @@ class Folder:
         timing: Mapping[str, Any],
         weights: np.ndarray | None,
         matrices: Mapping[str, np.ndarray],
+        passed: np.ndarray,
     ) -> None:
         append_line(self.path / "timings.jsonl", dict(timing))
         if weights is not None:
             named = {NAMED + name: matrix for name, matrix in matrices.items()}
             file = self.path / "collaboration" / f"{line['round']:05d}.npz"
-            replace_atomically(file, _savez({WEIGHTS: weights.astype(np.float32), **named}))
+            replace_atomically(file, _savez({WEIGHTS: weights.astype(np.float32), PASSED: passed, **named}))
         append_line(self.path / "metrics.jsonl", dict(line))
 
-    def save(self, state: Any, round: int, config: Mapping[str, Any]) -> None:
-        checkpoint.save(self.path / "checkpoint.safetensors", state, checkpoint.Stamp(round, digest(config)))
+    def save(self, state: Any, round: int, config: Mapping[str, Any], kept: Mapping[str, Tensor]) -> None:
+        stamp = checkpoint.Stamp(round, digest(config))
+        checkpoint.save(self.path / "checkpoint.safetensors", state, stamp, kept)
 
-    def restore(self, kind: type, config: Mapping[str, Any]) -> tuple[Any, int] | None:
-        """The saved state and its round, after dropping what was written beyond it; None before the first."""
-        path, done, state = self.path / "checkpoint.safetensors", -1, None
+    def restore(self, kind: type, config: Mapping[str, Any]) -> checkpoint.Saved | None:
+        """What was saved, after dropping what was written beyond it; None before the first."""
+        path, saved = self.path / "checkpoint.safetensors", None
         if path.exists():
-            state, stamp = checkpoint.load(path, kind, digest(config))
-            done = stamp.round
+            saved = checkpoint.load(path, kind, digest(config))
+        done = -1 if saved is None else saved.stamp.round
         for name in ("metrics.jsonl", "timings.jsonl"):
             keep_lines(self.path / name, lambda entry: entry["round"] <= done)
         with readable_errors(self.path):
@@ -131,16 +136,25 @@ class Folder:
             # what a kill left half-written under a temporary name, ours or a library's
             places = ("", "collaboration/", f"{POSTERIORS}/")
             for draft in (d for place in places for d in self.path.glob(f"{place}.*")):
-                if draft.name != LOCK:
+                if draft.name != locks.NAME:
                     draft.unlink()
-        return None if state is None else (state, done)
+        return saved
 
-    def save_models(self, models: Models, clients: list[str]) -> None:
-        """Those that stand for the clients; the draws of a posterior are not among them."""
+    def save_models(self, models: Models, clients: Sequence[str], net: Net) -> None:
+        """Those that stand for the clients; the draws of a posterior are not among them.
+
+        Where sites are elsewhere, each writes its own; models.safetensors then says whose files there are.
+        """
         used, of = torch.unique(models.of, return_inverse=True)
-        header = {"clients": clients, "of": of.tolist()}
-        tensors = dict(tree.rows(models.beliefs, used))
-        write_tensors(self.path / "models.safetensors", tensors, header)
+        header: dict[str, Any] = {"clients": list(clients), "of": of.tolist()}
+        mine = models.beliefs.rows(used)
+        tensors = net.peek(mine)
+        if tensors is None:
+            names = [f"{i:05d}.safetensors" for i in range(len(used))]
+            (self.path / MODELS).mkdir(exist_ok=True)
+            net.save(mine, {i: str((self.path / MODELS / name).absolute()) for i, name in enumerate(names)})
+            header["files"] = names
+        write_tensors(self.path / "models.safetensors", tensors or {}, header)
 
     def save_posteriors(self, sent: Sequence[Saved]) -> None:
         for saved in sent:
@@ -219,6 +233,7 @@ def read_record(path: Path, label: str | None = None) -> Record:
         metrics=read_lines(path / "metrics.jsonl"),
         timings=read_lines(path / "timings.jsonl"),
         weights=StoredMatrices(path),
+        passed=StoredMatrices(path, PASSED),
         matrices=StoredByName(path),
         models=partial(_models, path),
         calibration=partial(_calibration, path),
@@ -233,6 +248,9 @@ def read_models(path: Path) -> dict[str, Belief]:
     try:
         tensors, header = read_tensors(file)
         owners = list(zip(header["clients"], header["of"], strict=True))
+        if "files" in header:
+            each = [read_tensors(path / MODELS / name)[0] for name in header["files"]]
+            return {client: each[row] for client, row in owners}
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise BadRun(
             f"{file} is damaged ({error}): delete it and make it again with 'coterie resume {path}'"
@@ -286,18 +304,3 @@ def _savez(matrices: Mapping[str, np.ndarray]) -> Callable[[Path], None]:
             np.savez_compressed(file, **matrices)  # type: ignore[arg-type]
 
     return write
-
-
-def _locked(path: Path) -> IO[str]:
-    with readable_errors(path):
-        lock = (path / LOCK).open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        raise BadRun(
-            f"output folder {path} is in use by another process: wait for it or choose another --out"
-        ) from None
-    lock.write(str(os.getpid()))
-    lock.flush()
-    return lock

@@ -8,7 +8,6 @@ was fitted on all of the client's training rows, as in the run.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,13 +16,15 @@ import torch
 
 from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput, Diverged
-from coterie.data.holdout import Rows
 from coterie.core.method import Method
-from coterie.engines import Absent
-from coterie.nets.in_process import Engine
+from coterie.core.roster import roster_of
+from coterie.core.seeds import Key
+from coterie.data.holdout import Rows
+from coterie.engines.bank import banked
 from coterie.metrics.summary import mean_over_clients
-from coterie.runs.experiment import Experiment
+from coterie.runs.experiment import Experiment, Footing, experiment_of
 from coterie.runs.runner import Watch, run
+from coterie.runs.settings import Settings
 
 
 def deal_folds(y: npt.NDArray[np.generic], folds: int, rng: np.random.Generator) -> Rows:
@@ -38,18 +39,23 @@ def deal_folds(y: npt.NDArray[np.generic], folds: int, rng: np.random.Generator)
     return fold
 
 
-def folds_of(experiment: Experiment, folds: int) -> list[Rows]:
-    """The fold of each training row of each client, from the run's seed."""
-    small = min(experiment.clients, key=lambda c: len(c.train))
-    if len(small.train) < folds:
+def folds_of(footing: Footing, folds: int, key: Key) -> list[Footing]:
+    """For each fold of every client's training rows, what leaving it out makes of the clients."""
+    small = min(footing.roster.members, key=lambda m: m.train)
+    if small.train < folds:
         raise BadInput(
-            f"folds={folds} exceeds the {len(small.train)} training row(s) of client {small.name!r}: "
+            f"folds={folds} exceeds the {small.train} training row(s) of client {small.name!r}: "
             "lower it or give every client more rows"
         )
-    return [
-        deal_folds(c.train.y.cpu().numpy(), folds, experiment.key.at("folds", i).numpy())
-        for i, c in enumerate(experiment.clients)
+    dealt = [
+        deal_folds(c.train.y.cpu().numpy(), folds, key.at("folds", i).numpy())
+        for i, c in enumerate(footing.clients)
     ]
+    made = []
+    for fold in range(folds):
+        clients = banked([held_out(c, f, fold) for c, f in zip(footing.clients, dealt, strict=True)])
+        made.append(replace(footing, clients=clients, roster=roster_of(clients)))
+    return made
 
 
 def held_out(client: Client, fold: Rows, i: int) -> Client:
@@ -58,26 +64,19 @@ def held_out(client: Client, fold: Rows, i: int) -> Client:
     return replace(client, train=Samples(x[~mine], y[~mine]), test=Samples(x[mine], y[mine]))
 
 
-def fold_experiment(
-    whole: Experiment, folds: Sequence[Rows], i: int, method: Method, engine: Engine
-) -> Experiment:
-    """The same run on what fold i leaves to train on, scored after its last round."""
-    clients = tuple(held_out(c, f, i) for c, f in zip(whole.clients, folds, strict=True))
-    judge = replace(whole.judge, engine=engine, clients=clients)
-    absent = float(whole.config["absent"])
-    return replace(
-        whole,
-        config={**whole.config, "evaluate": whole.rounds},
-        clients=clients,
-        method=method,
-        judge=judge,
-        net=Absent(judge, absent) if absent else judge,
-    )
+def fold_experiment(settings: Settings, fold: Footing, method: Method) -> Experiment:
+    """A run of these settings on what a fold leaves to train on, scored after its last round."""
+    config = {**settings.table(), "evaluate": settings.rounds}
+    connector, engine = settings.made("net"), settings.made("engine")
+    return experiment_of(fold, config, method, connector=connector, engine=engine, command=None)
 
 
 def validate(experiment: Experiment, metric: str, watch: Watch) -> float:
     """The mean over clients of a metric on the fold that was left out."""
-    record = run(experiment, None, "fold", watch).record
+    try:
+        record = run(experiment, None, "fold", watch).record
+    finally:
+        experiment.net.close()
     if any(math.isnan(loss) for loss in record.final("loss")):
         raise Diverged("the loss on held-out rows is not finite: lower the learning rate")
     value = mean_over_clients(record.final(metric))

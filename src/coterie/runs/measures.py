@@ -5,7 +5,8 @@
     drift                             how far a client's model is from the mean of all clients' models
 
 Each is [client], NaN where it is not defined; the formulas are in `metrics/collaboration.py`. The first four
-need true clusters and a round; drift needs the models, and so is measured only when they are scored.
+need true clusters and a round; drift needs the models, and so is measured only when they are scored and all sites
+are in this process.
 """
 
 from __future__ import annotations
@@ -15,16 +16,23 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from coterie.core.method import CIRCLE, Info, Models
+from coterie.core.belief import Beliefs
+from coterie.core.method import CIRCLE, Info
 from coterie.metrics.collaboration import drifts, neighbours_found
 
 MEASURES = ("precision", "recall", "circle_precision", "circle_recall", "drift")
 
 
 def measure(
-    info: Info | None, models: Models | None, clusters: Sequence[int | None], trained: Sequence[str]
+    info: Info | None,
+    beliefs: Beliefs | None,
+    of: Tensor | None,
+    clusters: Sequence[int | None],
+    trained: Sequence[str],
 ) -> dict[str, Tensor]:
-    """What a round's info tells, if there was one, and the models after it, if they are at hand."""
+    """What a round's info tells, if there was one, and the models after it, if they are at hand: row of[i] is
+    client i's.
+    """
     told: dict[str, Tensor] = {}
     if info is not None and None not in clusters:
         chosen = neighbours_found(info.weights, clusters)
@@ -33,6 +41,6 @@ def measure(
         if CIRCLE in info.matrices:
             circle = neighbours_found(info.matrices[CIRCLE], clusters)
             told |= {"circle_precision": circle.precision, "circle_recall": circle.recall}
-    if models is not None:
-        told["drift"] = drifts(models.beliefs, models.of, trained)
+    if beliefs is not None and of is not None:
+        told["drift"] = drifts(beliefs, of, trained)
     return told

@@ -19,17 +19,19 @@ from torch import nn
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.client import Client, Samples
-from coterie.data.clients import check_clients
 from coterie.core.errors import BadData, BadInput, Diverged
-from coterie.data.holdout import hold_out
+from coterie.core.held import hold
 from coterie.core.learner import Learner
 from coterie.core.net import to_own
 from coterie.core.seeds import Key
-from coterie.engines import InProcess, Pool
+from coterie.data.clients import check_clients
+from coterie.data.holdout import hold_out
+from coterie.engines import Pool
 from coterie.engines.bank import adjoined, place
 from coterie.kernels import SGD
 from coterie.kernels.score import Score
 from coterie.metrics.summary import HEADLINE
+from coterie.nets import InProcess
 
 log = logging.getLogger("coterie")
 
@@ -81,7 +83,8 @@ def pretrained(
 ) -> tuple[Belief, float]:
     """The server's model after so many rounds of its work, and its headline metric on the test rows."""
     net = InProcess(Pool(), Learner(copy.deepcopy(model).to(device), server.task), (server,), device)
-    beliefs = tree.stack([{n: t.to(device) for n, t in tree.belief_of(model).items()}])
+    first = tree.stack([{n: t.to(device) for n, t in tree.belief_of(model).items()}])
+    beliefs = hold(first, torch.tensor([0]))  # the server is the only site of this net
     screen, seen = Console(stderr=True), sys.stderr.isatty()
     rounds = range(1, epochs + 1)
     for epoch in track(rounds, "the server trains", console=screen, transient=True, disable=not seen):
@@ -93,9 +96,11 @@ def pretrained(
             ) from None
         except BadInput as error:
             raise BadInput(f"features: the server cannot train: {error}") from None
-        beliefs = net.open(replies)
+        beliefs = replies.beliefs
         log.info("the server, epoch %d: loss %.4g", epoch, float(replies.numbers["loss"][0]))
     value = net.visit(Score("test"), beliefs, to_own(1), key).numbers[HEADLINE[server.task]]
     # strides as those of tensors that come back from a file: they may decide the order of sums
     plain = torch.contiguous_format
-    return {n: t.cpu().clone(memory_format=plain) for n, t in tree.row(beliefs, 0).items()}, float(value[0])
+    return {n: t.cpu().clone(memory_format=plain) for n, t in tree.row(net.open(beliefs), 0).items()}, float(
+        value[0]
+    )

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from coterie.core.errors import BadData
-from coterie.core.kernel import Scorer, Trainer, scores
-from coterie.core.net import Net, Replies
+from coterie.core.kernel import Kernel
+from coterie.core.net import Replies
+from coterie.nets import Counting
 from coterie.runs.experiment import Experiment
 from coterie.runs.folder import Folder
 from coterie.runs.record import Record
@@ -23,7 +24,7 @@ from coterie.runs.runner import run
 def rank(experiment: Experiment, path: Path, tick: Callable[[], None] = lambda: None) -> Record:
     """Ranks and writes it down; `tick` is called after each training visit."""
     made = [place for place in (path, *path.parents) if not place.exists()]
-    watched = replace(experiment, net=cast(Net, Watched(experiment.net, tick)))
+    watched = replace(experiment, net=Watched(experiment.net.net, tick))
     folder = Folder.create(path, experiment.config, experiment.about)
     try:
         record = run(watched, folder, str(experiment.config["method"])).record
@@ -49,24 +50,21 @@ def remove(path: Path, made: Sequence[Path]) -> None:
 def refuse_empty(record: Record) -> None:
     """A ranking in which nobody is ranked is none."""
     if not any(np.isfinite(m).any() for by_round in record.matrices.values() for m in by_round.values()):
-        gone = record.config.get("absent", 0.0)
+        around = ", ".join(record.config.get("wrap", ())) or "nothing"
         raise BadData(
-            f"nobody could be ranked: the requester or all others did not answer (absent={gone:g}): "
+            f"nobody could be ranked: the requester or all others did not answer (around the net: {around}): "
             "lower absent, or take another seed"
         )
 
 
-class Watched:
+@dataclass(frozen=True, eq=False)
+class Watched(Counting):
     """A net that tells of every training visit once it is over."""
 
-    def __init__(self, net: Net, tick: Callable[[], None]) -> None:
-        self._net, self._tick = net, tick
+    tick: Callable[[], None] = lambda: None
 
-    def __getattr__(self, verb: str) -> Any:
-        return getattr(self._net, verb)
-
-    def visit(self, kernel: Trainer | Scorer, *told: Any) -> Replies:
-        replies = self._net.visit(kernel, *told)
-        if len(replies) and not scores(kernel):
-            self._tick()
+    def visit(self, kernel: Kernel, *told: Any, **more: Any) -> Replies:
+        replies = super().visit(kernel, *told, **more)
+        if len(replies) and hasattr(kernel, "plan"):
+            self.tick()
         return replies

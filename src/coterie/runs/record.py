@@ -15,8 +15,11 @@ import torch
 
 from coterie.core.belief import Belief
 from coterie.metrics.calibration import Calibration, taus
-from coterie.metrics.collaboration import bytes_moved, communication_cost
+from coterie.metrics.collaboration import communication_cost
+from coterie.nets.counting import Traffic
 from coterie.runs.measures import MEASURES
+
+COORDINATOR = "coordinator"
 
 
 @dataclass
@@ -29,6 +32,7 @@ class Record:
     metrics    one entry for each round, see `line`
     timings    one entry for each round: round, seconds (training), evaluate_seconds
     weights    round -> [receiver, sender], who listened to whom
+    passed     round -> [entry, 5] what passed: sender, receiver, models, bytes, numbers (see `triplets`)
     matrices   name -> round -> [receiver, sender], further ones that the method fills; NaN is nothing
     models     a function: client -> its tensors by name, nothing before the run is over
     calibration   a function: how sure the last models are and how often right, [client, bin]; None before
@@ -41,6 +45,7 @@ class Record:
     metrics: list[dict[str, Any]] = field(default_factory=list)
     timings: list[dict[str, Any]] = field(default_factory=list)
     weights: Mapping[int, np.ndarray] = field(default_factory=dict)
+    passed: Mapping[int, np.ndarray] = field(default_factory=dict)
     matrices: Mapping[str, Mapping[int, np.ndarray]] = field(default_factory=dict)
     models: Callable[[], Mapping[str, Belief]] = dict
     calibration: Callable[[], Calibration | None] = lambda: None
@@ -63,9 +68,14 @@ class Record:
         return (m for m in self.metrics if m["scores"] is not None)
 
     def final(self, metric: str, scores: str = "own/test") -> list[float]:
-        """Each client's figure after the last scored round; NaN where it has none."""
-        last = [m["scores"] for m in self.evaluated()][-1]
-        return [float("nan") if v is None else float(v) for v in last[scores][metric]]
+        """Each client's last figure; NaN where it has none. One that was away in the end has an earlier round's."""
+        found = [float("nan")] * len(self.clients)
+        for m in self.evaluated():
+            here = scored(m)
+            for i, value in enumerate(m["scores"].get(scores, {}).get(metric, ())):
+                if here[i]:
+                    found[i] = float("nan") if value is None else float(value)
+        return found
 
     def curve(self, metric: str, scores: str = "own/test") -> tuple[list[int], np.ndarray]:
         """Scored rounds, and figures [round, client]."""
@@ -96,12 +106,11 @@ class Record:
             torch.tensor([m[way] for m in self.metrics], dtype=torch.int64).reshape(-1, n)
             for way in ("sent", "received")
         )
-        models = sent + received
         return {
             "sent": int(sent.sum()),
             "received": int(received.sum()),
             "each": communication_cost(sent, received),
-            "bytes": int(bytes_moved(models.sum(), int(self.about["belief_bytes"]))),
+            "bytes": sum(sum(m["sent_bytes"]) + sum(m["received_bytes"]) for m in self.metrics),
             "seconds": sum(t["seconds"] for t in self.timings),
         }
 
@@ -123,15 +132,31 @@ class Record:
         parts = [
             pd.DataFrame(
                 {"round": m["round"], "client": self.clients, "sent": m["sent"], "received": m["received"]}
+                | {"bytes": np.add(m["sent_bytes"], m["received_bytes"]), "numbers": m["numbers"]}
                 | {name: m.get("measures", {}).get(name, nothing) for name in measured}
             )
             for m in self.metrics
         ]
-        columns = ["round", "client", "sent", "received", *measured]
+        columns = ["round", "client", "sent", "received", "bytes", "numbers", *measured]
         frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
-        size = int(self.about["belief_bytes"])
-        frame.insert(4, "bytes", (frame["sent"] + frame["received"]) * size)
         return frame.astype(dict.fromkeys(measured, float))
+
+    def given_away(self) -> pd.DataFrame:
+        """What each party gave to which other in all rounds: sender, receiver, models, bytes, numbers."""
+        parties = [*self.clients, COORDINATOR]
+        columns = ["sender", "receiver", "models", "bytes", "numbers"]
+        kept = [np.asarray(entries) for entries in self.passed.values() if len(entries)]
+        frame = pd.DataFrame(np.concatenate(kept) if kept else np.zeros((0, 5), dtype=int), columns=columns)
+        frame = frame.groupby(["sender", "receiver"], as_index=False).sum()
+        return frame.assign(**{way: [parties[i] for i in frame[way]] for way in ("sender", "receiver")})
+
+    def away(self) -> dict[str, int]:
+        """Who was away when models were scored last, and after which round it was last scored."""
+        last: dict[str, int] = {}
+        for m in self.evaluated():
+            last |= {c: m["round"] for c, here in zip(self.clients, scored(m), strict=True) if here}
+        newest = max((m["round"] for m in self.evaluated()), default=0)
+        return {client: r for client, r in last.items() if r < newest}
 
     def reliability(self) -> pd.DataFrame:
         """A row for each client and bin: client, by, low, high, samples, mean, right; none without counts.
@@ -150,12 +175,28 @@ class Record:
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 
+def scored(entry: Mapping[str, Any]) -> list[bool]:
+    """Which clients were there when a round's models were scored: those with any figure at all."""
+    figures = entry["scores"]["own/test"].values()
+    return [any(v is not None for v in values) for values in zip(*figures, strict=True)]
+
+
+def triplets(moved: Traffic) -> np.ndarray:
+    """[entry, 5] sender, receiver, models, bytes and numbers of all between whom anything passed.
+
+    Clients by number, the coordinator after the last of them.
+    """
+    senders, receivers = np.nonzero(moved.models | moved.numbers)
+    found = [m[senders, receivers] for m in (moved.models, moved.bytes, moved.numbers)]
+    return np.stack([senders, receivers, *found], axis=1)
+
+
 def line(
     round: int,
     scores: Mapping[str, Mapping[str, list[float | None]]] | None,
     train_loss: list[float | None],
-    sent: list[int],
-    received: list[int],
+    moved: Traffic,
+    looked: Traffic,
     extras: Mapping[str, Any],
     measures: Mapping[str, list[float | None]] | None = None,
 ) -> dict[str, Any]:
@@ -165,7 +206,10 @@ def line(
                  one model that stands for several), then by metric, one value for each client, None where
                  it is not defined; None if this round was not scored
     train_loss   one value for each client, None for a client that did not train
-    sent, received   models, one count for each client
+    sent, received   models, one count for each client; sent_bytes, received_bytes likewise
+    numbers      that went to the coordinator, one count for each client
+    scoring      models and bytes that passed for scoring alone
+    rows         that moved, if any: one count for each client
     measures     of collaboration by name (see `measures.py`), one value for each client, None where it is
                  not defined; runs of earlier versions have none
     """
@@ -173,8 +217,13 @@ def line(
         "round": round,
         "scores": scores,
         "train_loss": train_loss,
-        "sent": sent,
-        "received": received,
+        "sent": moved.models[:-1].sum(axis=1).tolist(),
+        "received": moved.models[:, :-1].sum(axis=0).tolist(),
+        "sent_bytes": moved.bytes[:-1].sum(axis=1).tolist(),
+        "received_bytes": moved.bytes[:, :-1].sum(axis=0).tolist(),
+        "numbers": moved.numbers[:-1].sum(axis=1).tolist(),
+        "scoring": {"models": int(looked.models.sum()), "bytes": int(looked.bytes.sum())},
+        **({"rows": moved.rows.tolist()} if moved.rows.any() else {}),
         "extras": dict(extras),
         "measures": dict(measures or {}),
     }

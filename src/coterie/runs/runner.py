@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.client import class_count
 from coterie.core.errors import BadData, BadInput, Diverged
+from coterie.core.held import at_coordinator, handles_in, hold
 from coterie.core.kernel import Part, Scorer
 from coterie.core.method import Info, Models
-from coterie.kernels.calibrate import Calibrate, Tallied, unpacked
+from coterie.kernels import Calibrate, Crowd, Tallied
+from coterie.kernels.calibrate import unpacked
 from coterie.metrics.calibration import Calibration
 from coterie.models import MODELS
+from coterie.nets.counting import Traffic
 from coterie.posteriors import Saved
 from coterie.runs.about import fingerprint
 from coterie.runs.body import save_body
 from coterie.runs.experiment import Experiment
 from coterie.runs.folder import Folder, read_record
 from coterie.runs.measures import measure
-from coterie.runs.record import Record, line
+from coterie.runs.record import Record, line, triplets
 
 Watch = Callable[[Record], None]
 Scores = dict[str, list[float | None]]
@@ -46,54 +49,59 @@ def run(
 
     With a folder, a run that was cut off goes on after its last saved round.
     """
-    method, clients, rounds = experiment.method, len(experiment.clients), experiment.rounds
-    state = method.init(experiment.beliefs, clients)
-    saved = folder.restore(type(state), experiment.config) if folder else None
+    method, net, rounds = experiment.method, experiment.net, experiment.rounds
+    start = hold(experiment.beliefs, at_coordinator(tree.count(experiment.beliefs)))
+    saved = folder.restore(state_type(experiment), experiment.config) if folder else None
     record = Record(label, experiment.config, experiment.about)
     if folder:  # what is left of earlier rounds; matrices and models stay in the folder
         past = read_record(folder.path)
         record.metrics, record.timings = past.metrics, past.timings
         record.weights, record.matrices, record.models = past.weights, past.matrices, past.models
-        record.calibration = past.calibration
+        record.calibration, record.passed = past.calibration, past.passed
     if saved is None:
         begin = time.perf_counter()
-        first = method.models(state, clients)
-        scores, told = evaluate(experiment, first), measured(experiment, None, first)
+        state = method.init(start, net)
+        moved = net.book.read()
+        first = method.models(state)
+        scores, told = evaluate(experiment, first, 0), measured(experiment, None, first)
         timing = {"round": 0, "seconds": 0.0, "evaluate_seconds": time.perf_counter() - begin}
-        nothing = [0] * clients
-        entry = line(0, scores, [None] * clients, nothing, nothing, {}, told)
-        _write(record, folder, entry, timing, None)
+        entry = line(0, scores, [None] * len(net.roster), moved, net.book.read(), {}, told)
+        _write(record, folder, entry, timing, None, moved)
         done = 0
         if folder:
-            folder.save(state, 0, experiment.config)
+            folder.save(state, 0, experiment.config, net.kept())
+        net.keep(handles_in(state), 0)
     else:
-        state, done = saved
+        state, done = saved.state, saved.stamp.round
+        net.restore(saved.kept, handles_in(state), done)
     watch(record)
-    last_saved = done
+    safe, last_saved = state, done
     try:
         for r in range(done + 1, rounds + 1):
             begin = time.perf_counter()
             try:
-                after, info = method.round(state, experiment.net, experiment.key.at_round(r, rounds))
+                after, info = method.round(state, net, experiment.key.at_round(r, rounds))
             except Diverged as error:
                 if folder and done > last_saved:
-                    folder.save(state, done, experiment.config)
+                    folder.save(state, done, experiment.config, net.kept())
                 kept = f"; {folder.path} keeps the state after round {r - 1}" if folder else ""
                 raise Diverged(f"{error}{kept}") from None
-            trained = time.perf_counter()
+            trained, moved = time.perf_counter(), net.book.read()
+            net.keep([*handles_in(after), *handles_in(safe)], last_saved)
             due = experiment.due("evaluate", r)
-            now = method.models(after, clients) if due else None
-            figured = None if now is None else evaluate(experiment, now)
+            now = method.models(after) if due else None
+            figured = None if now is None else evaluate(experiment, now, r)
             told = measured(experiment, info, now)
             scored = time.perf_counter()
             state, done = after, r
-            sent, received = info.sent.tolist(), info.received.tolist()
-            entry = line(r, figured, figures(info.loss), sent, received, info.extras, told)
+            entry = line(r, figured, figures(info.loss), moved, net.book.read(), info.extras, told)
             timing = {"round": r, "seconds": trained - begin, "evaluate_seconds": scored - trained}
-            _write(record, folder, entry, timing, info)
-            if folder and experiment.due("checkpoint", r):
-                folder.save(state, r, experiment.config)
-                last_saved = r
+            _write(record, folder, entry, timing, info, moved)
+            if folder is None or experiment.due("checkpoint", r):
+                if folder:
+                    folder.save(state, r, experiment.config, net.kept())
+                safe, last_saved = state, r
+            net.keep([*handles_in(state), *handles_in(safe)], last_saved)
             watch(record)
     except (BadInput, BadData):
         if folder and saved is None and done == 0:  # a mistake that only the first round could show
@@ -101,98 +109,128 @@ def run(
         raise
     except KeyboardInterrupt:
         if folder and done > last_saved and record.done == done:
-            folder.save(state, done, experiment.config)
+            folder.save(state, done, experiment.config, net.kept())
         raise
-    models = method.models(state, clients)
-    names = [c.name for c in experiment.clients]
+    models = method.models(state)
     tallies = tallied(experiment, models)
+    net.book.read()
     if folder:  # models last: with them a run counts as over
         if tallies is not None:
             folder.save_calibration(tallies)
         folder.save_posteriors(sent_posteriors(experiment, state))
         save_body(folder.path, experiment.body)
-        folder.save_models(models, names)
+        folder.save_models(models, net.roster.names, net)
     else:
         record.calibration = lambda: tallies
-        if tree.size_in_bytes(tree.rows(models.beliefs, torch.unique(models.of))) <= KEPT:
-            record.models = lambda: _by_name(models, names)
+        tensors = net.peek(models.beliefs.rows(torch.unique(models.of)))
+        if tensors is not None and tree.size_in_bytes(tensors) <= KEPT:
+            record.models = lambda: _by_name(experiment, models)
     return Outcome(record, models)
 
 
-def evaluate(experiment: Experiment, models: Models) -> dict[str, Scores]:
+def state_type(experiment: Experiment) -> type:
+    """Of the method's state, as its `init` says."""
+    kind = get_type_hints(type(experiment.method).init).get("return")
+    if not dataclasses.is_dataclass(kind):
+        raise BadInput(f"method {type(experiment.method).__name__}: init must name the dataclass it returns")
+    return kind  # type: ignore[return-value]
+
+
+def evaluate(experiment: Experiment, models: Models, round: int) -> dict[str, Scores] | None:
     """Each client's own model on its own test set, and the shared one where there is one.
 
     Where a client averages the predictions of several models, that is its own model, and the one which
     stands for them is scored as `point`. A pair of model and client is scored once, however many names it
-    goes by.
+    goes by. A client that is away is not scored; if all are, there are no scores.
     """
-    clients = len(experiment.clients)
+    clients = len(experiment.roster)
     one = replace(models, crowd=None, shares=None)
     wanted: dict[str, tuple[Models, Part]] = {"own/test": (models, "test")}
     if models.crowd is not None:
         wanted["point/test"] = (one, "test")
     if models.shared is not None:
-        wanted["shared/test"] = (replace(one, of=torch.full((clients,), models.shared)), "test")
-    if all(len(c.validation) for c in experiment.clients):
+        shared = Models(models.shared, torch.zeros(clients, dtype=torch.int64))
+        wanted["shared/test"] = (shared, "test")
+    if all(m.validation for m in experiment.roster.members):
         wanted["own/validation"] = (models, "validation")
     scores: dict[str, Scores] = {}
     known: dict[tuple[Any, ...], Scores] = {}
     for name, (some, part) in wanted.items():
-        pairs = (part, some.crowd is None, *some.of.tolist())
+        ids = tuple(tuple(p.ids[some.of].tolist()) for p in some.beliefs.parts)
+        pairs = (part, some.crowd is None, ids)
         if pairs not in known:
-            numbers = judged(experiment, Calibrate(part), some)
+            numbers = judged(experiment, Calibrate(part), some, round)
+            if not numbers:
+                return None
             known[pairs] = {m: figures(v) for m, v in numbers.items() if m != "samples"}
         scores[name] = known[pairs]
     return scores
 
 
-def judged(experiment: Experiment, kernel: Scorer, models: Models) -> Mapping[str, Tensor]:
-    """Figures of each client's own model on its own data: [client]."""
-    judge, key = experiment.judge, experiment.key
-    if models.crowd is not None:
-        return judge.confer(kernel, models.beliefs, models.crowd, models.shares, key).numbers
-    edges = torch.stack([models.of, torch.arange(len(models.of))], dim=1)
-    return judge.visit(kernel, models.beliefs, edges, key).numbers
+def judged(experiment: Experiment, kernel: Scorer, models: Models, round: int) -> Mapping[str, Tensor]:
+    """Figures of each client's own model on its own data: [client], NaN for one that is away."""
+    net, key = experiment.net, experiment.key.at_round(round, experiment.rounds).at("evaluate")
+    n = len(net.roster)
+    if models.crowd is None:
+        edges = torch.stack([models.of, torch.arange(n)], dim=1)
+        replies = net.visit(kernel, models.beliefs, edges, key)
+    else:
+        hosts = torch.arange(n).unsqueeze(1).expand_as(models.crowd)
+        edges = torch.stack([models.crowd.flatten(), hosts.flatten()], dim=1)
+        beside = {}
+        if models.shares is not None:
+            beside["share"] = hold({"share": models.shares.flatten()}, at_coordinator(len(edges)))
+        replies = net.visit(Crowd(kernel), models.beliefs, edges, key, beside=beside)
+    out = {}
+    for name, values in replies.numbers.items():
+        out[name] = torch.full((n,), math.nan, dtype=torch.float64).index_copy_(
+            0, replies.hosts, values.double()
+        )
+    return out
 
 
 def tallied(experiment: Experiment, models: Models) -> Calibration | None:
-    """How sure each client's own model is on its own test set, and how often right; None for a regression."""
-    if experiment.judge.learner.task == "regression":
+    """How sure each client's own model is on its own test set, and how often right; None for a regression.
+
+    A client that is away in the end has no counts.
+    """
+    if experiment.roster.task == "regression":
         return None
-    return unpacked(judged(experiment, Tallied(), models))
+    numbers = judged(experiment, Tallied(), models, experiment.rounds)
+    return unpacked({name: t.nan_to_num(nan=0.0) for name, t in numbers.items()}) if numbers else None
 
 
 def sent_posteriors(experiment: Experiment, state: Any) -> list[Saved]:
-    """What clients sent for others to join later, if the method is of that kind."""
+    """What clients sent for others to join later, if the method is of that kind and the sites are here."""
     posteriors = getattr(experiment.method, "posteriors", None)
     if posteriors is None:
         return []
-    rows = {c.name: len(c.train) for c in experiment.clients}
+    rows = {m.name: m.train for m in experiment.roster.members}
     made = network(experiment)
     return [
         Saved(name, rows[name], posterior, made, buffers)
-        for name, (posterior, buffers) in posteriors(state, list(rows)).items()
+        for name, (posterior, buffers) in posteriors(state, experiment.net.peek, list(rows)).items()
     ]
 
 
 def network(experiment: Experiment) -> dict[str, Any]:
     """How to build the model, where it is one of ours and takes the data as it is; else what it stands on."""
-    name = str(experiment.config.get("model"))
+    name, roster = str(experiment.config.get("model")), experiment.roster
     if experiment.body is not None:
-        return {"body": fingerprint([], tree.belief_of(experiment.body.network))}
+        return {"body": fingerprint(replace(roster, members=()), tree.belief_of(experiment.body.network))}
     if name not in MODELS:
         return {}
-    shape = list(experiment.clients[0].train.x.shape[1:])
     options = dict(experiment.config.get(name, {}))
-    return {"name": name, "options": options, "shape": shape, "outputs": class_count(experiment.clients)}
+    return {"name": name, "options": options, "shape": list(roster.shape), "outputs": roster.outputs}
 
 
 def measured(
     experiment: Experiment, info: Info | None, models: Models | None
 ) -> dict[str, list[float | None]]:
     """Measures of collaboration by name, one value for each client; of a round without models, fewer."""
-    clusters = [c.cluster for c in experiment.clients]
-    told = measure(info, models, clusters, experiment.judge.learner.trainable)
+    seen = None if models is None else experiment.net.peek(models.beliefs)
+    trained = [n for n, p in experiment.model.named_parameters() if p.requires_grad]
+    told = measure(info, seen, None if models is None else models.of, experiment.roster.clusters, trained)
     return {name: figures(values) for name, values in told.items()}
 
 
@@ -207,24 +245,29 @@ def _write(
     entry: dict[str, Any],
     timing: Mapping[str, float],
     info: Info | None,
+    moved: Traffic,
 ) -> None:
     round = entry["round"]
     weights = None if info is None else info.weights.float().numpy()
     # copies, so that nothing a method holds on to can change what was written down
     matrices = {} if info is None else {k: m.double().numpy().copy() for k, m in info.matrices.items()}
+    passed = triplets(moved)
     if folder:
-        folder.write_round(entry, timing, weights, matrices)
+        folder.write_round(entry, timing, weights, matrices, passed)
     elif weights is not None:
         record.weights = {**record.weights, round: weights}
+        record.passed = {**record.passed, round: passed}
         past = record.matrices
         record.matrices = {**past, **{k: {**past.get(k, {}), round: m} for k, m in matrices.items()}}
     record.metrics.append(entry)
     record.timings.append(dict(timing))
 
 
-def _by_name(models: Models, names: Sequence[str]) -> dict[str, Belief]:
-    owners = zip(names, models.of.tolist(), strict=True)
-    return {name: tree.row(models.beliefs, row) for name, row in owners}
+def _by_name(experiment: Experiment, models: Models) -> dict[str, Belief]:
+    tensors = experiment.net.peek(models.beliefs)
+    assert tensors is not None
+    owners = zip(experiment.roster.names, models.of.tolist(), strict=True)
+    return {name: tree.row(tensors, row) for name, row in owners}
 
 
 def same_threads(record: Record) -> None:

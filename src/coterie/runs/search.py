@@ -16,7 +16,7 @@ from typing import Any
 from coterie.core.errors import BadInput
 from coterie.core.options import coerced, options_of, plain
 from coterie.core.seeds import Key
-from coterie.kernels import KERNELS
+from coterie.kernels import WORK
 
 DRAWS = 10  # before options that were tried already are taken again
 Options = dict[str, Any]  # by dotted name: {"sgd.lr": 0.3, "finetune.tune": 4}
@@ -98,7 +98,7 @@ def need_optuna() -> Any:
 
 def default_axes(kernel: str) -> list[Axis]:
     """The learning rate, around its default."""
-    rates = [o.default for o in options_of(KERNELS[kernel]) if o.name == "lr"]
+    rates = [o.default for o in options_of(WORK[kernel]) if o.name == "lr"]
     return [Axis(kernel, "lr", float(f"{r / 100:.3g}"), float(f"{r * 30:.3g}"), log=True) for r in rates]
 
 

@@ -17,9 +17,11 @@ from coterie.data.partition import SPLITS
 from coterie.data.sources import SOURCES
 from coterie.engines import ENGINES
 from coterie.engines.memory import budget_in_bytes
-from coterie.kernels import KERNELS
+from coterie.kernels import WORK
 from coterie.methods import METHODS
 from coterie.models import MODELS
+from coterie.nets import NETS
+from coterie.nets.ground import check_wraps
 from coterie.runs.features import Features
 from coterie.runs.plugins import load_plugins
 
@@ -28,8 +30,9 @@ PARTS: dict[str, Registry[Any]] = {
     "split": SPLITS,
     "model": MODELS,
     "method": METHODS,
-    "kernel": KERNELS,
+    "kernel": WORK,
     "engine": ENGINES,
+    "net": NETS,
 }
 
 # what "auto" means: the split and the model with which each source makes a first sensible run
@@ -80,8 +83,10 @@ class Settings:
     """Share of a client's remaining rows held out for validation."""
     init: Literal["common", "independent"] = "common"
     """One initial model for all clients, or one for each."""
-    absent: float = 0.0
-    """Chance that a client does not answer in a round."""
+    net: str = "in-process"
+    """Where the sites are: in this process, or each in one of its own (processes)."""
+    wrap: tuple[str, ...] = ()
+    """What is around the net, the innermost first: absent=0.3 leaves each site out of a round by that chance."""
     evaluate: int = 1
     """Score the models every so many rounds (and after the last)."""
     checkpoint: int = 1
@@ -102,8 +107,7 @@ class Settings:
         budget_in_bytes(self.memory)
         if self.seed < 0:
             raise BadInput(f"seed={self.seed} must be at least 0: try 0")
-        if not 0 <= self.absent <= 1:
-            raise BadInput(f"absent={self.absent} must lie between 0 and 1: try 0.1")
+        check_wraps(self.wrap)
 
     def parts(self) -> dict[str, str]:
         """The name of each part."""
@@ -132,6 +136,7 @@ class Settings:
                     f"options for {table!r}, which this run does not use: it uses {', '.join(used)}"
                 )
         tables = {getattr(named, kind): table_of(named.made(kind)) for kind in PARTS}
+        tables[named.method].pop("local", None)  # the kernel has a table of its own
         return replace(named, options={name: t for name, t in tables.items() if t})
 
     def table(self) -> dict[str, Any]:

@@ -25,12 +25,13 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
+from coterie.core import belief as tree
 from coterie.core.errors import BadInput, BadRun, Diverged, UnknownName
-from coterie.storage.atomic import append_line, keep_lines, read_lines, write_whole
-from coterie.data.holdout import Rows
+from coterie.core.held import at_coordinator, hold
 from coterie.core.method import Method
+from coterie.core.seeds import Key
 from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
-from coterie.runs.experiment import Experiment, prepare
+from coterie.runs.experiment import Builder, Footing
 from coterie.runs.folder import Folder
 from coterie.runs.folds import fold_experiment, folds_of, validate
 from coterie.runs.record import Record
@@ -38,6 +39,7 @@ from coterie.runs.runner import evaluate, same_threads
 from coterie.runs.search import Axis, Options, need_optuna, suggest
 from coterie.runs.settings import Settings, read_toml
 from coterie.runs.tuning import Trial, Tuned, Tuning, best_of, is_tuning
+from coterie.storage.atomic import append_line, keep_lines, read_lines, write_whole
 
 
 class Step(NamedTuple):
@@ -56,17 +58,18 @@ Watch = Callable[[Step], None]
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """A tuning, checked and in memory: the run it is for, the fold of each training row, the metric."""
+    """A tuning, checked and in memory: what it is on, whole and without each fold, where, and the metric."""
 
     tuning: Tuning
-    whole: Experiment
-    folds: list[Rows]
+    whole: Footing
+    folds: list[Footing]
+    about: Mapping[str, Any]
     metric: str
 
     @property
     def rounds(self) -> int:
         """Of one trial."""
-        return self.tuning.folds * self.whole.rounds
+        return self.tuning.folds * self.tuning.settings.rounds
 
 
 def tune(
@@ -81,11 +84,11 @@ def tune(
     """
     bench = ready(tuning, command)
     if out is None:
-        return Tuned(tuning, bench.metric, bench.whole.about, tuple(trials_of(bench, (), watch)))
+        return Tuned(tuning, bench.metric, bench.about, tuple(trials_of(bench, (), watch)))
     path = Path(out)
     begin(path, tuning)
     with closing(Folder(path)):
-        about = same_data(path, bench.whole.about)
+        about = same_data(path, bench.about)
         lines = path / "trials.jsonl"
         keep_lines(lines, lambda entry: True)  # a last one cut short would spoil the next
         past = [Trial(**entry) for entry in read_lines(lines)]
@@ -102,18 +105,21 @@ def tune(
 def ready(tuning: Tuning, command: str | None = None) -> Bench:
     """Refuses every mistake before anything is written."""
     need_optuna()
-    whole = prepare(tuning.shared.with_method("local"), command)  # the clients are the same for any method
-    names = [c.name for c in whole.clients]
+    settings, builder = tuning.shared.with_method("local"), Builder()  # sites are the same for any method
+    experiment = builder.prepare(settings, command)
+    whole = builder.footing(settings, lambda roster, start: ())
     for spec in tuning.methods:
-        check_ends(tuning, spec, names)
-    metric = HEADLINE[whole.clients[0].task] if tuning.metric == "auto" else tuning.metric
-    bench = Bench(tuning, whole, folds_of(whole, tuning.folds), metric)
-    first = fold_experiment(whole, bench.folds, 0, whole.method, tuning.settings.made("engine"))
-    untrained = whole.method.models(whole.method.init(whole.beliefs, len(names)), len(names))
-    known = evaluate(first, untrained)["own/test"]
-    if metric not in known:
-        raise UnknownName("metric for this data", metric, known)
-    return bench
+        check_ends(tuning, spec, whole)
+    metric = HEADLINE[whole.roster.task] if tuning.metric == "auto" else tuning.metric
+    folds = folds_of(whole, tuning.folds, experiment.key)
+    first = fold_experiment(settings, folds[0], experiment.method)
+    start = hold(first.beliefs, at_coordinator(tree.count(first.beliefs)))
+    known = evaluate(first, first.method.models(first.method.init(start, first.net)), 0)
+    experiment.net.close()
+    first.net.close()
+    if known is None or metric not in known["own/test"]:
+        raise UnknownName("metric for this data", metric, known["own/test"] if known else ())
+    return Bench(tuning, whole, folds, experiment.about, metric)
 
 
 def trials_of(bench: Bench, past: Sequence[Trial], watch: Watch) -> Iterator[Trial]:
@@ -139,23 +145,23 @@ def attempt(
     bench: Bench, spec: str, number: int, seen: Sequence[Trial], tell: Callable[[int], None]
 ) -> Trial:
     """One trial; where nothing new is left to try, options bring what they brought before."""
-    tuning, whole = bench.tuning, bench.whole
+    tuning, rounds = bench.tuning, bench.tuning.settings.rounds
     axes = tuning.axes(spec)
     options = as_given(tuning.way(spec), axes) if number == 1 else None
     if options is None:
         tried = [(t.options, t.value) for t in seen]
-        key = whole.key.at("tune", spec, number)
+        key = Key(tuning.settings.seed).at("tune", spec, number)
         options = suggest(axes, tried, key, HIGHER_IS_BETTER[bench.metric])
     for trial in seen:
         if trial.options == options:
             return replace(trial, number=number)
 
     def score(i: int) -> float:
-        experiment = fold_experiment(whole, bench.folds, i, method, tuning.settings.made("engine"))
-        return validate(experiment, bench.metric, lambda record: tell(i * whole.rounds + record.done))
+        experiment = fold_experiment(tuning.way(spec, options), bench.folds[i], method)
+        return validate(experiment, bench.metric, lambda record: tell(i * rounds + record.done))
 
     try:
-        method = made(tuning.way(spec, options), [c.name for c in whole.clients])
+        method = made(tuning.way(spec, options), bench.whole)
         scores = [score(i) for i in range(tuning.folds)]
     except (Diverged, BadInput) as failure:
         return Trial(spec, number, options, None, [], str(failure))
@@ -168,13 +174,13 @@ def as_given(settings: Settings, axes: Sequence[Axis]) -> Options | None:
     return now if all(a.holds(now[a.name]) for a in axes) else None
 
 
-def made(settings: Settings, names: Sequence[str]) -> Method:
+def made(settings: Settings, footing: Footing) -> Method:
     method: Method = settings.made("method", local=settings.made("kernel"))
-    method.check(names, settings.rounds)
+    method.check(footing.roster, footing.beliefs, Key(settings.seed, rounds=settings.rounds))
     return method
 
 
-def check_ends(tuning: Tuning, spec: str, names: Sequence[str]) -> None:
+def check_ends(tuning: Tuning, spec: str, whole: Footing) -> None:
     """Refuses a bound or a value that no choice of the other searched options goes with."""
     axes = tuning.axes(spec)
     for axis, end in ((a, e) for a in axes for e in a.ends()):
@@ -182,7 +188,7 @@ def check_ends(tuning: Tuning, spec: str, names: Sequence[str]) -> None:
         refusal = None
         for choice in itertools.product(*others):
             try:
-                made(tuning.way(spec, {**dict(choice), axis.name: end}), names)
+                made(tuning.way(spec, {**dict(choice), axis.name: end}), whole)
                 break
             except BadInput as error:
                 refusal = error

@@ -10,14 +10,14 @@ from typing import Any
 import tomli_w
 
 from coterie.core.errors import BadInput, BadRun
-from coterie.storage.atomic import write_whole
 from coterie.core.options import plain
-from coterie.kernels import KERNELS
+from coterie.kernels import WORK
 from coterie.methods import METHODS
 from coterie.metrics.summary import HIGHER_IS_BETTER
 from coterie.runs.compare import Comparison, parsed, slug
 from coterie.runs.search import Axis, Options, default_axes, read_axis
 from coterie.runs.settings import Settings, from_table, read_toml
+from coterie.storage.atomic import write_whole
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Tuning:
         """What is searched for a method; what its spec fixes is not."""
         kernel, (name, fixed) = self.settings.kernel, parsed(spec)
         classes = {m.partition(":")[0]: METHODS[m.partition(":")[0]] for m in self.methods}
-        every = [read_axis(entry, {kernel: KERNELS[kernel], **classes}) for entry in self.search]
+        every = [read_axis(entry, {kernel: WORK[kernel], **classes}) for entry in self.search]
         for axis in every:
             if [a.name for a in every].count(axis.name) > 1:
                 raise BadInput(f"search names {axis.name!r} twice: name each option once")

@@ -14,8 +14,9 @@ from torch import Tensor
 from coterie.storage.atomic import readable_errors, replace_atomically
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Path:
+def write_tensors(path: Path | str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Path:
     """The same bytes for the same content; folders on the way are made."""
+    path = Path(path)
     # one entry only: the format keeps several in no particular order
     text = json.dumps(header, sort_keys=True)
     # copies of their own: views and expanded tensors share memory, which the format refuses

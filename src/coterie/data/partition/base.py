@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from coterie.data.intake import Array
 from coterie.core.registry import Registry
 from coterie.core.seeds import Key
 from coterie.data.dataset import Dataset, Pool
+from coterie.data.intake import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.core.errors import BadInput
-from coterie.data.intake import Array
 from coterie.data.dataset import Dataset, Pool
+from coterie.data.intake import Array
 
 Counts = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.errors import BadData
-from coterie.data.intake import Array
 from coterie.data.dataset import Pool
 from coterie.data.downloads import PublishedFile
+from coterie.data.intake import Array
 
 UNSIGNED_BYTE = 8
 

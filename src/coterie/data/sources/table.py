@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from coterie.core.errors import BadData, BadInput, UnknownName
-from coterie.data.missing import Missing, check_missing_rule
 from coterie.data.dataset import Dataset, Pool
+from coterie.data.missing import Missing, check_missing_rule
 from coterie.data.sources.base import SOURCES, check_choice
 from coterie.data.tabular import TabularPrepare
 

@@ -21,10 +21,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from coterie.core.errors import BadData, BadInput
-from coterie.data.intake import Array
 from coterie.data import downloads
 from coterie.data.dataset import Dataset, Pool
 from coterie.data.downloads import PublishedFile
+from coterie.data.intake import Array
 from coterie.data.sources.base import SOURCES
 from coterie.data.sources.images import Normalise
 

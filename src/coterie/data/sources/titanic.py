@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 from coterie.core.errors import BadData
-from coterie.data.intake import Array
 from coterie.data import downloads
 from coterie.data.dataset import Dataset, Pool
+from coterie.data.intake import Array
 from coterie.data.sources.base import SOURCES, check_choice
 
 OPENML, DOWNLOAD = 40945, "16826755"

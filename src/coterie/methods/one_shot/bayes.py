@@ -117,7 +117,9 @@ class BayesLocal(Alone):
     def drawn(self, net: Net, own: Held, replies: Replies, key: Key) -> Replies | None:
         """Mean and draws of each that collected enough; the others stay with the model they have."""
         if not isinstance(self.work, SWAG):
-            return net.visit(Visited(), replies.beliefs, at_home(replies.hosts, 1 + self.samples), key.at("draw"))
+            return net.visit(
+                Visited(), replies.beliefs, at_home(replies.hosts, 1 + self.samples), key.at("draw")
+            )
         kernel = Natural(self.form, self.floor, vars(self.work)["rank"])
         natural = net.visit(kernel, replies.beliefs, at_home(replies.hosts), key.at("natural"))
         fit = self.fit(natural)
@@ -130,7 +132,11 @@ class BayesLocal(Alone):
 
     def models(self, state: State) -> Models:
         n, whose = state.clients, state.whose
-        drawn = None if state.drawn is None or whose is None else crowds(state.own, state.drawn, whose, self.samples)
+        drawn = (
+            None
+            if state.drawn is None or whose is None
+            else crowds(state.own, state.drawn, whose, self.samples)
+        )
         found = drawn or Models(state.own, torch.arange(len(state.own)))
         if self.by == "client":
             return found

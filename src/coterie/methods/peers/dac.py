@@ -52,7 +52,10 @@ class DAC(Random):
 
     def init(self, start: Held, net: Net) -> State:
         n = len(net.roster)
-        nothing = {"similarity": torch.zeros(n, n, dtype=torch.float64), "tried": torch.zeros(n, n, dtype=torch.bool)}
+        nothing = {
+            "similarity": torch.zeros(n, n, dtype=torch.float64),
+            "tried": torch.zeros(n, n, dtype=torch.bool),
+        }
         return self.begun(start, net, nothing)
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:

@@ -78,7 +78,9 @@ class PENS(Greedy):
         if self.neighbours:
             check_peers("neighbours", self.neighbours, len(roster) - 1)
         if key.rounds <= self.rounds_step1:
-            said.append(f"rounds={key.rounds} leave none for step 2 of pens: rounds_step1={self.rounds_step1}")
+            said.append(
+                f"rounds={key.rounds} leave none for step 2 of pens: rounds_step1={self.rounds_step1}"
+            )
         return said
 
     def step(self, key: Key) -> int:

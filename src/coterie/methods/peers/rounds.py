@@ -149,7 +149,9 @@ def play(options: Peers, state: State, net: Net, key: Key, choices: Choices) -> 
     """One round, in the order that the options name."""
     n = len(net.roster)
     order = torch.randperm(n, generator=key.at("order").torch()).tolist()
-    turns = (one_by_one if options.order == "program" else all_at_once)(options, state, net, key, choices, order)
+    turns = (one_by_one if options.order == "program" else all_at_once)(
+        options, state, net, key, choices, order
+    )
     notes = choices.learn(state.notes, turns)
     state = stopped(options, state, turns, notes, net, key, choices)
     return state, info_of(options, turns, state, choices)

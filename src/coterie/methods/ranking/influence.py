@@ -42,7 +42,7 @@ from coterie.core.net import Net, Replies, from_server
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
-from coterie.kernels.fold import Fold, HeldOut
+from coterie.kernels.fold import HeldOut
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
 from coterie.kernels.slopes import WHOLE, Slopes

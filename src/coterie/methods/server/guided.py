@@ -33,8 +33,8 @@ from torch import Tensor
 
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.kernel import Trainer
 from coterie.core.held import Held
+from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, check_validation, scatter
 from coterie.core.net import Net, Replies
 from coterie.core.roster import Roster

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from coterie.api.train import train
 from coterie.core.client import Client
-from coterie.data.clients import samples
 from coterie.core.method import Method
 from coterie.core.seeds import Key
+from coterie.data.clients import samples
 from coterie.data.dataset import Dataset, Pool
 from coterie.data.partition.counts import client_names, deal_table, round_shares, tally
 from coterie.data.partition.shift import DISTRIBUTIONS, Shift, shifted

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coterie.data.holdout import hold_out
+from coterie.core.held import hold
 from coterie.core.method import Info
-from coterie.core.net import Net, from_server
+from coterie.core.net import SERVER, Net, from_server
 from coterie.core.seeds import Key
+from coterie.data.holdout import hold_out
 from coterie.methods import FedAvg, WeightErosion
 from coterie.methods.server import fedavg
 from coterie.papers.base import Preset
@@ -31,12 +32,13 @@ class WrongAxis(FedAvg):
     """as-run: Global with its wrong average."""
 
     def round(self, state: fedavg.State, net: Net, key: Key) -> tuple[fedavg.State, Info]:
-        n = len(net.names)
-        replies = net.visit(self.local, state.beliefs, from_server(torch.arange(n)), key, state.memory)
-        updates = {name: t - state.beliefs[name] for name, t in net.open(replies).items()}
-        beliefs = {name: state.beliefs[name] + wrong_average(u) for name, u in updates.items()}
-        shares = fedavg.averaging_weights(net.sizes, weighted=False)
-        return fedavg.State(beliefs), fedavg.server_info(n, replies, shares)
+        n = len(net.roster)
+        replies = net.visit(self.local, state.beliefs, from_server(torch.arange(n)), key)
+        before = net.open(state.beliefs)
+        updates = {name: t - before[name] for name, t in net.open(replies.beliefs).items()}
+        after = {name: before[name] + wrong_average(u) for name, u in updates.items()}
+        shares = fedavg.averaging_weights(net.roster.sizes, weighted=False)
+        return fedavg.State(hold(after, SERVER), None, n), fedavg.server_info(n, replies, shares)
 
 
 def wrong_average(updates: Tensor) -> Tensor:

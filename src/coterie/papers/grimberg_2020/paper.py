@@ -14,26 +14,27 @@ import torch
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.client import Client
-from coterie.data.clients import samples
 from coterie.core.errors import BadData, BadInput
-from coterie.storage.atomic import append_line, keep_lines, read_lines
+from coterie.core.held import at_coordinator, hold
 from coterie.core.learner import Learner
 from coterie.core.method import Method
 from coterie.core.seeds import Key
+from coterie.data.clients import samples
 from coterie.data.dataset import Dataset
 from coterie.data.partition import AgeSome, AgeStrict, Deal, Silos, Split
 from coterie.data.sources import SOURCES
 from coterie.data.sources.heart_disease import HOSPITALS
 from coterie.data.sources.titanic import Titanic
-from coterie.engines import InProcess
 from coterie.engines.pool import Pool
 from coterie.kernels import SGD
 from coterie.methods import FedAvg, Local, WeightErosion
 from coterie.models.linear import Logistic
+from coterie.nets import InProcess
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.grimberg_2020.as_run import CompletedEpochs, WrongAxis, by_batches, halves
 from coterie.runs import about
 from coterie.runs.settings import digest
+from coterie.storage.atomic import append_line, keep_lines, read_lines
 
 ROUNDS, P_D, P_S = 30, 0.01, 0.2
 RATE, DECAY, GLOBAL_RATE = 3.0 / 2, 2e-3, 0.07 / 2
@@ -149,16 +150,17 @@ def play(
     """All rounds; after each, the user's model on the user's test rows. Nothing is saved in between:
     a run takes a tenth of a second.
     """
-    n, test = len(net.names), net.clients[user].test
-    state: Any = method.init(start, n)
+    test = net.clients[user].test
+    state: Any = method.init(hold(start, at_coordinator(1)), net)
     accuracy, batched, alpha = [], [], []
     for r in range(ROUNDS + 1):
         if r:
             state, info = method.round(state, net, key.at_round(r, ROUNDS))
+            net.keep((), r)
             if "alpha" in info.matrices:
                 alpha.append(info.matrices["alpha"][user].tolist())
-        models = method.models(state, n)
-        own = tree.row(models.beliefs, int(models.of[user]))
+        models = method.models(state)
+        own = tree.row(net.open(models.beliefs), int(models.of[user]))
         with torch.no_grad():
             right = (net.learner.outputs(own, test.x).argmax(dim=1) == test.y).double()
         accuracy.append(float(right.mean()))

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from coterie.api.train import train
 from coterie.core.client import Client, Samples
-from coterie.data.clients import samples
 from coterie.core.method import Method
 from coterie.core.net import Net
 from coterie.core.seeds import Key
+from coterie.data.clients import samples
 from coterie.data.dataset import Dataset, Pool
 from coterie.data.partition.counts import client_names
 from coterie.data.partition.turns import TURNS

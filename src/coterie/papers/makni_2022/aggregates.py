@@ -22,10 +22,11 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
+from coterie.core.held import at_coordinator, hold
 from coterie.core.seeds import Key
-from coterie.engines import InProcess
-from coterie.kernels.calibrate import Calibrate, Tallied
+from coterie.kernels import Calibrate, Crowd, Tallied
 from coterie.kernels.posterior import Collected, collected
+from coterie.nets import InProcess
 from coterie.papers.base import Preset
 from coterie.papers.makni_2022.why import taken_apart
 from coterie.posteriors import Gaussian, diagonal, from_collected, mean, product, sample, variances
@@ -78,7 +79,7 @@ def score(net: InProcess, sent: Beliefs, sizes: Tensor, preset: Preset, key: Key
     """`sent` [client, ...] is what `Gather` brought home; the first client's test set is everybody's."""
     found = [collected(tree.row(sent, i)) for i in range(tree.count(sent))]
     still = {name: t for name, t in found[0].mean.items() if name not in found[0].variance}
-    judge = Judge(replace(net, clients=net.clients[:1]), still, key)
+    judge = Judge(replace(net, clients=net.clients[:1], known=None), still, key)
     means = tree.stack([{name: f.mean[name] for name in f.variance} for f in found])
     b = len(found)
     alike, by_size = torch.full((b,), 1 / b, dtype=torch.float64), sizes.double() / sizes.sum()
@@ -111,10 +112,11 @@ class Judge:
     def score(self, name: str, beliefs: Beliefs, shares: Tensor | None = None) -> None:
         n = tree.count(beliefs)
         rest = {k: t.expand(n, *t.shape) for k, t in self.still.items()}
-        crowd = torch.arange(n).unsqueeze(0)
-        weights = None if shares is None else shares.unsqueeze(0)
-        numbers = self.net.confer(Calibrate("test"), {**beliefs, **rest}, crowd, weights, self.key).numbers
+        edges = torch.stack([torch.arange(n), torch.zeros(n, dtype=torch.int64)], dim=1)
+        held = hold({**beliefs, **rest}, at_coordinator(n))
+        beside = {} if shares is None else {"share": hold({"share": shares}, at_coordinator(n))}
+        numbers = self.net.visit(Crowd(Calibrate("test")), held, edges, self.key, beside=beside).numbers
         self.figures[name] = {m: float(numbers[m]) for m in ("accuracy", "ece", "brier", "nll")}
         if name == FL_SWAG:
-            tallied = self.net.confer(Tallied(), {**beliefs, **rest}, crowd, weights, self.key).numbers
+            tallied = self.net.visit(Crowd(Tallied()), held, edges, self.key, beside=beside).numbers
             self.tallies[name] = [float(tallied[str(i)]) for i in range(len(tallied))]

@@ -37,6 +37,7 @@ from torch.nn import functional as F
 
 from coterie.core.belief import Beliefs, belief_of, row, rows, stack
 from coterie.core.client import Client, Samples
+from coterie.core.held import hold
 from coterie.core.learner import Learner
 from coterie.core.net import to_own
 from coterie.core.seeds import Key
@@ -44,11 +45,12 @@ from coterie.data.build import deal_clients
 from coterie.data.dataset import Dataset
 from coterie.data.partition import Iid
 from coterie.data.sources import SOURCES
-from coterie.engines import InProcess, Pool
+from coterie.engines import Pool
 from coterie.kernels import HMC, SGD, SWAG, Gather
 from coterie.kernels.posterior import collected, ring_of
 from coterie.metrics.calibration import probabilities
 from coterie.models.mlp import Mlp
+from coterie.nets import InProcess
 from coterie.papers.base import Preset, Scale, Step
 from coterie.papers.makni_2022.cancer_scales import SETTINGS, Leaps, Setting
 from coterie.papers.makni_2022.measures import Plane, deviation, gap, mixing, on_plane, plane_of, scores
@@ -162,20 +164,21 @@ def net_of(given: Setting, data: Samples, key: Key) -> nn.Module:
 def fit(task: Task, key: Key) -> Fit:
     """SGD and then SWAG, from two first models at once."""
     given, net = task.given, task.several(2)
-    firsts = stack([belief_of(net_of(given, task.client.train, key.at(i))) for i in range(2)])
+    models = stack([belief_of(net_of(given, task.client.train, key.at(i))) for i in range(2)])
+    firsts = hold(models, torch.arange(2))
     descent = SGD(
         lr=given.lr, momentum=0.9, epochs=given.pretrain, batch=given.batch, weight_decay=task.decay,
         schedule="cosine",
     )  # fmt: skip
-    solutions = net.open(net.visit(descent, firsts, to_own(2), key.at("sgd").at_round(1, 1)))
+    solutions = net.visit(descent, firsts, to_own(2), key.at("sgd").at_round(1, 1)).beliefs
     walk = SWAG(
         lr=given.swag_lr, epochs=given.collect, batch=given.batch, weight_decay=task.decay, per="epoch",
         rank=given.rank,
     )  # fmt: skip
-    opened = net.open(net.visit(Gather(walk), solutions, to_own(2), key.at("swag").at_round(1, 1)))
+    opened = net.open(net.visit(Gather(walk), solutions, to_own(2), key.at("swag").at_round(1, 1)).beliefs)
     found = [collected(row(opened, i)) for i in range(2)]
     return Fit(
-        solutions,
+        net.open(solutions),
         [from_collected(f.mean, f.variance, f.deviations, f.count, "low-rank", FLOOR) for f in found],
     )
 
@@ -190,15 +193,19 @@ def run_chains(
         target=TARGET, burn=0, every=2, rank=given.block // 2, prior=given.prior,
         temperature=given.temperature, keep=True, average=False,
     )  # fmt: skip
-    net, beliefs, memory = task.several(given.chains, learner), starts, None
+    net = task.several(given.chains, learner)
+    beliefs = hold(starts, torch.arange(given.chains))
     kept, accepted, leap = [], [], 0.0
     total = given.warm + given.blocks
     for block in range(1, total + 1):
-        replies = net.visit(work, beliefs, to_own(given.chains), key.at_round(block, total), memory)
-        beliefs, memory = net.open(replies), replies.memory
-        assert memory is not None
+        replies = net.visit(Gather(work), beliefs, to_own(given.chains), key.at_round(block, total))
+        found = net.open(replies.beliefs)
+        # Gather brings the mean home: the chain goes on from its last state, which is the newest draw
+        newest = {n: found.get(f"draw/0/{n}", found[n]) for n in starts}
+        beliefs = hold(newest, torch.arange(given.chains))
+        net.keep((), block)
         if block > given.warm:
-            kept.append(latest(memory, learner.trainable, given.chains))
+            kept.append(latest(found, learner.trainable, given.chains))
             accepted.append(float(replies.numbers["acceptance"].mean()))
         leap = float(replies.numbers["step"].mean()) / math.sqrt(len(task.client.train))
         progress(block / total, f"draw {block * given.block} of {total * given.block}")

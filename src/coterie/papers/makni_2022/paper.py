@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from coterie.api.train import ready, run_in
 from coterie.core.client import Client, Samples
-from coterie.data.clients import samples
-from coterie.storage.atomic import write_whole
 from coterie.core.method import Method
 from coterie.core.seeds import Key
+from coterie.data.clients import samples
 from coterie.data.dataset import Dataset, Pool
 from coterie.data.partition.interests import Interests
 from coterie.data.sources import SOURCES
@@ -27,6 +27,7 @@ from coterie.models.lenet import LeNet5Small
 from coterie.models.linear import Logistic
 from coterie.models.mlp import Mlp
 from coterie.models.resnet import ResNet18
+from coterie.nets import InProcess
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.makni_2022.aggregates import SAMPLES, score
 from coterie.papers.makni_2022.cancer import cancer
@@ -37,6 +38,7 @@ from coterie.runs.about import origin
 from coterie.runs.features import Features
 from coterie.runs.record import Record
 from coterie.runs.settings import digest
+from coterie.storage.atomic import write_whole
 
 CLIENTS = 10
 SCORES = "scores.json"
@@ -189,9 +191,9 @@ def compute(path: Path, preset: Preset, scale: Scale, cell: str, seed: int, step
     run_in(experiment, path, resume=True, watch=watch)
     if kind in EXCHANGES:
         step(0.9, "scoring")
-        state, _ = checkpoint.load(path / "checkpoint.safetensors", State, digest(experiment.config))
-        judge = experiment.judge
-        scores = score(judge, state.sent, judge.sizes, preset, Key(seed).at("scores"))
+        state = checkpoint.load(path / "checkpoint.safetensors", State, digest(experiment.config)).state
+        net = cast(InProcess, experiment.net.net)
+        scores = score(net, net.open(state.sent), net.roster.sizes, preset, Key(seed).at("scores"))
         write_whole(path / SCORES, json.dumps({"figures": scores.figures, "tallies": scores.tallies}))
 
 

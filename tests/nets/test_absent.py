@@ -7,8 +7,8 @@ from torch import nn
 from coterie.core.errors import BadInput
 from coterie.core.net import edges_of, from_server
 from coterie.core.seeds import Key
-from coterie.engines import Absent
 from coterie.kernels import SGD, Score
+from coterie.nets import Absent
 
 
 @pytest.fixture

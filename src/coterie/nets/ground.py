@@ -1,0 +1,104 @@
+"""What a net is made of: clients dealt in this process, a model, and how to compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import nn
+
+from coterie.core.client import Client
+from coterie.core.errors import BadInput
+from coterie.core.learner import Learner
+from coterie.core.net import NETS, WRAPS, Net
+from coterie.core.options import coerced, options_of
+from coterie.core.roster import Roster
+from coterie.engines.base import Engine
+from coterie.nets.in_process import InProcess
+
+
+class Made(NamedTuple):
+    """How to build a model by name, anywhere: what may cross a wire of it."""
+
+    name: str
+    options: Mapping[str, Any]
+    plugins: Sequence[str] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """Sites in the making.
+
+    made     how a site elsewhere can build the model; None for a module of somebody's own
+    """
+
+    clients: tuple[Client, ...]
+    roster: Roster
+    model: nn.Module
+    engine: Engine
+    device: torch.device
+    memory: str
+    made: Made | None = None
+
+
+class Connector(Protocol):
+    """A net by name: options, and how it comes to its sites."""
+
+    def connect(self, ground: Ground) -> Net: ...
+
+
+@NETS.register("in-process")
+@dataclass(frozen=True)
+class Simulated:
+    """All sites in this process, computed by an engine: for studies."""
+
+    def connect(self, ground: Ground) -> Net:
+        learner = Learner(ground.model, ground.roster.task)
+        return InProcess(ground.engine, learner, ground.clients, ground.device, ground.memory, ground.roster)
+
+
+def wrapped(net: Net, wraps: Sequence[str]) -> Net:
+    """The net within wrappers, the first being the innermost: absent=0.3, absent:chance=0.3."""
+    for spec in wraps:
+        name, options = read_wrap(spec)
+        net = WRAPS.make(name, net=net, **options)
+    return net
+
+
+def read_wrap(spec: str) -> tuple[str, dict[str, Any]]:
+    """A wrapper's name and options from NAME, NAME=VALUE (of its first option) or NAME:OPTION=VALUE,..."""
+    head, colon, tail = spec.partition(":")
+    name, equals, value = head.partition("=")
+    cls = WRAPS[name]
+    known = [o.name for o in options_of(cls)]
+    table: dict[str, Any] = {}
+    if equals:
+        if not known:
+            raise BadInput(f"wrapper {name} has no options; got {value!r}: leave it out")
+        table[known[0]] = _value(value)
+    for pair in filter(None, tail.split(",")) if colon else ():
+        option, given, text = pair.partition("=")
+        if not given:
+            raise BadInput(f"wrapper {spec!r}: {pair!r} needs the form option=value")
+        table[option.strip()] = _value(text.strip())
+    return name, coerced(cls, table, f"wrapper {name}")
+
+
+def check_wraps(wraps: Sequence[str]) -> None:
+    """Refuses what no wrapper takes, before there is a net to wrap."""
+    for spec in wraps:
+        name, options = read_wrap(spec)
+        check = getattr(WRAPS[name], "check", None)
+        if check is not None:
+            check(**options)
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)

@@ -1,0 +1,42 @@
+"""One process at a time in a folder: a lock that dies with the process that has it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO
+
+from coterie.core.errors import BadRun
+from coterie.storage.atomic import readable_errors
+
+try:
+    import fcntl
+
+    def _lock(file: IO[str]) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+except ImportError:  # Windows
+    import msvcrt
+
+    def _lock(file: IO[str]) -> None:
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+
+
+NAME = ".lock"
+
+
+def locked(folder: Path) -> IO[str]:
+    """The folder's lock; closing it gives it back."""
+    with readable_errors(folder):
+        file = (folder / NAME).open("a+")
+    try:
+        _lock(file)
+    except OSError:
+        file.close()
+        raise BadRun(
+            f"output folder {folder} is in use by another process: wait for it or choose another --out"
+        ) from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
