@@ -8,7 +8,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+from coterie.core.belief import belief_of, stack
 from coterie.core.client import Client, Samples
+from coterie.core.held import Held, at_coordinator, hold
 from coterie.core.learner import Learner
 from coterie.engines import ENGINES
 from coterie.nets import InProcess
@@ -46,6 +48,19 @@ def net_of():
 
     def make(model, clients, engine="loop") -> InProcess:
         return InProcess(ENGINES.make(engine), Learner(model, clients[0].task), tuple(clients))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def start_of():
+    """What a run begins with, at the coordinator: a module's belief, or beliefs [row, ...] as they are."""
+
+    def make(what) -> Held:
+        if isinstance(what, Held):
+            return what
+        beliefs = stack([belief_of(what)]) if isinstance(what, torch.nn.Module) else what
+        return hold(beliefs, at_coordinator(len(next(iter(beliefs.values())))))
 
     return make
 

@@ -18,16 +18,18 @@ from coterie.core.devices import device_of, seeded, widest
 from coterie.core.errors import BadInput
 from coterie.core.kernel import Tick
 from coterie.core.learner import Batch, Gradient, Learner, dropout_of
+from coterie.core.net import from_server
 from coterie.core.seeds import Key
 from coterie.engines.bank import Bank
+from coterie.engines.base import Visit
 from coterie.engines.replay import BatchedKernel
 from coterie.engines.stacked import lockstep
-from coterie.kernels import HMC, PSGLD, SGD, SGLD, SWAG, Adam
+from coterie.kernels import HMC, PSGLD, SGD, SGLD, SWAG, Adam, Proximal
 from coterie.kernels.local import rates_of
 from coterie.runs import checkpoint
 
 KEY = Key(0).at_round(2, 3)
-KERNELS = [SGD(batch=4, momentum=0.5, weight_decay=0.1), Adam(batch=4, epochs=2, schedule="cosine")]
+WORK = [Proximal(SGD(batch=4, momentum=0.5, weight_decay=0.1)), Adam(batch=4, schedule="cosine")]
 COLLECTORS = [SWAG(batch=4, rank=2), SGLD(batch=4, rank=2), PSGLD(batch=4, rank=2), HMC(rank=2, leaps=2)]
 
 
@@ -115,55 +117,46 @@ def test_fake_devices_do_refuse_to_meet(device):
         torch.zeros(2, device=device) + torch.zeros(2)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=["sgd", "adam"])
-class TestTraining:
-    def test_one_belief(self, device, kernel):
-        learner = Forward(model_on(device), "classification")
-        belief = tree.belief_of(learner.training)
-        carry = kernel.start(belief, kernel.fresh(learner, belief))
-        reply = kernel.finish(kernel.step(learner, carry, batch_on(device), tick_on(device)))
-        assert on(device, reply.belief)
-        assert on(device, reply.memory)
-        assert on(device, reply.numbers)
-
-    def test_many_in_lockstep(self, device, kernel):
-        learner = Forward(model_on(device), "classification")
-        one = tree.stack([tree.belief_of(learner.training)])
-        sizes = [7, 5, 4]
-        x, y = torch.randn(16, 3, device=device), torch.zeros(16, dtype=torch.int64, device=device)
-        bank = Bank(x, y, torch.tensor([0, 7, 12]), torch.tensor(sizes))
-        edges = torch.tensor([[0, 0], [0, 1], [0, 2]])
-        memory = tree.stack([kernel.fresh(learner, tree.row(one, 0))])
-        plans = [kernel.plan(n, KEY.at(i)) for i, n in enumerate(sizes)]
-        net = SimpleNamespace(learner=learner, banks={"train": bank})
-        answers = lockstep(net, kernel, one, edges, plans, memory)
-        assert on(device, answers.beliefs)
-        assert {len(t) for t in answers.beliefs.values()} == {3}
+def started(device, kernel):
+    learner = Forward(model_on(device), "classification")
+    belief = tree.belief_of(learner.training)
+    return learner, belief, kernel.fresh(learner, belief)
 
 
-@pytest.mark.parametrize("kernel", COLLECTORS, ids=["swag", "sgld", "psgld", "hmc"])
-class TestCollecting:
-    def test_one_belief(self, device, kernel):
-        learner = Forward(model_on(device), "classification")
-        belief = tree.belief_of(learner.training)
-        carry = kernel.start(belief, kernel.fresh(learner, belief))
-        tick = tick_on(device, (2,) if isinstance(kernel, SGLD) else ())
-        reply = kernel.finish(kernel.mark(kernel.step(learner, carry, batch_on(device), tick)))
-        assert on(device, reply.belief)
-        assert on(device, reply.memory)
-        assert on(device, reply.numbers)
+@pytest.mark.parametrize("kernel", [*WORK, *COLLECTORS], ids=lambda k: k.name)
+def test_one_belief(device, kernel):
+    learner, belief, memory = started(device, kernel)
+    tick = tick_on(device, (2,) if isinstance(kernel, SGLD) else ())
+    carry = kernel.start(belief, memory, {"anchor": belief})
+    carry = kernel.step(learner, carry, batch_on(device), tick)
+    reply = kernel.finish(kernel.mark(carry) if kernel in COLLECTORS else carry)
+    assert all(on(device, part) for part in reply)
 
-    def test_some_of_many(self, device, kernel):
-        learner = Forward(model_on(device), "classification")
-        one = tree.stack([tree.belief_of(learner.training)])
-        memory = tree.stack([kernel.fresh(learner, tree.row(one, 0))])
-        batched, three = BatchedKernel(kernel, learner), torch.zeros(3, dtype=torch.int64)
-        carry = batched.start(tree.rows(one, three), tree.rows(memory, three))
-        for marked in ([True, True, True], [True, False, True]):
-            carry = batched.mark(carry, marked)
-        reply = batched.finish(carry)
-        assert on(device, reply.belief)
-        assert {len(t) for t in reply.belief.values()} == {3}
+
+@pytest.mark.parametrize("kernel", WORK, ids=lambda k: k.name)
+def test_many_in_lockstep(device, kernel):
+    learner, belief, memory = started(device, kernel)
+    sizes, one = [7, 5, 4], tree.stack([belief])
+    x, y = torch.randn(16, 3, device=device), torch.zeros(16, dtype=torch.int64, device=device)
+    bank = Bank(x, y, torch.tensor([0, 7, 12]), torch.tensor(sizes))
+    keys = [KEY.at(i) for i in range(3)]
+    plans = [kernel.plan(n, key) for n, key in zip(sizes, keys, strict=True)]
+    visit = Visit(one, from_server(torch.arange(3)), keys, tree.stack([memory]), {"anchor": one})
+    answers = lockstep(SimpleNamespace(learner=learner, banks={"train": bank}), kernel, visit, plans)
+    assert on(device, answers.beliefs)
+    assert {len(t) for t in answers.beliefs.values()} == {3}
+
+
+@pytest.mark.parametrize("kernel", COLLECTORS, ids=lambda k: k.name)
+def test_some_of_many_are_marked(device, kernel):
+    learner, belief, memory = started(device, kernel)
+    batched, three = BatchedKernel(kernel, learner), torch.zeros(3, dtype=torch.int64)
+    carry = batched.start(*(tree.rows(tree.stack([b]), three) for b in (belief, memory)), {})
+    for marked in ([True, True, True], [True, False, True]):
+        carry = batched.mark(carry, marked)
+    reply = batched.finish(carry)
+    assert on(device, reply.belief)
+    assert {len(t) for t in reply.belief.values()} == {3}
 
 
 def test_beliefs_meet_weights_and_indices_from_the_cpu(device):
@@ -180,20 +173,11 @@ def test_scoring_needs_outputs_and_losses(device):
     assert learner.losses(outputs, batch.y).device.type == device.type
 
 
-@pytest.mark.parametrize("name", ["cuda", "mps", "gpu", "cuda:99", ""])
+@pytest.mark.parametrize("name", ["cuda", "mps", "gpu", "cuda:99", "", "meta"])
 def test_a_device_that_is_not_there(name, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(BadInput) as refusal:
+    with pytest.raises(BadInput, match="holds no numbers" if name == "meta" else "not to be had here: use cpu"):
         device_of(name)
-    assert str(refusal.value) == f"device={name!r} is not to be had here: use cpu"
-
-
-def test_a_device_without_numbers():
-    with pytest.raises(BadInput, match="holds no numbers"):
-        device_of("meta")
-
-
-def test_the_cpu_is_there():
     assert device_of("cpu") == torch.device("cpu")
 
 

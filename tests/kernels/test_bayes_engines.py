@@ -11,6 +11,7 @@ from torch import nn
 
 from coterie.core.belief import belief_of, row, stack
 from coterie.core.errors import BadInput
+from coterie.core.held import at_coordinator, hold
 from coterie.core.net import edges_of, from_server, to_own
 from coterie.core.seeds import Key
 from coterie.kernels import HMC, PSGLD, SGD, SGLD, SWAG, Gather, Refresh
@@ -26,6 +27,7 @@ WORK = {
     "hmc": HMC(steps=9, adapt=4, burn=4, leaps=3, rank=3),
 }
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+ONE = edges_of([(0, 0)])
 SIZES = (9, 14, 6)  # ragged, with short last batches
 
 
@@ -44,25 +46,29 @@ def federation(client_of):
     return make
 
 
+def held(*beliefs):
+    return hold(stack(beliefs), at_coordinator(len(beliefs)))
+
+
 def played(net, module, work):
     """Two rounds: the same belief to all, then each with what came of it."""
-    first = net.visit(
-        work, stack([belief_of(module)]), from_server(torch.arange(len(SIZES))), Key(0).at_round(1, 2)
-    )
-    beliefs = net.open(first)
-    plain = {n: beliefs[n] for n in module.state_dict()}
-    second = net.visit(work, plain, to_own(len(SIZES)), Key(0).at_round(2, 2), first.memory)
-    return net.open(second), second.numbers, second.memory or {}
+    everyone = torch.arange(len(SIZES))
+    first = net.visit(work, held(belief_of(module)), from_server(everyone), Key(0).at_round(1, 2))
+    plain = first.beliefs.only(module.state_dict())
+    second = net.visit(work, plain, to_own(len(SIZES)), Key(0).at_round(2, 2))
+    return second.beliefs.tensors, second.numbers, net.kept()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-@pytest.mark.parametrize("keep", [False, True], ids=["fresh", "kept"])
+@pytest.mark.parametrize(
+    ("keep", "dtype"), [(False, torch.float32), (True, torch.float64)], ids=["fresh", "kept"]
+)
 @pytest.mark.parametrize("name", WORK)
 def test_engines_agree(name, keep, dtype, federation, net_of):
     module, clients = federation(dtype)
     work = Gather(replace(WORK[name], keep=keep))
     wanted = played(net_of(module, clients, "loop"), module, work)
     assert int(wanted[0]["count"].min()) >= 2
+    assert bool(wanted[2]) == keep
     for engine in ("stacked", "pool"):
         found = played(net_of(module, clients, engine), module, work)
         for theirs, ours in zip(found, wanted, strict=True):
@@ -76,9 +82,9 @@ def test_engines_agree(name, keep, dtype, federation, net_of):
 @pytest.mark.parametrize("name", WORK)
 def test_a_reply_without_gather_is_a_model_like_any(name, federation, net_of):
     module, clients = federation(torch.float64)
+    server = held(belief_of(module)), from_server(torch.arange(len(SIZES))), Key(0).at_round(1, 1)
     net = net_of(module, clients)
-    server = stack([belief_of(module)]), from_server(torch.arange(len(SIZES))), Key(0).at_round(1, 1)
-    plain, gathered = (net.open(net.visit(w, *server)) for w in (WORK[name], Gather(WORK[name])))
+    plain, gathered = (net.visit(w, *server).beliefs.tensors for w in (WORK[name], Gather(WORK[name])))
     assert plain.keys() == module.state_dict().keys()
     assert all(torch.equal(plain[n], gathered[n]) for n in plain)
 
@@ -90,9 +96,8 @@ def test_collecting_goes_on_in_a_fold(federation, net_of):
     work = Fold(inner=WORK["sgld"], folds=3, fold=1)
     plan = work.plan(9, Key(0))
     assert plan.rates[:, 1].tolist() == [6.0] * len(plan)
-    start = stack([belief_of(module)])
     averaged, last = (
-        net.open(net.visit(replace(work, inner=inner), start, edges_of([(0, 0)]), Key(0)))
+        net.visit(replace(work, inner=inner), held(belief_of(module)), ONE, Key(0)).beliefs.tensors
         for inner in (work.inner, replace(work.inner, average=False))
     )
     assert averaged.keys() == module.state_dict().keys()
@@ -128,12 +133,13 @@ class TestRefresh:
 
     def visited(self, client_of, net_of, module, batch, engine="loop"):
         net = net_of(module, [client_of(self.x, self.y)], engine)
-        replies = net.visit(Refresh(batch), stack([belief_of(module)]), edges_of([(0, 0)]), Key(0))
-        return row(net.open(replies), 0)
+        return self.after(net, Refresh(batch), belief_of(module))
 
-    @pytest.mark.parametrize("engine", ["loop", "pool"])
-    @pytest.mark.parametrize("momentum", [0.1, 0.7, None])
-    def test_one_batch_gives_the_statistics_of_the_data(self, client_of, net_of, momentum, engine):
+    def after(self, net, kernel, belief):
+        return row(net.visit(kernel, held(belief), ONE, Key(0)).beliefs.tensors, 0)
+
+    @pytest.mark.parametrize(("engine", "momentum"), [("loop", 0.7), ("pool", 0.1), ("pool", None)])
+    def test_one_batch_gives_the_statistics_of_the_data(self, client_of, net_of, engine, momentum):
         module = self.module(momentum)
         module[1].running_mean += 5.0  # of other weights, and so forgotten
         found, hidden = self.visited(client_of, net_of, module, 11, engine), module[0](self.x).detach()
@@ -155,9 +161,8 @@ class TestRefresh:
         module = self.module()
         net = net_of(module, [client_of(self.x, self.y)])
         work = Gather(SWAG(lr=0.5, batch=11, steps=6, rank=2))
-        first = net.visit(work, stack([belief_of(module)]), edges_of([(0, 0)]), Key(0))
-        mean = collected(row(net.open(first), 0)).mean
-        fresh = row(net.open(net.visit(Refresh(11), stack([mean]), edges_of([(0, 0)]), Key(0))), 0)
+        mean = collected(self.after(net, work, belief_of(module))).mean
+        fresh = self.after(net, Refresh(11), mean)
         by_hand = copy.deepcopy(module)
         by_hand.load_state_dict(dict(mean))
         hidden = by_hand[0](self.x).detach()

@@ -1,27 +1,29 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 import torch
 from torch import nn
 
-from coterie.core.method import survey
+from coterie.core.held import handles_in
 from coterie.core.seeds import Key
-from coterie.nets import Absent
+from coterie.nets import Absent, Counting
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def pull(client_of, net_of):
     """Clients with x = 1 and one target each, so that one full step at lr 0.25 takes w to (w + y) / 2."""
 
-    def make(targets, sizes=None, clusters=None):
-        sizes, clusters = sizes or [1] * len(targets), clusters or [None] * len(targets)
-        clients = [
-            client_of(torch.ones(n, 1), torch.full((n,), float(y)), name=f"c{i}", cluster=cluster)
-            for i, (y, n, cluster) in enumerate(zip(targets, sizes, clusters, strict=True))
-        ]
-        return net_of(nn.Linear(1, 1, bias=False), clients)
+    def make(targets, sizes=None, clusters=None, validation=None, engine="loop"):
+        clients = []
+        for i, y in enumerate(targets):
+            n, one = (sizes[i] if sizes else 1), torch.ones(1, 1).double()
+            held = (one, one[0] * validation[i]) if validation else None
+            cluster = clusters[i] if clusters else None
+            x = one.expand(n, 1)
+            clients.append(client_of(x, x[:, 0] * y, name=f"c{i}", cluster=cluster, validation=held))
+        return net_of(nn.Linear(1, 1, bias=False).double(), clients, engine)
 
     return make
 
@@ -49,12 +51,12 @@ class Gone(Absent):
     who: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     def present(self, key: Key) -> torch.Tensor:
-        here = torch.ones(len(self.net.names), dtype=torch.bool)
+        here = torch.ones(len(self.roster), dtype=torch.bool)
         here[list(dict(self.who).get(key.round, ()))] = False
         return here
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def without():
     def make(net, who):
         return Gone(net, who=tuple(who.items()))
@@ -62,19 +64,60 @@ def without():
     return make
 
 
-@pytest.fixture
-def play():
+@pytest.fixture(scope="session")
+def play(start_of):
     """Some rounds of a method: the states, from the first on, and the infos."""
 
-    def run(method, net, beliefs, rounds, seed=0, total=None):
-        clients, within = len(net.names), getattr(net, "net", net)
-        method.check(net.names, total or rounds)
-        survey(method, within.clients, Key(seed, rounds=total or rounds))
-        states, infos = [method.init(beliefs, clients)], []
+    def run(method, net, start, rounds, seed=0, total=None):
+        start, total = start_of(start), total or rounds
+        method.check(net.roster, start.tensors, Key(seed, rounds=total))
+        states, infos = [method.init(start, net)], []
+        net.keep(handles_in(states[0]), 0)
         for r in range(1, rounds + 1):
-            state, info = method.round(states[-1], net, Key(seed).at_round(r, total or rounds))
+            state, info = method.round(states[-1], net, Key(seed).at_round(r, total))
+            net.keep(handles_in(state), r)
             states.append(state)
             infos.append(info)
         return states, infos
 
     return run
+
+
+@dataclass(frozen=True, eq=False)
+class Listed(Counting):
+    """Counts, and lists the models that passed before each round was over."""
+
+    rounds: list = field(default_factory=list, init=False)
+
+    def keep(self, live, round):
+        self.rounds.append(self.book.read().models.tolist())
+        super().keep(live, round)
+
+
+@pytest.fixture(scope="session")
+def passed(play):
+    """Models [sender][receiver], the coordinator last: those handed out first, then those of each round."""
+
+    def run(method, net, start, rounds):
+        listed = Listed(net)
+        play(method, listed, start, rounds)
+        return listed.rounds
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def closed():
+    """A net on which no model is looked at, and no rows move."""
+
+    @dataclass(frozen=True, eq=False)
+    class Closed(Absent):
+        chance: float = 0.0
+
+        def open(self, beliefs):
+            raise AssertionError("a model is looked at")
+
+        def pool(self, groups):
+            raise AssertionError("rows move")
+
+    return Closed

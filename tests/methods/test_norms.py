@@ -5,23 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 import coterie
-from coterie.core.belief import belief_of, mix, row, stack
-from coterie.core.client import Client, Samples
+from coterie.core.belief import belief_of, mix, row
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.learner import Learner
+from coterie.core.held import side_by_side
 from coterie.core.seeds import Key
-from coterie.engines import ENGINES
-from coterie.kernels import SGD, Adam
+from coterie.kernels import SGD
 from coterie.methods import FedAvg, FineTune, Local
 from coterie.methods.server.fedavg import averaging_weights
-from coterie.methods.server.norms import calls, joined, models_of, norm_names, parted
+from coterie.methods.server.norms import calls, models_of, norm_names, parted
 from coterie.models import MODELS
-from coterie.nets import InProcess
 
 FULL = SGD(lr=0.25, batch=100)
 WHOLE = ["0.weight", "0.bias", "0.running_mean", "0.running_var", "0.num_batches_tracked"]
@@ -44,13 +41,8 @@ def pair(client_of, net_of):
     return net_of(normed(), clients)
 
 
-@pytest.fixture
-def start():
-    return stack([belief_of(normed())])
-
-
-def flat(beliefs, name):
-    return beliefs[name].flatten().tolist()
+def flat(held, name):
+    return held.tensors[name].flatten().tolist()
 
 
 class TestByHand:
@@ -61,8 +53,9 @@ class TestByHand:
     #          residuals of b: -1, 0 where γ z + β = 0, 1; ∂w = 0, ∂γ = 1, ∂β = -1: w = 1, γ = 0.25, β = 0.75
     #          w = 2 / 3 + 2 / 3
     # Running means move by a tenth towards 2 and 6, variances towards 2 and 4 / 3.
-    def test_two_rounds_of_two_unequal_clients(self, pair, play, start):
-        states, infos = play(FedAvg(FULL, norm="local"), pair, start, 2)
+    def test_two_rounds_of_two_unequal_clients(self, pair, play):
+        method = FedAvg(FULL, norm="local")
+        states, infos = play(method, pair, normed(), 2)
         assert flat(states[1].beliefs, "1.weight") == pytest.approx([1.0])
         assert flat(states[2].beliefs, "1.weight") == pytest.approx([4 / 3])
         assert flat(states[1].norms, "0.weight") == pytest.approx([2.0, 0.5])
@@ -73,124 +66,123 @@ class TestByHand:
         assert flat(states[2].norms, "0.running_mean") == pytest.approx([0.38, 1.14])
         assert flat(states[1].norms, "0.running_var") == pytest.approx([1.1, 0.9 + 0.4 / 3])
         assert flat(states[2].norms, "0.num_batches_tracked") == [2, 2]
-        assert list(states[2].beliefs) == ["1.weight"]
+        assert states[2].beliefs.names == ("1.weight",)
         torch.testing.assert_close(infos[0].weights, torch.tensor([[1 / 3, 2 / 3]] * 2, dtype=torch.float64))
-        assert infos[0].sent.tolist() == infos[0].received.tolist() == [1, 1]
+        models = method.models(states[1])
+        assert (models.of.tolist(), models.shared) == ([0, 1], None)
+        x = torch.tensor([[1.0]])
+        a, b = (pair.learner.outputs(row(models.beliefs.tensors, i), x).item() for i in range(2))
+        assert a == pytest.approx(1 * (2 * (1 - 0.2) / 1.1**0.5 + 0))
+        assert b == pytest.approx(1 * (0.5 * (1 - 0.6) / (0.9 + 0.4 / 3) ** 0.5 + 0.5))
 
-    def test_averaged_norms_for_comparison(self, pair, play, start):
-        states, _ = play(FedAvg(FULL), pair, start, 1)
+    def test_averaged_norms_for_comparison(self, pair, play):
+        states, _ = play(FedAvg(FULL), pair, normed(), 1)
         assert flat(states[1].beliefs, "0.weight") == pytest.approx([2 / 3 + 0.5 * 2 / 3])
         assert flat(states[1].beliefs, "0.running_mean") == pytest.approx([0.2 / 3 + 0.6 * 2 / 3])
         assert states[1].norms is None
 
-    def test_who_does_not_answer_keeps_its_norms(self, pair, play, start, without):
-        states, _ = play(FedAvg(FULL, norm="local"), without(pair, {1: (1,), 2: (0, 1)}), start, 2)
+    def test_who_does_not_answer_keeps_its_norms(self, pair, play, without):
+        states, _ = play(FedAvg(FULL, norm="local"), without(pair, {1: (1,), 2: (0, 1)}), normed(), 2)
         assert flat(states[1].beliefs, "1.weight") == [2.0]
         assert flat(states[1].norms, "0.weight") == [2.0, 1.0]
         assert flat(states[1].norms, "0.running_mean") == pytest.approx([0.2, 0.0])
         assert flat(states[1].norms, "0.num_batches_tracked") == [1, 0]
         assert states[2] is states[1]
 
-    def test_tuning_goes_on_from_the_shared_part_with_ones_own_norms(self, pair, play, start):
+    def test_tuning_goes_on_from_the_shared_part_with_ones_own_norms(self, pair, play):
         method = FineTune(FULL, tune=1, norm="local")
-        states, infos = play(method, pair, start, 2)
-        assert flat(states[1].norms, "0.weight") == pytest.approx([2.0, 0.5])
+        states, infos = play(method, pair, normed(), 2)
+        assert flat(states[1].shared.norms, "0.weight") == pytest.approx([2.0, 0.5])
         assert flat(states[2].own, "1.weight") == pytest.approx([2.0, 1.0])  # of round 2, not averaged
         assert flat(states[2].own, "0.weight") == pytest.approx([2.5, 0.25])
         assert infos[1].weights.tolist() == [[1.0, 0.0], [0.0, 1.0]]
-        models = method.models(states[2], 2)
+        models = method.models(states[2])
         assert (models.of.tolist(), models.shared) == ([0, 1], None)
         assert flat(models.beliefs, "0.bias") == pytest.approx([0.0, 0.75])
-        assert method.models(states[1], 2).shared is None
+        assert method.models(states[1]).shared is None
 
 
-class TestModels:
-    def test_each_client_is_scored_with_its_own(self, pair, play, start):
-        method = FedAvg(FULL, norm="local")
-        states, _ = play(method, pair, start, 1)
-        models = method.models(states[1], 2)
-        assert (models.of.tolist(), models.shared) == ([0, 1], None)
-        x = torch.tensor([[1.0]])
-        a, b = (pair.learner.outputs(row(models.beliefs, i), x).item() for i in range(2))
-        assert a == pytest.approx(1 * (2 * (1 - 0.2) / 1.1**0.5 + 0))
-        assert b == pytest.approx(1 * (0.5 * (1 - 0.6) / (0.9 + 0.4 / 3) ** 0.5 + 0.5))
-
-    def test_from_python_to_modules(self):
-        rng = np.random.default_rng(0)
-        clients = [
-            coterie.Client.from_arrays(rng.normal(size=(40, 3)) + 9 * i, np.arange(40) % 2, name=str(i))
-            for i in range(2)
-        ]
-        module = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))
-        result = coterie.train(module, clients, norm="local", rounds=2, seed=0)
-        one, other = (result.models[c.name].state_dict() for c in clients)
-        assert result.shared is None
-        assert torch.equal(one["1.weight"], other["1.weight"])
-        assert not torch.equal(one["0.running_mean"], other["0.running_mean"])
-        assert "own" in set(result.history["model"])
-        assert "shared" not in set(result.history["model"])
-
-    def test_of_the_shared_part_there_is_one_in_memory(self):
-        whole = joined({"w": torch.zeros(1, 5)}, {"v": torch.zeros(1000, 2)})
-        assert whole["w"].shape == (1000, 5)
-        assert whole["w"].untyped_storage().nbytes() == 5 * 4
+def test_from_python_to_modules():
+    rng = np.random.default_rng(0)
+    clients = [
+        coterie.Client.from_arrays(rng.normal(size=(40, 3)) + 9 * i, np.arange(40) % 2, name=str(i))
+        for i in range(2)
+    ]
+    module = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))
+    result = coterie.train(module, clients, norm="local", rounds=2, seed=0)
+    one, other = (result.models[c.name].state_dict() for c in clients)
+    assert result.shared is None
+    assert torch.equal(one["1.weight"], other["1.weight"])
+    assert not torch.equal(one["0.running_mean"], other["0.running_mean"])
+    assert "own" in set(result.history["model"])
+    assert "shared" not in set(result.history["model"])
 
 
-class TestSample:
-    def test_who_was_never_in_a_sample_has_the_first_norms(self, crowd, net_of, play):
-        module = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3))
-        net = net_of(module, crowd((6, 8, 10, 12)))
-        states, infos = play(
-            FedAvg(SGD(batch=20), sample=0.25, norm="local"), net, stack([belief_of(module)]), 3
-        )
-        rounds_of = torch.stack([info.sent for info in infos]).sum(dim=0)
-        assert bool((rounds_of == 0).any())
-        assert torch.equal(states[-1].norms["0.num_batches_tracked"], rounds_of)
-        still = states[-1].norms["0.running_mean"][rounds_of == 0]
-        assert torch.equal(still, torch.zeros_like(still))
-
-    def test_clients_may_begin_with_norms_of_their_own(self):
-        beliefs = {"0.running_mean": torch.tensor([[1.0], [2.0]]), "1.weight": torch.tensor([[3.0], [4.0]])}
-        shared, own = parted("local", beliefs, 2)
-        assert flat(shared, "1.weight") == [3.0]
-        assert flat(own, "0.running_mean") == [1.0, 2.0]
+def test_of_the_shared_part_there_is_one_in_memory(start_of):
+    whole = side_by_side(start_of({"w": torch.zeros(1, 5)}), start_of({"v": torch.zeros(1000, 2)}))
+    assert whole.tensors["w"].shape == (1000, 5)
+    assert whole.tensors["w"].untyped_storage().nbytes() == 5 * 4
 
 
-@pytest.mark.parametrize("kernel", [SGD(batch=4, momentum=0.5, keep=True), Adam(batch=4, keep=True)])
-def test_one_client_is_training_alone(kernel, crowd, net_of, play):
+def test_who_was_never_in_a_sample_has_the_first_norms(crowd, net_of, play):
+    module = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3))
+    method = FedAvg(SGD(batch=20), sample=0.25, norm="local")
+    states, infos = play(method, net_of(module, crowd((6, 8, 10, 12))), module, 3)
+    rounds_of = torch.stack([info.weights[0] > 0 for info in infos]).sum(dim=0)
+    assert bool((rounds_of == 0).any())
+    norms = states[-1].norms.tensors
+    assert torch.equal(norms["0.num_batches_tracked"], rounds_of)
+    assert not bool(norms["0.running_mean"][rounds_of == 0].any())
+
+
+def test_clients_may_begin_with_norms_of_their_own(pull, start_of):
+    beliefs = {"0.running_mean": torch.tensor([[1.0], [2.0]]), "1.weight": torch.tensor([[3.0], [4.0]])}
+    shared, own = parted("local", start_of(beliefs), pull([1, 2]))
+    assert flat(shared, "1.weight") == [3.0]
+    assert flat(own, "0.running_mean") == [1.0, 2.0]
+    assert own.places.tolist() == [0, 1]
+
+
+def test_one_client_is_training_alone(crowd, net_of, play):
     module = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
-    net, start = net_of(module, crowd((14,))), stack([belief_of(module)])
+    kernel = SGD(batch=4, momentum=0.5, keep=True)
     method = FedAvg(kernel, norm="local")
-    together, _ = play(method, net, start, 3)
-    alone, _ = play(Local(kernel), net, start, 3)
-    mine = method.models(together[-1], 1).beliefs
-    assert mine.keys() == alone[-1].beliefs.keys()
-    assert all(torch.equal(mine[name], t) for name, t in alone[-1].beliefs.items())
-    assert all(torch.equal(together[-1].memory[name], t) for name, t in alone[-1].memory.items())
+    (*_, together), _ = play(method, net_of(module, crowd((14,))), module, 3)
+    (*_, alone), _ = play(Local(kernel), net_of(module, crowd((14,))), module, 3)
+    mine = method.models(together).beliefs.tensors
+    assert mine.keys() == alone.beliefs.tensors.keys()
+    assert all(torch.equal(mine[name], t) for name, t in alone.beliefs.tensors.items())
 
 
+@pytest.fixture(scope="module")
+def whole_batches(client_of, net_of):
+    def make(sizes, seed):
+        module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).double()
+        generator = torch.Generator().manual_seed(seed)
+        xs = [torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in sizes]
+        clients = [client_of(x, (x[:, 0] > 0).long(), name=str(i)) for i, x in enumerate(xs)]
+        return module, net_of(module, clients)
+
+    return make
+
+
+@settings(max_examples=20)
 @given(st.lists(st.integers(2, 9), min_size=1, max_size=5), st.booleans(), st.integers(0, 99))
-def test_a_round_is_everybodys_own_work_of_which_all_but_norms_are_averaged(sizes, weighted, seed):
-    module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).double()
-    generator, clients = torch.Generator().manual_seed(seed), []
-    for i, n in enumerate(sizes):
-        data = Samples(
-            torch.randn(n, 2, generator=generator, dtype=torch.float64),
-            torch.randint(2, (n,), generator=generator),
-        )
-        clients.append(Client(str(i), data, data, data))
-    net = InProcess(ENGINES.make("loop"), Learner(module, "classification"), tuple(clients))
-    start, key = stack([belief_of(module)]), Key(seed).at_round(1, 1)
+def test_a_round_is_everybodys_own_work_of_which_all_but_norms_are_averaged(
+    whole_batches, start_of, sizes, weighted, seed
+):
+    module, net = whole_batches(sizes, seed)
+    start, key = start_of(module), Key(seed).at_round(1, 1)
     method, alone = FedAvg(SGD(batch=9), weighted=weighted, norm="local"), Local(SGD(batch=9))
-    after, _ = method.round(method.init(start, len(sizes)), net, key)
-    work, _ = alone.round(alone.init(start, len(sizes)), net, key)
+    after, _ = method.round(method.init(start, net), net, key)
+    work = alone.round(alone.init(start, net), net, key)[0].beliefs.tensors
     shares = averaging_weights(torch.tensor(sizes), weighted).unsqueeze(0)
-    for name, t in mix(shares, work.beliefs).items():
+    for name, t in mix(shares, work).items():
         if name.startswith("1."):
-            assert torch.equal(after.norms[name], work.beliefs[name])
+            assert torch.equal(after.norms.tensors[name], work[name])
         else:
-            torch.testing.assert_close(after.beliefs[name], t)
-    assert after.beliefs.keys() | after.norms.keys() == work.beliefs.keys()
+            torch.testing.assert_close(after.beliefs.tensors[name], t)
+    assert {*after.beliefs.names, *after.norms.names} == work.keys()
 
 
 class TestNames:
@@ -200,14 +192,7 @@ class TestNames:
         deep = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, affine=False)), nn.LayerNorm(2))
         assert set(norm_names(belief_of(deep))) == {"0.1." + n.removeprefix("0.") for n in WHOLE[2:]}
         assert set(norm_names(belief_of(nn.BatchNorm1d(2)))) == {n.removeprefix("0.") for n in WHOLE}
-
-    @pytest.mark.parametrize(
-        "module",
-        [nn.Linear(2, 2), nn.GroupNorm(1, 2), nn.BatchNorm1d(2, track_running_stats=False)],
-        ids=lambda m: type(m).__name__,
-    )
-    def test_none_where_no_statistics_are_kept(self, module):
-        assert norm_names(belief_of(module)) == ()
+        assert norm_names(belief_of(nn.BatchNorm1d(2, track_running_stats=False))) == ()
 
     def test_every_norm_of_a_resnet(self):
         belief = belief_of(MODELS.make("resnet18", width=4).build((3, 8, 8), 10, 0))
@@ -217,28 +202,18 @@ class TestNames:
         assert not any("norm" in name for name in belief.keys() - set(norm_names(belief)))
 
 
-class TestRefusals:
-    @pytest.mark.parametrize(
-        "method", [FedAvg(norm="local"), FineTune(norm="local")], ids=["fedavg", "finetune"]
-    )
-    def test_a_model_without_batch_norm(self, method, refused):
-        said = (
-            "norm=local keeps each client's batch norm at home, but the model has none with running "
-            "statistics: set norm=average, or take a model that has (resnet18 with norm batch)"
-        )
-        with refused(BadInput, said):
-            method.init(stack([belief_of(nn.Linear(2, 2))]), 3)
-
-    @pytest.mark.parametrize("kind", [FedAvg, FineTune])
-    def test_an_unknown_way(self, kind, refused):
-        with refused(UnknownName, "unknown norm 'locl': did you mean local?"):
+def test_refusals(pull, start_of):
+    for kind in (FedAvg, FineTune):
+        with pytest.raises(BadInput, match="the model has none with running statistics: set norm=average"):
+            kind(norm="local").check(pull([1, 2]).roster, start_of(nn.Linear(2, 2)).tensors, Key(0, rounds=9))
+        with pytest.raises(UnknownName, match="unknown norm 'locl': did you mean local?"):
             kind(norm="locl")
 
 
-def test_averaged_norms_travel_with_the_one_model():
-    hosts = torch.tensor([1, 3])
-    shared, own = parted("average", {"0.running_mean": torch.tensor([[1.0], [2.0]])}, 4)
+def test_averaged_norms_travel_with_the_one_model(pull, start_of):
+    hosts, start = torch.tensor([1, 3]), start_of({"0.running_mean": torch.tensor([[1.0], [2.0]])})
+    shared, own = parted("average", start, pull([0] * 4))
     assert own is None
     assert calls(shared, own, hosts)[1].tolist() == [[0, 1], [0, 3]]
     assert models_of(shared, own, 4).of.tolist() == [0, 0, 0, 0]
-    assert calls({}, {"v": torch.zeros(4, 1)}, hosts)[1].tolist() == [[1, 1], [3, 3]]
+    assert calls(shared, start_of({"v": torch.zeros(4, 1)}), hosts)[1].tolist() == [[1, 1], [3, 3]]

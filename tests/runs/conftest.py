@@ -17,12 +17,15 @@ from torch import nn
 from coterie.core import belief as tree
 from coterie.core.client import Client, Samples
 from coterie.core.options import table_of
+from coterie.core.roster import roster_of
 from coterie.engines import ENGINES
 from coterie.kernels import SGD
 from coterie.methods import METHODS
-from coterie.runs.experiment import Experiment, assemble
+from coterie.nets import NETS
+from coterie.runs.experiment import Experiment, Footing, experiment_of
 from coterie.runs.folder import Folder
 from coterie.runs.runner import Outcome, run
+from coterie.storage.tensors import read_tensors
 
 
 class Cut(Exception):
@@ -34,20 +37,24 @@ def part(*pairs: tuple[float, float]) -> Samples:
     return Samples(x[:, None].contiguous(), y.contiguous())
 
 
-def client(name: str, train: Samples, test: Samples, validation: Samples) -> Client:
-    return Client(name=name, train=train, test=test, validation=validation)
-
-
 @pytest.fixture
 def two_clients():
     """`two_clients(validation=...)`: the clients a and b of the head of this file."""
 
     def make(validation: tuple[tuple[float, float], ...] = ()) -> list[Client]:
-        a = client("a", part((1, 2), (2, 4)), part((1, 2), (2, 4), (3, 7)), part(*validation))
-        b = client("b", part((1, 1), (-1, -1), (1, 1), (-1, -1)), part((1, 3), (1, 3)), part(*validation))
+        a = Client("a", part((1, 2), (2, 4)), part((1, 2), (2, 4), (3, 7)), part(*validation))
+        b = Client("b", part((1, 1), (-1, -1), (1, 1), (-1, -1)), part((1, 3), (1, 3)), part(*validation))
         return [a, b]
 
     return make
+
+
+def footing_on(clients) -> Footing:
+    """A linear model of one weight, 0 at first."""
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    beliefs = tree.stack([tree.belief_of(model)])
+    return Footing(tuple(clients), roster_of(clients, digests=True), model, beliefs, ("a note",))
 
 
 @pytest.fixture
@@ -55,15 +62,12 @@ def tiny(two_clients):
     """`tiny("fedavg", rounds=2)`: an experiment on them, from weight 0 with lr 0.1."""
 
     def make(method: str = "fedavg", *, clients=None, local: SGD | None = None, options=None, **settings):
-        clients = two_clients() if clients is None else clients
-        model = nn.Linear(1, 1, bias=False)
-        nn.init.zeros_(model.weight)
         local = local or SGD(lr=0.1)
         way = METHODS.make(method, local=local, **(options or {}))
-        config = {"method": method, "rounds": 2, "seed": 0, "absent": 0.0, "evaluate": 1, "checkpoint": 1}
+        config = {"method": method, "rounds": 2, "seed": 0, "wrap": [], "evaluate": 1, "checkpoint": 1}
         config |= {**settings, method: table_of(way), "sgd": table_of(local)}
-        beliefs = tree.stack([tree.belief_of(model)])
-        return assemble(config, clients, ["a note"], model, beliefs, way, ENGINES.make("loop"), None)
+        footing, net, engine = footing_on(clients or two_clients()), NETS.make("in-process"), ENGINES.make("loop")
+        return experiment_of(footing, config, way, connector=net, engine=engine, command=None)
 
     return make
 
@@ -74,7 +78,7 @@ def restless(tiny):
 
     def make(**settings) -> Experiment:
         local = SGD(lr=0.02, batch=1, momentum=0.9, keep=True)
-        chosen = {"rounds": 7, "absent": 0.3, "seed": 3, **settings}
+        chosen = {"rounds": 7, "wrap": ["absent=0.3"], "seed": 3, **settings}
         return tiny("finetune", local=local, options={"tune": 3}, **chosen)
 
     return make
@@ -99,3 +103,22 @@ def run_in():
             folder.close()
 
     return go
+
+
+def assert_same_run(path: Path, reference: Path) -> None:
+    """The same files, byte for byte; of a checkpoint all but the ids that its rows were given in a process."""
+    assert sorted(p.name for p in path.iterdir()) == sorted(p.name for p in reference.iterdir())
+    matrices = sorted(f"collaboration/{p.name}" for p in (reference / "collaboration").iterdir())
+    assert matrices
+    for name in ("metrics.jsonl", "models.safetensors", "config.toml", *matrices):
+        assert (path / name).read_bytes() == (reference / name).read_bytes(), name
+    (one, said), (two, told) = (read_tensors(p / "checkpoint.safetensors") for p in (path, reference))
+    assert said == told
+    assert one.keys() == two.keys()
+    for name in one:
+        assert name.endswith("/ids") or torch.equal(one[name], two[name]), name
+
+
+@pytest.fixture
+def same_run():
+    return assert_same_run

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import coterie
-from coterie.core.client import Client
 from coterie.core.errors import BadRun
+from coterie.data.clients import Client
 from coterie.kernels.calibrate import Calibrate, Tallied, unpacked
 from coterie.kernels.score import Score
 from coterie.metrics.calibration import calibration, ece, probabilities

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from coterie.cli import compare as compare_command
 from coterie.core.errors import BadInput, BadRun, UnknownName
+from coterie.data.sources.titanic import Titanic
 from coterie.methods import METHODS
 from coterie.methods.server.fedavg import FedAvg
+from coterie.runs import experiment
 from coterie.runs.compare import (
     Comparison,
     create,
@@ -22,10 +25,14 @@ from coterie.runs.compare import (
     run_cell,
     slug,
 )
+from coterie.runs.experiment import Builder
 from coterie.runs.settings import Settings
 
 QUICK = Settings(data="titanic", rounds=2, seed=5, options={"sgd": {"lr": 0.5}})
 SPECS = ("local", "fedavg", "fedavg:weighted=false", "finetune:tune=1,sample=0.5")
+
+
+BUILDER = Builder()
 
 
 class Stop(Exception):
@@ -41,14 +48,14 @@ def run_all(path: Path, comparison: Comparison, until: str = "", rounds: int = 0
 
     for (spec, place), (_, settings) in zip(labelled(comparison), comparison.cells(), strict=True):
         watch = stop if place == until else lambda record: None
-        run_cell(path / place, settings, spec, "a command", watch)
+        run_cell(path / place, settings, spec, "a command", watch, BUILDER)
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory) -> tuple[Path, Comparison]:
     """A finished comparison."""
     path, comparison = tmp_path_factory.mktemp("compare") / "here", Comparison(QUICK, SPECS, 2)
-    create(path, comparison)
+    create(path, comparison, BUILDER)
     run_all(path, comparison)
     return path, comparison
 
@@ -82,6 +89,8 @@ def test_one_folder_for_each_method_and_seed(done):
 
 def test_labels_seeds_and_options_are_those_of_the_specs(done):
     path, _ = done
+    (one,) = read_records(path / "fedavg" / "seed-6")
+    assert (one.label, one.config["seed"]) == ("fedavg", 6)
     records = read_records(path)
     assert [(r.label, r.config["seed"]) for r in records] == [(s, seed) for s in SPECS for seed in (5, 6)]
     assert [r.config["method"] for r in records[::2]] == ["local", "fedavg", "fedavg", "finetune"]
@@ -112,14 +121,8 @@ def test_all_methods_see_the_same_clients_and_begin_alike(done):
             assert other.about["fingerprint"] == first.about["fingerprint"]
             assert other.metrics[0]["scores"]["own/test"] == first.metrics[0]["scores"]["own/test"]
     assert records[0].about["fingerprint"] != records[1].about["fingerprint"]
-
-
-def test_options_change_the_outcome(done):
-    weighted, alike = (
-        r for r in read_records(done[0]) if r.config["seed"] == 5 and r.config["method"] == "fedavg"
-    )
+    weighted, alike = records[2], records[4]
     assert weighted.final("loss") != alike.final("loss")
-    assert weighted.weights[1][0].tolist() != [0.25] * 4
     assert alike.weights[1].tolist() == [[0.25] * 4] * 4
 
 
@@ -132,51 +135,41 @@ def test_the_comparison_is_read_back_from_its_file(done):
     assert "method" not in table
 
 
-def test_finished_runs_are_not_run_again(done):
-    path, comparison = done
-    before = files(path)
-    run_all(path, comparison)
-    assert files(path) == before
-
-
-def test_a_comparison_that_was_cut_off_goes_on(done, tmp_path):
+def test_a_comparison_that_was_cut_off_goes_on(done, same_run, tmp_path):
     reference, comparison = done
-    create(tmp_path / "here", comparison)
+    here = tmp_path / "here"
+    create(here, comparison, BUILDER)
     with pytest.raises(Stop):
-        run_all(tmp_path / "here", comparison, until="fedavg/seed-6", rounds=1)
-    begun = read_records(tmp_path / "here")
+        run_all(here, comparison, until="fedavg/seed-6", rounds=1)
+    begun = read_records(here)
     assert [(r.label, r.done) for r in begun] == [("local", 2), ("local", 2), ("fedavg", 2), ("fedavg", 1)]
-    finished = {k: v for k, v in files(tmp_path / "here").items() if not k.startswith("fedavg/seed-6")}
-    run_all(tmp_path / "here", read_comparison(tmp_path / "here"))
-    after = files(tmp_path / "here")
+    finished = {k: v for k, v in files(here).items() if not k.startswith("fedavg/seed-6")}
+    run_all(here, read_comparison(here))
+    after = files(here)
     assert {k: after[k] for k in finished} == finished
-    for name in ("metrics.jsonl", "models.safetensors", "config.toml", "checkpoint.safetensors"):
-        for place, _ in comparison.cells():
-            assert (tmp_path / "here" / place / name).read_bytes() == (reference / place / name).read_bytes()
+    for place, _ in comparison.cells():
+        same_run(here / place, reference / place)
+    run_all(here, comparison)  # nothing is left to do
+    assert files(here) == after
 
 
 def test_before_the_first_round_there_is_nothing_to_read(tmp_path, refused):
     path = tmp_path / "here"
-    create(path, Comparison(QUICK, ("local",), 1))
+    create(path, Comparison(QUICK, ("local",), 1), BUILDER)
     with refused(BadRun, f"{path} has no results yet: go on with 'coterie resume {path}'"):
         read_records(path)
 
 
-def test_a_single_run_is_a_list_of_one(done):
-    (record,) = read_records(done[0] / "fedavg" / "seed-6")
-    assert (record.label, record.config["seed"]) == ("fedavg", 6)
-
-
 def test_create_writes_over_nothing(tmp_path, refused):
     path, comparison = tmp_path / "here", Comparison(QUICK, ("local",), 1)
-    create(path, comparison)
+    create(path, comparison, BUILDER)
     with refused(
         BadRun,
         f"output folder {path} is not empty: go on with 'coterie resume {path}' or choose another --out",
     ):
-        create(path, comparison)
+        create(path, comparison, BUILDER)
     with pytest.raises(BadInput, match="must lie above 0"):
-        create(tmp_path / "new", Comparison(QUICK, ("fedavg:sample=0",), 1))
+        create(tmp_path / "new", Comparison(QUICK, ("fedavg:sample=0",), 1), BUILDER)
     assert not (tmp_path / "new").exists()
 
 
@@ -260,6 +253,40 @@ def test_two_specs_have_two_places(signed):
     assert len({place for place, _ in comparison.cells()}) == 2
 
 
-def test_a_method_that_cannot_work_is_refused_before_the_first_one_runs(tmp_path):
-    with pytest.raises(BadInput, match="tune=2 leaves none of 2 rounds"):
-        create(tmp_path / "here", Comparison(QUICK, ("local", "finetune:tune=2"), 1))
+@pytest.mark.parametrize(
+    ("methods", "more", "message"),
+    [
+        (("local", "finetune:tune=2"), {}, "tune=2 leaves none of 2 rounds"),
+        (("local", "weight-erosion:requester=all,sgd.keep=true"), {}, "keep"),
+        (("fl-swag:form=low-rank",), {"kernel": "swag", "options": {"swag": {"every": 999}}}, "would collect 0 deviations"),
+    ],
+    ids=["rounds", "its local work", "its posterior"],
+)
+def test_a_method_that_cannot_work_is_refused_before_the_first_one_runs(tmp_path, methods, more, message):
+    with pytest.raises(BadInput, match=message):
+        create(tmp_path / "here", Comparison(replace(QUICK, **{"options": {}, **more}), methods, 1), Builder())
+    assert not (tmp_path / "here").exists()
+
+
+def test_a_method_is_checked_with_the_local_work_that_it_will_have(tmp_path):
+    """Two states, one a round, are enough for a form of low rank: as for `train`."""
+    settings = replace(QUICK, kernel="swag", options={"swag": {"every": 1}})
+    create(tmp_path / "here", Comparison(settings, ("fl-swag:form=low-rank",), 1), Builder())
+    assert is_comparison(tmp_path / "here")
+
+
+def test_data_are_loaded_once_and_dealt_once_for_each_seed(tmp_path, monkeypatch):
+    loaded, dealt, load, deal = [], [], Titanic.load, experiment.deal_clients
+    monkeypatch.setattr(Titanic, "load", lambda self: loaded.append(self) or load(self))
+    monkeypatch.setattr(
+        experiment, "deal_clients", lambda *told, **more: dealt.append(told[3].seed) or deal(*told, **more)
+    )
+    comparison = Comparison(replace(QUICK, rounds=1), ("local", "fedavg", "central"), 2)
+    builder = Builder()
+    create(tmp_path / "here", comparison, builder)
+    records = compare_command.run_all(tmp_path / "here", comparison, None, builder)
+    assert [(r.label, r.config["seed"]) for r in records] == [
+        (spec, seed) for spec in comparison.methods for seed in (5, 6)
+    ]
+    assert len(loaded) == 1
+    assert dealt == [5, 6]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import sys
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,9 +17,12 @@ import torch
 
 from coterie.core import belief as tree
 from coterie.core.errors import BadRun
+from coterie.core.held import at_coordinator, hold
 from coterie.core.method import Info
+from coterie.methods.server.finetune import FineTune
 from coterie.runs.folder import Folder, is_run, read_models, read_record
-from coterie.runs.runner import Outcome, run
+from coterie.runs.runner import Outcome, run, state_type
+from coterie.storage import locks
 
 
 def same(one: Outcome, two: Outcome) -> None:
@@ -30,9 +37,10 @@ def same(one: Outcome, two: Outcome) -> None:
         for r, matrix in by_round.items():
             assert matrix.dtype == two.record.matrices[name][r].dtype == np.float64
             assert np.array_equal(matrix, two.record.matrices[name][r], equal_nan=True)
-    assert one.models.beliefs.keys() == two.models.beliefs.keys()
-    for name, tensor in one.models.beliefs.items():
-        assert torch.equal(tensor, two.models.beliefs[name])
+    assert one.record.given_away().equals(two.record.given_away())
+    ours, theirs = one.models.beliefs.tensors, two.models.beliefs.tensors
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
     assert torch.equal(one.models.of, two.models.of)
 
 
@@ -78,34 +86,27 @@ def test_read_models_are_those_in_memory(restless, run_in, tmp_path):
     read = read_models(tmp_path / "run")
     assert list(read) == ["a", "b"]
     for i, name in enumerate(read):
-        mine = tree.row(models.beliefs, int(models.of[i]))
+        mine = tree.row(models.beliefs.tensors, int(models.of[i]))
         assert torch.equal(read[name]["weight"], mine["weight"])
     assert not torch.equal(read["a"]["weight"], read["b"]["weight"])
     assert torch.equal(read_record(tmp_path / "run").models()["b"]["weight"], read["b"]["weight"])
 
 
-@dataclass(frozen=True, eq=False)
-class Telling:
+@dataclass(frozen=True)
+class Telling(FineTune):
     """A method that also tells: in each round alpha, and under odd names in every second one."""
 
-    inner: object
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-
     def round(self, state, net, key):
-        state, info = self.inner.round(state, net, key)
-        n = len(net.names)
+        state, info = super().round(state, net, key)
+        n = len(net.roster)
         alpha = torch.rand(n, n, generator=key.at("alpha").torch(), dtype=torch.float64)
         alpha[0, 1] = torch.nan
         odd = {"weights": alpha, "file": alpha / 3, "a/b \u03b1": -alpha} if key.round % 2 == 0 else {}
-        return state, Info(
-            info.weights, info.sent, info.received, info.loss, matrices={"alpha": alpha, **odd}
-        )
+        return state, Info(info.weights, info.loss, matrices={"alpha": alpha, **odd})
 
 
 def telling(experiment):
-    return replace(experiment, method=Telling(experiment.method))
+    return replace(experiment, method=Telling(**vars(experiment.method)))
 
 
 def test_matrices_by_name_are_read_back_as_they_were(restless, run_in, tmp_path):
@@ -141,7 +142,7 @@ def test_matrices_by_name_are_the_same_bytes_after_a_cut(restless, run_in, tmp_p
 
 def test_a_record_sees_matrices_of_rounds_to_come(tiny, tmp_path):
     seen = []
-    experiment = telling(tiny(rounds=3))
+    experiment = telling(tiny("finetune", options={"tune": 1}, rounds=3))
     folder = Folder.create(tmp_path / "run", experiment.config, experiment.about)
     run(experiment, folder, "x", lambda record: seen.append({k: len(v) for k, v in record.matrices.items()}))
     folder.close()
@@ -177,8 +178,7 @@ def test_damaged_matrices_and_models_are_told(tiny, run_in, tmp_path):
     assert read_models(path).keys() == same_again.record.models().keys() == {"a", "b"}
 
 
-@pytest.mark.parametrize("every", [1, 3, 100])
-@pytest.mark.parametrize("cut", [0, 2, 5, 7])
+@pytest.mark.parametrize(("every", "cut"), [(1, 0), (1, 5), (3, 2), (3, 5), (3, 7), (100, 5)])
 def test_cut_off_and_resumed_is_the_same_as_unbroken(restless, run_in, tmp_path, every, cut):
     unbroken = run(restless(checkpoint=every), None, "x")
     path = tmp_path / "run"
@@ -189,7 +189,7 @@ def test_cut_off_and_resumed_is_the_same_as_unbroken(restless, run_in, tmp_path,
     assert rounds_in(path / "timings.jsonl") == list(range(8))
 
 
-def test_cut_off_again_and_again(restless, run_in, tmp_path):
+def test_cut_off_again_and_again_and_then_finished_for_good(restless, run_in, tmp_path):
     path = tmp_path / "run"
     for cut in (1, 2, 4, 5):
         run_in(path, restless(), cut)
@@ -198,13 +198,8 @@ def test_cut_off_again_and_again(restless, run_in, tmp_path):
     assert (path / "metrics.jsonl").read_text() == "".join(
         json.dumps(m) + "\n" for m in resumed.record.metrics
     )
-
-
-def test_a_finished_run_computes_nothing_again(restless, run_in, tmp_path):
-    path = tmp_path / "run"
-    first = run_in(path, restless())
     before = (path / "timings.jsonl").read_bytes()
-    same(first, run_in(path, restless()))
+    same(resumed, run_in(path, restless()))
     assert (path / "timings.jsonl").read_bytes() == before
 
 
@@ -213,17 +208,21 @@ def test_what_lies_beyond_the_checkpoint_is_dropped(restless, run_in, tmp_path):
     run_in(path, experiment, cut=5)
     assert rounds_in(path / "metrics.jsonl")[-1] == 5
     folder = Folder(path)
-    state, done = folder.restore(type(experiment.method.init(experiment.beliefs, 2)), experiment.config)
+    saved = folder.restore(state_type(experiment), experiment.config)
     folder.close()
-    assert done == 3
-    assert state.own is None
+    assert saved.stamp.round == 3
+    assert saved.state.own is None
     assert rounds_in(path / "metrics.jsonl") == rounds_in(path / "timings.jsonl") == [0, 1, 2, 3]
     assert sorted(p.stem for p in (path / "collaboration").iterdir()) == ["00001", "00002", "00003"]
 
 
-@pytest.mark.parametrize("file", ["metrics.jsonl", "timings.jsonl"])
 @pytest.mark.parametrize(
-    ("tail", "last"), [('{"round": 4, "sco', 3), ("\x00\x00\x00", 3), ('{"round": 4}\n{"rou', 4)]
+    ("file", "tail", "last"),
+    [
+        ("metrics.jsonl", '{"round": 4, "sco', 3),
+        ("timings.jsonl", "\x00\x00\x00", 3),
+        ("timings.jsonl", '{"round": 4}\n{"rou', 4),
+    ],
 )
 def test_a_last_line_cut_short_does_not_count(restless, run_in, tmp_path, file, tail, last):
     path = tmp_path / "run"
@@ -235,19 +234,13 @@ def test_a_last_line_cut_short_does_not_count(restless, run_in, tmp_path, file, 
     same(run(restless(), None, "x"), run_in(path, restless()))
 
 
-def test_a_line_without_its_end_of_line_counts(restless, run_in, tmp_path):
+def test_a_line_without_its_end_counts_but_only_a_checkpoint_goes_on(restless, run_in, tmp_path):
     path = tmp_path / "run"
     run_in(path, restless(), cut=3)
     text = (path / "metrics.jsonl").read_text()
     (path / "metrics.jsonl").write_text(text.rstrip("\n"))
     assert read_record(path).done == 3
-    same(run(restless(), None, "x"), run_in(path, restless()))
-
-
-def test_without_a_checkpoint_a_run_begins_anew(restless, run_in, tmp_path):
-    path = tmp_path / "run"
-    run_in(path, restless(), cut=2)
-    (path / "checkpoint.safetensors").unlink()
+    (path / "checkpoint.safetensors").unlink()  # without one it begins anew
     same(run(restless(), None, "x"), run_in(path, restless()))
 
 
@@ -262,7 +255,7 @@ def test_ctrl_c_saves_the_last_finished_round(restless, run_in, tmp_path):
     same(run(restless(checkpoint=100), None, "x"), resumed)
 
 
-@pytest.mark.parametrize("changed", [{"seed": 4}, {"rounds": 9}, {"absent": 0.1}, {"checkpoint": 2}])
+@pytest.mark.parametrize("changed", [{"rounds": 9}, {"wrap": ["absent=0.1"]}])
 def test_a_run_does_not_go_on_as_another(restless, run_in, tmp_path, changed):
     path = tmp_path / "run"
     run_in(path, restless(), cut=2)
@@ -351,8 +344,8 @@ def test_a_checkpoint_that_cannot_be_written(tmp_path, tiny, monkeypatch):
     """Full disk: one line, and the last good checkpoint stays."""
     experiment, path = tiny(), tmp_path / "run"
     folder = Folder.create(path, experiment.config, experiment.about)
-    state = experiment.method.init(experiment.beliefs, 2)
-    folder.save(state, 0, experiment.config)
+    state = experiment.method.init(hold(experiment.beliefs, at_coordinator(1)), experiment.net)
+    folder.save(state, 0, experiment.config, {})
     good = (path / "checkpoint.safetensors").read_bytes()
 
     def full(*_, **__):
@@ -360,7 +353,35 @@ def test_a_checkpoint_that_cannot_be_written(tmp_path, tiny, monkeypatch):
 
     monkeypatch.setattr("coterie.storage.tensors.save_file", full)
     with pytest.raises(BadRun, match=r"cannot write .*checkpoint\.safetensors: No space left on device"):
-        folder.save(replace(state), 1, experiment.config)
+        folder.save(replace(state), 1, experiment.config, {})
     folder.close()
     assert (path / "checkpoint.safetensors").read_bytes() == good
     assert [p.name for p in path.iterdir() if p.name.startswith(".")] == [".lock"]
+
+
+def test_without_fcntl_the_lock_is_that_of_windows(tmp_path, monkeypatch, refused):
+    """There it is on the byte where a file stands, and asking for one that is taken fails at once."""
+    taken = set()
+
+    def locking(number, mode, count):
+        assert (mode, count) == (2, 1)
+        where = os.fstat(number).st_ino, os.lseek(number, 0, os.SEEK_CUR)
+        if where in taken:
+            raise PermissionError(13, "Permission denied")
+        taken.add(where)
+
+    fake = SimpleNamespace(LK_NBLCK=2, locking=locking)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", fake)
+    spec = importlib.util.spec_from_file_location("locks_elsewhere", locks.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    first = module.locked(tmp_path)
+    assert (tmp_path / module.NAME).read_text() == str(os.getpid())
+    with refused(
+        BadRun, f"output folder {tmp_path} is in use by another process: wait for it or choose another --out"
+    ):
+        module.locked(tmp_path)
+    first.close()
+    taken.clear()
+    module.locked(tmp_path).close()

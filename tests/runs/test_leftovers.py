@@ -7,6 +7,7 @@ import torch
 
 import coterie
 from coterie.core.errors import BadInput
+from coterie.data.clients import Client
 from coterie.methods import Local
 from coterie.runs.folder import Folder
 
@@ -45,7 +46,7 @@ class Refusing(Local):
 @pytest.mark.parametrize(("at", "left"), [(1, False), (2, True)])
 def test_a_refusal_in_the_first_round_leaves_nothing_behind(tmp_path, refused, at, left):
     rows = torch.arange(20.0).reshape(10, 2)
-    client = coterie.Client.from_arrays(rows, torch.arange(10) % 2, name="one")
+    client = Client.from_arrays(rows, torch.arange(10) % 2, name="one")
     with refused(BadInput, "seen too late"):
         coterie.train(
             "logistic", [client], Refusing(at=at), rounds=3, one_class="allow", out=tmp_path / "run"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from coterie.core.method import CIRCLE, Info, Models
+from coterie.core.method import CIRCLE, Info
 from coterie.report import render_page, summary_frame
 from coterie.report.page import Section
 from coterie.runs.experiment import prepare
@@ -20,11 +20,10 @@ from coterie.runs.runner import run
 from coterie.runs.settings import Settings
 
 KINDS = [0, 0, 1, 1]
-NONE = torch.zeros(4, dtype=torch.int64)
 
 
 def info(weights, **matrices) -> Info:
-    return Info(torch.tensor(weights, dtype=torch.float64), NONE, NONE, torch.zeros(4), {}, matrices)
+    return Info(torch.tensor(weights, dtype=torch.float64), torch.zeros(4), {}, matrices)
 
 
 CHOSEN = info(
@@ -37,30 +36,29 @@ CHOSEN = info(
 )
 
 
-def told(*given) -> dict[str, list[float | None]]:
-    found = measure(*given, KINDS, ["w"])
+def told(given: Info) -> dict[str, list[float | None]]:
+    found = measure(given, None, None, KINDS, ["w"])
     return {k: [None if math.isnan(x) else x for x in v.tolist()] for k, v in found.items()}
 
 
 def test_precision_and_recall_of_the_chosen():
-    assert told(CHOSEN, None) == {"precision": [1, 0, None, None], "recall": [1, 0, 0, None]}
+    assert told(CHOSEN) == {"precision": [1, 0, None, None], "recall": [1, 0, 0, None]}
 
 
 def test_a_circle_is_measured_beside_the_weights():
     circle = torch.tensor([[0, 1, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1], [0, 0, 1, 0]], dtype=torch.float64)
-    found = told(info(CHOSEN.weights.tolist(), **{CIRCLE: circle}), None)
+    found = told(info(CHOSEN.weights.tolist(), **{CIRCLE: circle}))
     assert found["circle_precision"] == [0.5, None, 1 / 3, 1]
     assert found["circle_recall"] == [1, 0, 1, 1]
     assert found["precision"] == [1, 0, None, None]
 
 
 def test_without_clusters_there_is_no_precision_and_without_models_no_drift():
-    models = Models({"w": torch.tensor([[0.0], [2.0]])}, of=torch.tensor([0, 0, 1, 1]))
-    assert {k: v.tolist() for k, v in measure(CHOSEN, models, [0, 0, 1, None], ["w"]).items()} == {
-        "drift": [1] * 4
-    }
-    assert list(measure(None, models, KINDS, ["w"])) == ["drift"]
-    assert measure(CHOSEN, None, [None] * 4, ["w"]) == {}
+    models = ({"w": torch.tensor([[0.0], [2.0]])}, torch.tensor([0, 0, 1, 1]))
+    found = measure(CHOSEN, *models, [0, 0, 1, None], ["w"])
+    assert {k: v.tolist() for k, v in found.items()} == {"drift": [1] * 4}
+    assert list(measure(None, *models, KINDS, ["w"])) == ["drift"]
+    assert measure(CHOSEN, None, None, [None] * 4, ["w"]) == {}
 
 
 def test_a_run_writes_them_down(tiny, two_clients):
@@ -126,11 +124,10 @@ def test_old_runs_are_read_and_reported(tiny, run_in, tmp_path, two_clients):
 
 
 def test_old_runs_go_on_and_are_measured_from_there(tiny, run_in, tmp_path):
-    experiment = tiny("local", rounds=3)
-    run_in(tmp_path / "run", experiment, cut=1)
+    run_in(tmp_path / "run", tiny("local", rounds=3), cut=1)
     as_before(tmp_path / "run")
-    after = run_in(tmp_path / "run", experiment).record
-    whole = run(experiment, None, "x").record
+    after = run_in(tmp_path / "run", tiny("local", rounds=3)).record
+    whole = run(tiny("local", rounds=3), None, "x").record
     assert [m.get("measures") for m in after.metrics] == [
         None,
         None,

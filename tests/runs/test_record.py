@@ -5,7 +5,29 @@ import math
 import numpy as np
 import pytest
 
-from coterie.runs.record import Record, line
+from coterie.nets.counting import Traffic, nothing_passed
+from coterie.runs.experiment import Builder
+from coterie.runs.folder import read_record
+from coterie.runs.record import Record, line, triplets
+from coterie.runs.runner import run
+from coterie.runs.settings import Settings
+
+NOTHING = nothing_passed(2)
+
+
+def passed(*entries, rows=(0, 0)) -> Traffic:
+    """(sender, receiver, models, numbers) each, of models of 40 bytes; 2 is the coordinator."""
+    found = nothing_passed(2)
+    for sender, receiver, models, numbers in entries:
+        found.models[sender, receiver] += models
+        found.bytes[sender, receiver] += 40 * models
+        found.numbers[sender, receiver] += numbers
+    found.rows[:] = rows
+    return found
+
+
+FIRST = passed((0, 2, 1, 3), (2, 0, 1, 0), (2, 1, 1, 0))
+SECOND = passed((0, 2, 1, 2), (1, 0, 2, 0), (2, 0, 1, 0), (2, 1, 1, 0))
 
 
 @pytest.fixture
@@ -18,12 +40,13 @@ def record():
         "shared/test": {"accuracy": [0.0, 0.125], "auc": [0.5, None]},
     }
     metrics = [
-        line(0, first, [None, None], [0, 0], [0, 0], {}),
-        line(1, None, [2.0, None], [1, 0], [1, 1], {"rank": 3}),
-        line(2, last, [1.5, 3.0], [1, 2], [3, 1], {}),
+        line(0, first, [None, None], NOTHING, passed((2, 0, 1, 4)), {}),
+        line(1, None, [2.0, None], FIRST, NOTHING, {"rank": 3}),
+        line(2, last, [1.5, 3.0], SECOND, NOTHING, {}),
     ]
     timings = [{"round": r, "seconds": s, "evaluate_seconds": 9.0} for r, s in enumerate((0.0, 1.25, 0.5))]
-    return Record("mine", {"rounds": 3}, about, metrics, timings, {1: np.eye(2), 2: np.ones((2, 2)) / 2})
+    weights, moved = {1: np.eye(2), 2: np.ones((2, 2)) / 2}, {1: triplets(FIRST), 2: triplets(SECOND)}
+    return Record("mine", {"rounds": 3}, about, metrics, timings, weights, moved)
 
 
 def test_how_far_it_came(record):
@@ -32,69 +55,109 @@ def test_how_far_it_came(record):
     assert record.finished
     nothing = Record("empty", {"rounds": 1}, record.about)
     assert (nothing.done, nothing.finished, list(nothing.evaluated())) == (0, False, [])
-    assert (nothing.weights, nothing.matrices, nothing.models()) == ({}, {}, {})
+    assert (nothing.weights, nothing.matrices, nothing.models(), nothing.away()) == ({}, {}, {}, {})
+    assert nothing.collaboration().empty
+    assert nothing.given_away().empty
 
 
-def test_only_scored_rounds_are_evaluated(record):
+def test_final_figures_and_curves(record):
     assert [m["round"] for m in record.evaluated()] == [0, 2]
-
-
-def test_final_figures(record):
     assert record.final("accuracy") == [1.0, 0.5]
     assert record.final("accuracy", "shared/test") == [0.0, 0.125]
     a, b = record.final("auc")
     assert a == 0.875
     assert math.isnan(b)
-
-
-def test_curves(record):
     rounds, values = record.curve("accuracy")
-    assert rounds == [0, 2]
-    assert values.tolist() == [[0.5, 0.25], [1.0, 0.5]]
+    assert (rounds, values.tolist()) == ([0, 2], [[0.5, 0.25], [1.0, 0.5]])
     rounds, values = record.curve("accuracy", "shared/test")
-    assert rounds == [2]
-    assert values.tolist() == [[0.0, 0.125]]
+    assert (rounds, values.tolist()) == ([2], [[0.0, 0.125]])
     assert np.isnan(record.curve("auc")[1][:, 1]).all()
 
 
+def test_who_is_away_in_the_end_has_the_figures_of_its_last_scored_round(record):
+    assert record.away() == {}
+    record.metrics[2]["scores"] = {"own/test": {"accuracy": [None, 0.75], "auc": [None, None]}}
+    assert record.away() == {"a": 0}
+    assert record.final("accuracy") == [0.5, 0.75]
+    a, b = record.final("auc")
+    assert a == 0.75
+    assert math.isnan(b)
+
+
 def test_traffic(record):
+    """A client's own: a sent 1 + 1 and b 2; a got 1 + 3 and b 1 + 1."""
+    assert [(m["sent"], m["received"], m["numbers"]) for m in record.metrics[1:]] == [
+        ([1, 0], [1, 1], [3, 0]),
+        ([1, 2], [3, 1], [2, 0]),
+    ]
+    assert record.metrics[0]["sent"] == record.metrics[0]["received"] == [0, 0]
+    assert record.metrics[0]["scoring"] == {"models": 1, "bytes": 40}
     assert record.traffic() == {"sent": 4, "received": 6, "each": 5, "bytes": 400, "seconds": 1.75}
+
+
+def test_rows_are_said_where_some_moved():
+    assert "rows" not in line(1, None, [], NOTHING, NOTHING, {})
+    assert line(1, None, [], passed(rows=(3, 0)), NOTHING, {})["rows"] == [3, 0]
+
+
+def test_what_was_given_to_whom(record):
+    frame = record.given_away()
+    assert list(frame) == ["sender", "receiver", "models", "bytes", "numbers"]
+    assert frame.values.tolist() == [
+        ["a", "coordinator", 2, 80, 5],
+        ["b", "a", 2, 80, 0],
+        ["coordinator", "a", 2, 80, 0],
+        ["coordinator", "b", 2, 80, 0],
+    ]
+
+
+@pytest.mark.parametrize("method", ["fedavg", "pens", "weight-erosion", "one-shot-fedavg"])
+def test_what_was_given_away_adds_up_to_the_lines_counts(method, tmp_path, run_in):
+    rounds = {"one-shot-fedavg": 1}.get(method, 3)
+    settings = Settings(
+        data="diabetes", clients=3, validation=0.2, method=method, rounds=rounds, wrap=("absent=0.2",)
+    )
+    in_memory = run(Builder().prepare(settings), None, "x").record
+    run_in(tmp_path / "run", Builder().prepare(settings))
+    for record in (in_memory, read_record(tmp_path / "run")):
+        frame, lines = record.given_away(), record.metrics[1:]
+        for end, way in (("sender", "sent"), ("receiver", "received")):
+            for i, name in enumerate(record.clients):
+                mine = frame[frame[end] == name]
+                assert mine["models"].sum() == sum(m[way][i] for m in lines)
+                assert mine["bytes"].sum() == sum(m[f"{way}_bytes"][i] for m in lines)
+        numbers = frame[frame["receiver"] == "coordinator"].set_index("sender")["numbers"]
+        assert [numbers.get(name, 0) for name in record.clients] == np.sum(
+            [m["numbers"] for m in lines], axis=0
+        ).tolist()
+        assert frame["models"].sum() > 0
 
 
 def test_collaboration_by_round_and_client(record):
     record.metrics[0]["measures"] = {"drift": [0.0, 0.0]}
     record.metrics[1]["measures"] = {"recall": [1.0, 0.5], "precision": [0.25, None]}
     frame = record.collaboration()
-    assert list(frame) == ["round", "client", "sent", "received", "bytes", "precision", "recall", "drift"]
+    counts = ["round", "client", "sent", "received", "bytes", "numbers"]
+    assert list(frame) == [*counts, "precision", "recall", "drift"]
     assert frame["round"].tolist() == [0, 0, 1, 1, 2, 2]
     assert frame["bytes"].tolist() == [0, 0, 80, 40, 160, 120]  # (sent + received) models of 40 bytes
+    assert frame["numbers"].tolist() == [0, 0, 3, 0, 2, 0]
     assert frame["precision"].dropna().tolist() == [0.25]
     assert frame.query("round == 1")["recall"].tolist() == [1, 0.5]
     assert frame["drift"].dropna().tolist() == [0, 0]
-
-
-def test_runs_of_earlier_versions_measured_nothing(record):
-    for entry in record.metrics:
+    for entry in record.metrics:  # as runs of earlier versions
         del entry["measures"]
-    assert list(record.collaboration()) == ["round", "client", "sent", "received", "bytes"]
-    assert len(record.collaboration()) == 6
-    assert Record("empty", {"rounds": 1}, record.about).collaboration().empty
+    assert list(record.collaboration()) == counts
 
 
 def test_history_in_long_form(record):
     history = record.history()
     assert list(history) == ["round", "client", "model", "split", "metric", "value"]
     assert len(history) == 4 + 8 + 6  # scores of round 0 and of round 2, and losses of all three
-
-    def value(*key):
-        columns = ["round", "client", "model", "split", "metric"]
-        (found,) = history[(history[columns] == list(key)).all(axis=1)]["value"]
-        return found
-
-    assert value(0, "b", "own", "test", "accuracy") == 0.25
-    assert value(2, "b", "shared", "test", "accuracy") == 0.125
-    assert value(2, "a", "own", "test", "auc") == 0.875
-    assert value(1, "a", "own", "train", "loss") == 2.0
-    assert value(2, "b", "own", "train", "loss") == 3.0
-    assert math.isnan(value(1, "b", "own", "train", "loss"))
-    assert math.isnan(value(2, "b", "own", "test", "auc"))
+    value = history.set_index(["round", "client", "model", "split", "metric"])["value"]
+    assert value[0, "b", "own", "test", "accuracy"] == 0.25
+    assert value[2, "b", "shared", "test", "accuracy"] == 0.125
+    assert value[2, "a", "own", "test", "auc"] == 0.875
+    assert value[1, "a", "own", "train", "loss"] == 2.0
+    assert value[2, "b", "own", "train", "loss"] == 3.0
+    assert math.isnan(value[1, "b", "own", "train", "loss"])

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from coterie.core.errors import Diverged
+from coterie.core.held import at_coordinator, hold
 from coterie.core.method import Info
+from coterie.core.seeds import Key
 from coterie.kernels import SGD
+from coterie.methods.server.fedavg import FedAvg
+from coterie.nets import Absent, Counting, Wrapped
 from coterie.runs.experiment import prepare
+from coterie.runs.folder import read_record
 from coterie.runs.runner import evaluate, run
 from coterie.runs.settings import Settings
 
+SEED = 6
 # fedavg from w = 0 with lr 0.1: a gets to 1, b to 0.2, and they have 2 and 4 samples
 AVERAGE = (2 * 1 + 4 * 0.2) / 6
 # then each goes on alone
@@ -34,16 +41,21 @@ def on_test(w_a: float, w_b: float) -> dict[str, list[float | None]]:
 
 
 def test_round_0_scores_the_first_model(tiny):
+    """A server keeps it, so that it goes out for scoring alone; where all are alone, each is given one."""
     first = run(tiny(), None, "x").record.metrics[0]
+    nothing = {name: [0, 0] for name in ("sent", "received", "sent_bytes", "received_bytes", "numbers")}
     assert first == {
         "round": 0,
         "scores": {"own/test": on_test(0, 0), "shared/test": on_test(0, 0)},
         "train_loss": [None, None],
-        "sent": [0, 0],
-        "received": [0, 0],
+        **nothing,
+        "scoring": {"models": 2, "bytes": 8},
         "extras": {},
         "measures": {"drift": [0, 0]},
     }
+    alone = run(tiny("local"), None, "x").record.metrics[0]
+    assert (alone["received"], alone["received_bytes"]) == ([1, 1], [4, 4])
+    assert alone["scoring"] == {"models": 0, "bytes": 0}
 
 
 def test_a_round_by_hand(tiny):
@@ -52,10 +64,11 @@ def test_a_round_by_hand(tiny):
     assert line["scores"]["own/test"] == on_test(AVERAGE, AVERAGE)
     assert line["train_loss"] == [10.0, 1.0]
     assert (line["sent"], line["received"], line["extras"]) == ([1, 1], [1, 1], {})
+    assert (line["sent_bytes"], line["received_bytes"], line["numbers"]) == ([4, 4], [4, 4], [2, 2])
     assert outcome.record.weights[1].dtype == np.float32
     assert outcome.record.weights[1] == pytest.approx(np.array([[1 / 3, 2 / 3]] * 2))
     again = (2 * (0.5 * AVERAGE + 1) + 4 * (0.8 * AVERAGE + 0.2)) / 6
-    assert outcome.models.beliefs["weight"].flatten().tolist() == pytest.approx([again])
+    assert outcome.models.beliefs.tensors["weight"].flatten().tolist() == pytest.approx([again])
     assert outcome.models.of.tolist() == [0, 0]
 
 
@@ -65,9 +78,9 @@ def test_own_and_shared_part_once_tuning_begins(tiny):
     assert before["scores"]["own/test"] == before["scores"]["shared/test"] == on_test(AVERAGE, AVERAGE)
     assert after["scores"]["shared/test"] == on_test(AVERAGE, AVERAGE)
     assert after["scores"]["own/test"] == on_test(*TUNED)
-    assert (after["sent"], after["received"]) == ([0, 0], [0, 0])
+    assert (after["sent"], after["received"]) == ([0, 0], [1, 1])  # the average, to go on from
     assert outcome.record.weights[2].tolist() == [[1, 0], [0, 1]]
-    own = outcome.models.beliefs["weight"][outcome.models.of].flatten().tolist()
+    own = outcome.models.beliefs.tensors["weight"][outcome.models.of].flatten().tolist()
     assert own == pytest.approx(TUNED)
 
 
@@ -89,45 +102,57 @@ def test_validation_is_scored_if_everyone_has_some(tiny, two_clients):
     assert list(run(tiny(clients=some), None, "x").record.metrics[0]["scores"]) == ["own/test", "shared/test"]
 
 
-@dataclass(frozen=True, eq=False)
-class Counting:
-    """A judge that counts the pairs it is asked to score."""
+class Listening(Wrapped):
+    """A net that notes the pairs it is asked to score."""
 
-    net: object
-    pairs: list = field(default_factory=list)
+    def visit(self, kernel, beliefs, edges, key, slot="", beside=None):
+        PAIRS.extend((kernel.part, *edge) for edge in edges.tolist())
+        return self.net.visit(kernel, beliefs, edges, key, slot, beside)
 
-    def visit(self, kernel, beliefs, edges, key, memory=None):
-        self.pairs.extend((kernel.part, *edge) for edge in edges.tolist())
-        return self.net.visit(kernel, beliefs, edges, key, memory)
+
+PAIRS = []
 
 
 @pytest.mark.parametrize(
     ("method", "pairs"),
-    [
-        ("fedavg", [("test", 0, 0), ("test", 0, 1)]),
-        ("local", [("test", 0, 0), ("test", 1, 1)]),
-        ("central", [("test", 0, 0), ("test", 0, 1)]),
-    ],
+    [("fedavg", [("test", 0, 0), ("test", 0, 1)]), ("local", [("test", 0, 0), ("test", 1, 1)])],
 )
 def test_a_pair_of_model_and_client_is_scored_once(tiny, method, pairs):
     experiment = tiny(method)
-    judge = Counting(experiment.judge)
-    models = experiment.method.models(experiment.method.init(experiment.beliefs, 2), 2)
-    scores = evaluate(replace(experiment, judge=judge), models)
-    assert judge.pairs == pairs
+    state = experiment.method.init(hold(experiment.beliefs, at_coordinator(1)), experiment.net)
+    PAIRS.clear()
+    listening = replace(experiment, net=Counting(Listening(experiment.net)))
+    scores = evaluate(listening, experiment.method.models(state), 0)
+    assert PAIRS == pairs
     assert scores["own/test"] == on_test(0, 0)
 
 
-def test_clients_are_never_absent_from_scoring(tiny):
-    record = run(tiny(absent=1.0), None, "x").record
+def test_who_is_away_is_not_scored_and_keeps_its_last_figures(tiny, run_in, tmp_path):
+    """Of three rounds a is away in the second and b in the third."""
+    here = Absent(tiny().net, 0.4)
+    present = [here.present(Key(SEED).at_round(r, 3)).tolist() for r in (1, 2, 3)]
+    assert present == [[True, True], [False, True], [True, False]]
+    record = run_in(tmp_path / "run", tiny("local", rounds=3, seed=SEED, wrap=["absent=0.4"])).record
+    third = on_test(0.5 * 1 + 1, 0.8 * 0.2 + 0.2)  # a trained in rounds 1 and 3, b in 1 and 2
+    for metric, values in record.metrics[3]["scores"]["own/test"].items():
+        assert values == [third[metric][0], None]
+    assert record.metrics[2]["scores"]["own/test"]["loss"][0] is None
+    assert record.metrics[3]["train_loss"][1] is None
+    assert record.final("loss") == third["loss"]
+    assert record.away() == read_record(tmp_path / "run").away() == {"b": 2}
+
+
+def test_if_everybody_is_away_nothing_is_scored(tiny):
+    record = run(tiny(wrap=["absent=1"]), None, "x").record
+    assert [m["round"] for m in record.evaluated()] == [0]
+    assert record.final("loss") == on_test(0, 0)["loss"]
     for line in record.metrics:
-        assert line["scores"]["own/test"] == on_test(0, 0)
         assert line["train_loss"] == [None, None]
         assert line["sent"] == line["received"] == [0, 0]
     assert not record.weights[1].any()
 
 
-@pytest.mark.parametrize(("every", "scored"), [(1, [0, 1, 2, 3, 4, 5]), (2, [0, 2, 4, 5]), (9, [0, 5])])
+@pytest.mark.parametrize(("every", "scored"), [(2, [0, 2, 4, 5]), (9, [0, 5])])
 def test_scoring_every_so_many_rounds_and_after_the_last(tiny, every, scored):
     record = run(tiny(rounds=5, evaluate=every), None, "x").record
     assert [m["round"] for m in record.metrics] == [0, 1, 2, 3, 4, 5]
@@ -138,13 +163,10 @@ def test_scoring_every_so_many_rounds_and_after_the_last(tiny, every, scored):
     assert [m["train_loss"] for m in record.metrics] == [m["train_loss"] for m in always.metrics]
 
 
-def test_watch_is_called_after_round_0_and_after_each(tiny):
+def test_watch_is_called_after_each_round_which_is_timed(tiny):
     seen = []
     run(tiny(rounds=3), None, "x", lambda record: seen.append((record.done, record.finished)))
     assert seen == [(0, False), (1, False), (2, False), (3, True)]
-
-
-def test_every_round_is_timed(tiny):
     record = run(tiny(rounds=3), None, "x").record
     assert [t["round"] for t in record.timings] == [0, 1, 2, 3]
     assert record.timings[0]["seconds"] == 0
@@ -163,10 +185,7 @@ class Chatty:
 
     def round(self, state, net, key):
         state, info = self.inner.round(state, net, key)
-        said = Info(
-            info.weights, info.sent, info.received, torch.tensor([0.5, torch.nan]), {"rank": key.round}
-        )
-        return state, said
+        return state, Info(info.weights, torch.tensor([0.5, torch.nan]), {"rank": key.round})
 
 
 def test_extras_and_losses_that_are_no_numbers(tiny):
@@ -215,61 +234,36 @@ def test_models_are_kept_for_the_report_while_they_are_small(tiny, monkeypatch):
     assert {name: belief["weight"].item() for name, belief in kept.items()} == pytest.approx(
         {"a": 1.0, "b": 0.2}
     )
-    assert run(tiny(rounds=0), None, "x").record.models().keys() == {"a", "b"}
     monkeypatch.setattr("coterie.runs.runner.KEPT", 3)  # one weight has four bytes
     assert run(tiny(rounds=1), None, "x").record.models() == {}
 
 
-def test_a_run_that_diverges_says_which_state_is_kept(tiny, run_in, tmp_path):
-    wild = tiny(local=SGD(lr=1e6), rounds=50)
+@pytest.mark.parametrize("every", [1, 40])
+def test_a_run_that_diverges_says_which_state_is_kept_and_keeps_it(tiny, run_in, tmp_path, monkeypatch, every):
+    wild = partial(tiny, local=SGD(lr=1e6), rounds=50, checkpoint=every)
     with pytest.raises(Diverged) as caught:
-        run_in(tmp_path / "run", wild)
+        run_in(tmp_path / "run", wild())
     said = str(caught.value)
     done = int(said.split(f"{tmp_path / 'run'} keeps the state after round ")[1])
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert done == len(lines) - 1 > 2
     assert said.startswith(f"round {done + 1}, client '")
     with pytest.raises(Diverged, match=r"lower the learning rate or scale the inputs$"):
-        run(wild, None, "x")
-
-
-def test_a_run_that_diverges_keeps_its_word(tiny, run_in, tmp_path):
-    wild = tiny(local=SGD(lr=1e6), rounds=50, checkpoint=40)
-    with pytest.raises(Diverged) as caught:
-        run_in(tmp_path / "run", wild)
-    promised = int(str(caught.value).rpartition(" ")[2])
-    seen = []
+        run(wild(), None, "x")
+    seen, play = [], FedAvg.round
+    monkeypatch.setattr(FedAvg, "round", lambda *told: seen.append(told[-1].round) or play(*told))
     with pytest.raises(Diverged):
-        run_in(tmp_path / "run", replace(wild, method=Spying(wild.method, seen)))
-    assert seen == [promised + 1]
-
-
-@dataclass(frozen=True, eq=False)
-class Spying:
-    """A method that notes which rounds it is asked for."""
-
-    inner: object
-    seen: list
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-
-    def round(self, state, net, key):
-        self.seen.append(key.round)
-        return self.inner.round(state, net, key)
+        run_in(tmp_path / "run", wild())
+    assert seen == [done + 1]
 
 
 QUICK = Settings(data="titanic", rounds=3, method="finetune", options={"finetune": {"tune": 1}})
 
 
-def test_the_same_config_gives_the_same_bytes_and_other_timings(run_in, tmp_path):
+def test_the_same_config_gives_the_same_bytes_and_other_timings(run_in, same_run, tmp_path):
     for name in ("one", "two"):
         run_in(tmp_path / name, prepare(QUICK, None))
-    for file in ("metrics.jsonl", "models.safetensors", "checkpoint.safetensors", "config.toml"):
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
-    for file in ("00001.npz", "00003.npz"):
-        one, two = (np.load(tmp_path / n / "collaboration" / file)["weights"] for n in ("one", "two"))
-        assert np.array_equal(one, two)
+    same_run(tmp_path / "one", tmp_path / "two")
     timings = [(tmp_path / n / "timings.jsonl").read_text() for n in ("one", "two")]
     assert timings[0] != timings[1]
 

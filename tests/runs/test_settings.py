@@ -19,7 +19,7 @@ from coterie.runs.settings import NATURAL, PARTS, Settings, digest, from_table, 
 
 def test_resolved_spells_everything_out():
     settings = Settings(data="digits", options={"sgd": {"lr": 0.5}}).resolved()
-    parts = {k: v for k, v in settings.parts().items() if k != "engine"}
+    parts = {k: v for k, v in settings.parts().items() if k not in ("engine", "net")}
     assert parts == {
         "data": "digits",
         "split": "shift",
@@ -46,28 +46,22 @@ def test_a_choice_is_not_overruled_by_what_is_natural():
     assert settings.options["mlp"] == {"hidden": [64], "activation": "relu"}
 
 
-@pytest.mark.parametrize("data", list(SOURCES))
-@pytest.mark.parametrize("method", list(METHODS))
-def test_settings_survive_toml(data, method):
-    settings = Settings(data=data, method=method, clients=7, test=0.25).resolved()
-    assert "auto" not in (settings.split, settings.model)
-    text = tomli_w.dumps(settings.table())
-    again = from_table(tomllib.loads(text), "there")
-    assert again == settings
-    assert digest(again.table()) == digest(settings.table())
+def test_settings_survive_toml():
+    chosen = [{"data": name} for name in SOURCES] + [{"method": name} for name in METHODS]
+    for parts in chosen:
+        settings = Settings(clients=7, test=0.25, wrap=("absent=0.3",), **parts).resolved()
+        assert "auto" not in (settings.split, settings.model)
+        again = from_table(tomllib.loads(tomli_w.dumps(settings.table())), "there")
+        assert again == settings, parts
+        assert digest(again.table()) == digest(settings.table())
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [{kind: name} for kind, registry in PARTS.items() for name in registry],
-    ids=lambda chosen: next(iter(chosen.values())),
-)
-def test_every_part_is_made_from_its_own_table(chosen):
-    settings = replace(Settings(), **chosen).resolved()
-    (kind,) = chosen
-    made = settings.made(kind)
-    assert type(made) is PARTS[kind][chosen[kind]]
-    assert made == PARTS[kind][chosen[kind]]()
+@pytest.mark.parametrize("kind", PARTS)
+def test_every_part_is_made_from_its_own_table(kind):
+    for name, cls in PARTS[kind].items():
+        made = replace(Settings(), **{kind: name}).resolved().made(kind)
+        assert type(made) is cls
+        assert made == cls()
 
 
 def other(option: Option) -> Any:
@@ -86,7 +80,7 @@ def other(option: Option) -> Any:
 
 def test_the_digest_tells_all_settings_apart():
     plain = Settings(data="titanic").resolved()
-    bound = {"absent": 0.5, "memory": "4G"}  # of these, not every value is taken
+    bound = {"wrap": ("absent=0.5",), "memory": "4G"}  # of these, not every value is taken
     others = [replace(plain, **{o.name: bound.get(o.name) or other(o)}) for o in options_of(Settings)]
     for name, table in plain.options.items():
         for o in table:
@@ -115,9 +109,12 @@ def test_what_is_none_is_left_out_of_the_table():
         ({"evaluate": 0}, "evaluate=0 must be at least 1: try 1"),
         ({"checkpoint": -1}, "checkpoint=-1 must be at least 1: try 1"),
         ({"seed": -1}, "seed=-1 must be at least 0: try 0"),
-        ({"absent": 1.5}, "absent=1.5 must lie between 0 and 1: try 0.1"),
-        ({"absent": -0.1}, "absent=-0.1 must lie between 0 and 1: try 0.1"),
-        ({"absent": float("nan")}, "absent=nan must lie between 0 and 1: try 0.1"),
+        ({"wrap": ("absent=1.5",)}, "absent=1.5 must lie between 0 and 1: try 0.1"),
+        ({"wrap": ("absent=nan",)}, "absent=nan must lie between 0 and 1: try 0.1"),
+        ({"wrap": ("absent=0.1", "absent:chance=-1")}, "absent=-1.0 must lie between 0 and 1: try 0.1"),
+        ({"wrap": ("absent:chance",)}, "wrapper 'absent:chance': 'chance' needs the form option=value"),
+        ({"wrap": ("absent=often",)}, "wrapper absent: chance must be of type float; got 'often'"),
+        ({"wrap": ("counting=3",)}, "wrapper counting has no options; got '3': leave it out"),
     ],
 )
 def test_values_out_of_bounds(refused, changed, message):
@@ -134,6 +131,9 @@ def test_values_out_of_bounds(refused, changed, message):
         ({"method": "fedavgs"}, "unknown method 'fedavgs': did you mean fedavg?"),
         ({"kernel": "adm"}, "unknown kernel 'adm': did you mean adam?"),
         ({"engine": "lopo"}, "unknown engine 'lopo': did you mean loop?"),
+        ({"net": "in-proces"}, "unknown net 'in-proces': did you mean in-process?"),
+        ({"wrap": ("absnt=0.1",)}, "unknown wrapper 'absnt': did you mean absent?"),
+        ({"wrap": ("absent:chanc=1",)}, "unknown option of wrapper absent 'chanc': did you mean chance?"),
         ({"options": {"sgd": {"lrr": 1}}}, "unknown option of kernel sgd 'lrr': did you mean lr?"),
     ],
 )
@@ -143,7 +143,7 @@ def test_names_nobody_knows(refused, changed, message):
 
 
 def test_options_of_a_part_that_is_not_used(refused):
-    used = f"digits, shift, logistic, fedavg, sgd, {Settings().engine}"
+    used = f"digits, shift, logistic, fedavg, sgd, {Settings().engine}, in-process"
     with refused(BadInput, f"options for 'adam', which this run does not use: it uses {used}"):
         Settings(options={"adam": {"lr": 0.1}}).resolved()
 
@@ -171,9 +171,9 @@ def test_a_file_that_is_no_settings(refused, tmp_path):
 
 
 def test_settings_from_a_file(tmp_path):
-    (tmp_path / "my.toml").write_text('data = "titanic"\nabsent = 0\n[sgd]\nlr = 1\nweight-decay = 0.5\n')
+    (tmp_path / "my.toml").write_text('data = "titanic"\nwrap = ["absent=0"]\n[sgd]\nlr = 1\nweight-decay = 0.5\n')
     settings = from_table(read_toml(tmp_path / "my.toml"), "my.toml").resolved()
-    assert (settings.data, settings.split, settings.absent) == ("titanic", "age-strict", 0.0)
+    assert (settings.data, settings.split, settings.wrap) == ("titanic", "age-strict", ("absent=0",))
     assert (settings.options["sgd"]["lr"], settings.options["sgd"]["weight_decay"]) == (1.0, 0.5)
 
 

@@ -17,6 +17,7 @@ from coterie.cli.run import fresh
 from coterie.report.page import write_report
 from coterie.runs.about import command_line
 from coterie.runs.compare import Comparison, create
+from coterie.runs.experiment import Builder
 from coterie.runs.settings import Settings
 
 HELP = """Compares training alone, together, and together then alone, on real data, and writes a report.
@@ -51,8 +52,9 @@ def demo(words: Sequence[str]) -> int:
     path = Path(asked.out) if asked.out else fresh("demo")
     for name, settings in STUDIES.items():
         comparison = Comparison(settings, METHODS, asked.seeds)
-        create(path / name, comparison)
-        run_all(path / name, comparison, command_line())
+        builder = Builder()
+        create(path / name, comparison, builder)
+        run_all(path / name, comparison, command_line(), builder)
     sections = read_sections(path)
     screen.say_sections(sections, write_report(path / "report.html", sections))
     return 0

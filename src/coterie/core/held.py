@@ -94,7 +94,7 @@ class Held:
             (other,) = new.only(p.tensors).parts
             parts.append(
                 Part(
-                    tree.put(p.tensors, index, other.tensors),
+                    _put(p.tensors, index, other.tensors),
                     p.ids.index_copy(0, index, other.ids),
                     p.places.index_copy(0, index, other.places),
                 )
@@ -128,6 +128,13 @@ def side_by_side(left: Held, right: Held) -> Held:
     """Beliefs in parts: row i has the tensors of both rows i; a handle of one row goes with every row."""
     n = max(len(left), len(right))
     return Held((*(_spread(p, n) for p in left.parts), *(_spread(p, n) for p in right.parts)))
+
+
+def _put(tensors: Beliefs, index: Tensor, new: Beliefs) -> Beliefs:
+    """Where only one of the two has numbers in it, the net knows the others' by their ids."""
+    if any(t.device.type == "meta" for t in new.values()):
+        tensors = {name: t.to("meta") for name, t in tensors.items()}
+    return tree.put(tensors, index, new)
 
 
 def _spread(part: Part, n: int) -> Part:

@@ -104,7 +104,9 @@ class Scorer(Protocol):
     """Measures outputs against targets on one part of a client's data."""
 
     @property
-    def part(self) -> Part: ...
+    def part(self) -> Part | None:
+        """On which rows; None looks at none, and only asks who is there."""
+        ...
 
     def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]: ...
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -143,12 +143,19 @@ class Net(Protocol):
         """Whoever holds a row writes it into the file that is named for it."""
         ...
 
-    def kept(self) -> Mapping[str, Tensor]:
-        """What a checkpoint in this process has to hold for its sites and for the coordinator, by name."""
+    def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
+        """A checkpoint is made after this round: what it has to hold beside these handles, by name.
+
+        Sites that are elsewhere write down what is theirs.
+        """
         ...
 
     def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
         """Goes on after that round, with what `kept` gave then."""
+        ...
+
+    def keep_at(self, folder: str) -> None:
+        """Where sites that this process started may keep what is theirs."""
         ...
 
     def close(self) -> None:
@@ -156,8 +163,10 @@ class Net(Protocol):
         ...
 
 
-NETS: Registry[Net] = Registry("net")
-WRAPS: Registry[Net] = Registry("wrapper")
+NETS: Registry[Any] = Registry("net")
+"""How a net comes to its sites: `nets/ground.py`."""
+WRAPS: Registry[Any] = Registry("wrapper")
+"""What may be around a net."""
 
 
 def settle(net: Net, beliefs: Held, replies: Replies) -> Held:

@@ -45,9 +45,12 @@ class Bank:
 
 def banked(clients: Sequence[Client]) -> tuple[Client, ...]:
     """The same clients, whose samples lie one after the other: a net's banks are then views of them."""
-    banks = {part: Bank.of([getattr(c, part) for c in clients]) for part in ("train", "validation", "test")}
+    train = Bank.of([c.train for c in clients])
+    validation = Bank.of([c.validation for c in clients])
+    test = Bank.of([c.test for c in clients])
     return tuple(
-        replace(c, **{part: bank.part(i) for part, bank in banks.items()}) for i, c in enumerate(clients)
+        replace(c, train=train.part(i), validation=validation.part(i), test=test.part(i))
+        for i, c in enumerate(clients)
     )
 
 

@@ -1,6 +1,6 @@
 """What a belief does while it visits a client. Importing this package registers all of it in `KERNELS`."""
 
-from coterie.core.kernel import KERNELS, WORK
+from coterie.core.kernel import KERNELS, WORK, kernel_of, told
 from coterie.kernels.adam import Adam
 from coterie.kernels.bayes import Gather
 from coterie.kernels.calibrate import Calibrate, Tallied
@@ -40,4 +40,6 @@ __all__ = [
     "Slopes",
     "Tallied",
     "Visited",
+    "kernel_of",
+    "told",
 ]

@@ -60,7 +60,7 @@ class Crowd:
     together: ClassVar[bool] = True
 
     @property
-    def part(self) -> Part:
+    def part(self) -> Part | None:
         return self.inner.part
 
     def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]:

@@ -53,4 +53,4 @@ class Slopes(Around):
 
     def finish(self, carry: Carry) -> Reply:
         reply = super().finish(carry)
-        return reply._replace(numbers={"samples": reply.numbers["samples"], **carry["slopes"]})
+        return reply._replace(numbers={**reply.numbers, **carry["slopes"]})

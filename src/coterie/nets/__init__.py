@@ -5,6 +5,18 @@ from coterie.nets.absent import Absent
 from coterie.nets.counting import Counting
 from coterie.nets.ground import Ground, Made, wrapped
 from coterie.nets.in_process import InProcess
+from coterie.nets.processes import Processes
 from coterie.nets.wrapped import Wrapped
 
-__all__ = ["NETS", "WRAPS", "Absent", "Counting", "Ground", "InProcess", "Made", "Wrapped", "wrapped"]
+__all__ = [
+    "NETS",
+    "WRAPS",
+    "Absent",
+    "Counting",
+    "Ground",
+    "InProcess",
+    "Made",
+    "Processes",
+    "Wrapped",
+    "wrapped",
+]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs, Weights
-from coterie.core.held import COORDINATOR, Held, Part
+from coterie.core.held import COORDINATOR, Held
 from coterie.core.kernel import Kernel
 from coterie.core.net import WRAPS, Beside, Distances, Net, Replies
 from coterie.core.seeds import Key
@@ -35,8 +35,8 @@ class Traffic(NamedTuple):
 
 
 def nothing_passed(sites: int) -> Traffic:
-    square = (sites + 1, sites + 1)
-    return Traffic(*(np.zeros(square, dtype=np.int64) for _ in range(3)), np.zeros(sites, dtype=np.int64))
+    models, sizes, numbers = (np.zeros((sites + 1, sites + 1), dtype=np.int64) for _ in range(3))
+    return Traffic(models, sizes, numbers, np.zeros(sites, dtype=np.int64))
 
 
 class Book:
@@ -45,21 +45,24 @@ class Book:
     def __init__(self, sites: int) -> None:
         self.sites = sites
         self.traffic = nothing_passed(sites)
-        self.known: set[tuple[int, int]] = set()
+        self.known: dict[tuple[int, int], set[str]] = {}
         self.moved: set[tuple[tuple[int, ...], ...]] = set()
 
     def read(self) -> Traffic:
         found, self.traffic = self.traffic, nothing_passed(self.sites)
         return found
 
-    def model(self, sent: Part, row: int, to: int, size: int) -> None:
-        """One row goes to a place, unless it is there."""
-        place, mark = int(sent.places[row]), (int(sent.ids[row]), to)
-        if place == to or mark in self.known:
+    def model(self, place: int, id: int, to: int, sizes: Mapping[str, int]) -> None:
+        """One row goes to a place, unless it is there; its tensors have these names and sizes."""
+        if place == to:
             return
-        self.known.add(mark)
-        self.traffic.models[place, to] += 1
-        self.traffic.bytes[place, to] += size
+        known = self.known.setdefault((id, to), set())
+        new = sizes.keys() - known
+        if not new:
+            return
+        self.traffic.models[place, to] += not known
+        self.traffic.bytes[place, to] += sum(sizes[name] for name in new)
+        known |= new
 
     def numbers(self, sender: int, count: int) -> None:
         if sender != COORDINATOR:
@@ -80,9 +83,9 @@ class Counting(Wrapped):
         """Rows of a handle go to places: (row, place) each."""
         wanted = list(pairs)
         for part in held.parts:
-            size = row_bytes(part.tensors)
+            sizes, places, ids = row_bytes(part.tensors), part.places.tolist(), part.ids.tolist()
             for row, to in wanted:
-                self.book.model(part, row, to, size)
+                self.book.model(places[row], ids[row], to, sizes)
 
     def visit(
         self,
@@ -166,6 +169,6 @@ def renumbered(held: Held, row: int, id: int) -> Held:
     return Held(tuple(parts))
 
 
-def row_bytes(tensors: Beliefs) -> int:
-    """Of one row."""
-    return sum(t.element_size() * t.numel() // max(1, len(t)) for t in tensors.values())
+def row_bytes(tensors: Beliefs) -> dict[str, int]:
+    """Of one row, by name."""
+    return {name: t.element_size() * t.numel() // max(1, len(t)) for name, t in tensors.items()}

@@ -120,7 +120,7 @@ class InProcess:
             return edges, score(self, cast(Scorer, kernel), beliefs, edges, key, [g for g, _ in pairs]), None
         keys = [key.at("guest", g, "host", h) for g, h in pairs]
         if makes(kernel):
-            return edges, *made(cast(Maker, kernel), beliefs, edges, keys, beside)
+            return edges, *made(cast(Maker, kernel), beliefs, edges, keys, beside, self.clients)
         answers = self._train(cast(Trainer, kernel), beliefs, edges, key.round, keys, slot, beside)
         return edges, {n: v.cpu() for n, v in answers.numbers.items()}, answers.beliefs
 
@@ -218,7 +218,7 @@ class InProcess:
         for i, path in paths.items():
             write_tensors(path, tree.row(beliefs.tensors, i), {})
 
-    def kept(self) -> Mapping[str, Tensor]:
+    def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
         kept = {f"own|{name}": t for name, t in self.slots.tensors().items()}
         for groups, net in self.pools.items():
             mark = ";".join(",".join(map(str, group)) for group in groups)
@@ -238,22 +238,33 @@ class InProcess:
             net.slots.load(tensors)
             net.slots.rewind(round)
 
+    def keep_at(self, folder: str) -> None:
+        """A checkpoint in this process has everything."""
+
     def close(self) -> None:
         """Nothing runs beside us."""
 
 
 def made(
-    kernel: Maker, beliefs: Beliefs, edges: Tensor, keys: Sequence[Key], beside: Mapping[str, Beliefs]
+    kernel: Maker,
+    beliefs: Beliefs,
+    edges: Tensor,
+    keys: Sequence[Key],
+    beside: Mapping[str, Beliefs],
+    clients: Sequence[Client],
 ) -> tuple[Mapping[str, Tensor], Beliefs]:
     """Numbers and beliefs that a maker makes, for each pair of guest and host as many as it has edges."""
     places: dict[Pair, list[int]] = {}
     for e, (guest, host) in enumerate(edges.tolist()):
         places.setdefault((guest, host), []).append(e)
     replies: dict[int, tuple[Belief, dict[str, float]]] = {}
-    for (guest, _), mine in places.items():
+    for (guest, host), mine in places.items():
         row = {n: tree.row(b, mine[0] if tree.count(b) > 1 else 0) for n, b in beside.items()}
-        some, numbers = kernel.make(tree.row(beliefs, guest), row, len(mine), keys[mine[0]])
-        replies |= {e: (belief, numbers) for e, belief in zip(mine, some, strict=True)}
+        try:
+            some, told = kernel.make(tree.row(beliefs, guest), row, len(mine), keys[mine[0]])
+        except BadInput as error:
+            raise BadInput(f"client {clients[host].name!r}: {error}") from None
+        replies |= {e: (belief, told) for e, belief in zip(mine, some, strict=True)}
     order = [replies[e] for e in range(len(edges))]
     numbers = {n: torch.tensor([told[n] for _, told in order], dtype=torch.float64) for n in order[0][1]}
     return numbers, tree.stack([belief for belief, _ in order])

@@ -65,11 +65,14 @@ class Wrapped:
     def save(self, beliefs: Held, paths: Mapping[int, str]) -> None:
         self.net.save(beliefs, paths)
 
-    def kept(self) -> Mapping[str, Tensor]:
-        return self.net.kept()
+    def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
+        return self.net.kept(live, round)
 
     def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
         self.net.restore(kept, live, round)
+
+    def keep_at(self, folder: str) -> None:
+        self.net.keep_at(folder)
 
     def close(self) -> None:
         self.net.close()

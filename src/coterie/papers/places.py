@@ -1,19 +1,15 @@
-"""Where the runs of a reproduction lie: OUT/<preset>/<scale>/<cell>/seed-<seed>, and which are finished."""
+"""Where the runs of a reproduction lie: OUT/<preset>/<scale>/<cell>/seed-<seed>, and which are begun."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from coterie.api.folders import is_run
 from coterie.papers.base import Preset, Scale
-from coterie.runs.folder import is_run, read_record
 
 
 def place(out: Path, preset: Preset, scale: Scale, cell: str, seed: int) -> Path:
     return out / preset / scale / cell / f"seed-{seed}"
-
-
-def is_finished(path: Path) -> bool:
-    return is_run(path) and (path / "models.safetensors").exists() and read_record(path).finished
 
 
 def begun(out: Path, preset: Preset, scale: Scale, cell: str) -> dict[int, Path]:

@@ -21,6 +21,7 @@ import coterie
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.client import bytes_of
+from coterie.core.options import plain
 from coterie.core.roster import Roster
 
 LIBRARIES = ("torch", "numpy", "scikit-learn", "pandas")
@@ -51,7 +52,7 @@ def about_run(roster: Roster, beliefs: Beliefs, notes: Sequence[str], command: s
         "task": roster.task,
         "classes": list(names) if roster.task == "classification" else [],
         "features": list(roster.features),
-        "clients": [{k: v for k, v in asdict(m).items() if k != "digest"} for m in roster.members],
+        "clients": [{k: plain(v) for k, v in asdict(m).items() if k != "digest"} for m in roster.members],
         "notes": list(notes),
         "parameters": sum(t.numel() for t in belief.values()),
         "belief_bytes": tree.size_in_bytes(belief),

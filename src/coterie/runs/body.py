@@ -16,7 +16,7 @@ from coterie.core.options import coerced
 from coterie.models import MODELS
 from coterie.runs.folder import read_models
 from coterie.runs.last_layer import Body, headless
-from coterie.runs.plugins import load_plugins
+from coterie.core.plugins import load_plugins
 from coterie.runs.settings import read_toml
 from coterie.storage.tensors import read_tensors, write_tensors
 

@@ -50,6 +50,8 @@ def run(
     With a folder, a run that was cut off goes on after its last saved round.
     """
     method, net, rounds = experiment.method, experiment.net, experiment.rounds
+    if folder:
+        net.keep_at(str((folder.path / "sites").absolute()))
     start = hold(experiment.beliefs, at_coordinator(tree.count(experiment.beliefs)))
     saved = folder.restore(state_type(experiment), experiment.config) if folder else None
     record = Record(label, experiment.config, experiment.about)
@@ -69,7 +71,7 @@ def run(
         _write(record, folder, entry, timing, None, moved)
         done = 0
         if folder:
-            folder.save(state, 0, experiment.config, net.kept())
+            folder.save(state, 0, experiment.config, net.kept(handles_in(state), 0))
         net.keep(handles_in(state), 0)
     else:
         state, done = saved.state, saved.stamp.round
@@ -83,7 +85,7 @@ def run(
                 after, info = method.round(state, net, experiment.key.at_round(r, rounds))
             except Diverged as error:
                 if folder and done > last_saved:
-                    folder.save(state, done, experiment.config, net.kept())
+                    folder.save(state, done, experiment.config, net.kept(handles_in(state), done))
                 kept = f"; {folder.path} keeps the state after round {r - 1}" if folder else ""
                 raise Diverged(f"{error}{kept}") from None
             trained, moved = time.perf_counter(), net.book.read()
@@ -99,7 +101,7 @@ def run(
             _write(record, folder, entry, timing, info, moved)
             if folder is None or experiment.due("checkpoint", r):
                 if folder:
-                    folder.save(state, r, experiment.config, net.kept())
+                    folder.save(state, r, experiment.config, net.kept(handles_in(state), r))
                 safe, last_saved = state, r
             net.keep([*handles_in(state), *handles_in(safe)], last_saved)
             watch(record)
@@ -109,7 +111,7 @@ def run(
         raise
     except KeyboardInterrupt:
         if folder and done > last_saved and record.done == done:
-            folder.save(state, done, experiment.config, net.kept())
+            folder.save(state, done, experiment.config, net.kept(handles_in(state), done))
         raise
     models = method.models(state)
     tallies = tallied(experiment, models)

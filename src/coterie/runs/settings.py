@@ -23,7 +23,7 @@ from coterie.models import MODELS
 from coterie.nets import NETS
 from coterie.nets.ground import check_wraps
 from coterie.runs.features import Features
-from coterie.runs.plugins import load_plugins
+from coterie.core.plugins import load_plugins
 
 PARTS: dict[str, Registry[Any]] = {
     "data": SOURCES,

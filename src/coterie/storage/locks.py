@@ -19,6 +19,7 @@ except ImportError:  # Windows
     import msvcrt
 
     def _lock(file: IO[str]) -> None:
+        file.seek(0)  # a lock begins where the file stands, which is the end of what an earlier process wrote
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
 
 

@@ -20,6 +20,7 @@ round, is not offered. Losses below 1e-6 count as 1e-6.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -64,7 +65,7 @@ class DAC(Random):
         choices = Choices(asked, direction="theirs-on-mine", learn=learned, show=shown)
         return play(self, state, net, key, choices)
 
-    def reveals(self, scored: tuple[str, ...] = ()) -> Reveals:
+    def reveals(self, scored: Sequence[str] = ()) -> Reveals:
         return Peers.reveals(self, ("loss",))
 
 

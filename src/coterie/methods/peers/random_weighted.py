@@ -11,6 +11,7 @@ accuracies are 0, all weigh alike. A regression has no accuracies and is refused
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -59,7 +60,7 @@ class RandomWeighted(Random):
         choices = Choices(asked, direction="mine-on-theirs", own=self.own, weigh=by_accuracy)
         return play(self, state, net, key, choices)
 
-    def reveals(self, scored: tuple[str, ...] = ()) -> Reveals:
+    def reveals(self, scored: Sequence[str] = ()) -> Reveals:
         return Peers.reveals(self, ("accuracy",))
 
 

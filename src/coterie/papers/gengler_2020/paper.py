@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
+from coterie.api.folders import Record, is_finished
 from coterie.api.train import train
 from coterie.core.client import Client
 from coterie.core.method import Method
@@ -24,9 +25,8 @@ from coterie.data.sources import SOURCES
 from coterie.kernels import SGD
 from coterie.methods import FedAvg, Local, WeightErosion
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
-from coterie.papers.places import is_finished, place
+from coterie.papers.places import place
 from coterie.papers.rows import fetch, with_test
-from coterie.runs.record import Record
 
 METHODS = ("weight-erosion", "fedavg", "local")
 AGENTS = {"full": (10, 20, 50, 100), "small": (10, 20)}

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coterie.api.folders import is_finished, read_record
 from coterie.core.errors import BadRun
 from coterie.metrics.summary import Interval, interval
 from coterie.papers import drawing, pages
 from coterie.papers.base import PRESETS, Asked, Paper, Preset, Scale
 from coterie.papers.claims import Claim, Verdict, above_zero, every, near_zero
 from coterie.papers.gengler_2020.paper import METHODS, TABLE_II, best_and_last, name_of
-from coterie.papers.places import begun, is_finished
-from coterie.runs.folder import read_record
+from coterie.papers.places import begun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
-from coterie.core import belief as tree
-from coterie.core.belief import Beliefs
+from coterie.api.folders import digest, origin
+from coterie.api.play import rounds
+from coterie.core.belief import Belief
 from coterie.core.client import Client
 from coterie.core.errors import BadData, BadInput
-from coterie.core.held import at_coordinator, hold
 from coterie.core.learner import Learner
 from coterie.core.method import Method
 from coterie.core.seeds import Key
@@ -25,21 +26,18 @@ from coterie.data.partition import AgeSome, AgeStrict, Deal, Silos, Split
 from coterie.data.sources import SOURCES
 from coterie.data.sources.heart_disease import HOSPITALS
 from coterie.data.sources.titanic import Titanic
-from coterie.engines.pool import Pool
 from coterie.kernels import SGD
 from coterie.methods import FedAvg, Local, WeightErosion
 from coterie.models.linear import Logistic
-from coterie.nets import InProcess
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.grimberg_2020.as_run import CompletedEpochs, WrongAxis, by_batches, halves
-from coterie.runs import about
-from coterie.runs.settings import digest
 from coterie.storage.atomic import append_line, keep_lines, read_lines
 
 ROUNDS, P_D, P_S = 30, 0.01, 0.2
 RATE, DECAY, GLOBAL_RATE = 3.0 / 2, 2e-3, 0.07 / 2
 METHODS = ("global", "weight-erosion", "local")
 AGENTS = 4
+ENGINE = "auto"
 
 
 @dataclass(frozen=True)
@@ -125,11 +123,9 @@ def trace(study: Study, preset: Preset, user: int, seed: int, methods: Sequence[
     deal = study.split.deal(data, data.train, None, key.at("data"))
     clients = agents(data, deal, user, preset, key.at("data"))
     model = Logistic().build((len(data.features),), len(data.classes), key.at("model", 0).integer())
-    start = tree.stack([tree.belief_of(model)])
-    net = InProcess(Pool(workers=1), Learner(model, "classification"), tuple(clients))
     for name in methods:
         method = method_of(name, preset, study.batch, clients[user].name)
-        accuracy, batched, alpha, last = play(method, net, start, user, key, study.batch)
+        accuracy, batched, alpha, last = play(method, model, clients, user, seed, study.batch)
         test = clients[user].test
         yield Trace(
             method=name,
@@ -145,24 +141,20 @@ def trace(study: Study, preset: Preset, user: int, seed: int, methods: Sequence[
 
 
 def play(
-    method: Method, net: InProcess, start: Beliefs, user: int, key: Key, batch: int
-) -> tuple[list[float], list[float], list[list[float]], tree.Belief]:
+    method: Method, model: nn.Module, clients: Sequence[Client], user: int, seed: int, batch: int
+) -> tuple[list[float], list[float], list[list[float]], Belief]:
     """All rounds; after each, the user's model on the user's test rows. Nothing is saved in between:
     a run takes a tenth of a second.
     """
-    test = net.clients[user].test
-    state: Any = method.init(hold(start, at_coordinator(1)), net)
+    learner, me = Learner(model, "classification"), clients[user]
     accuracy, batched, alpha = [], [], []
-    for r in range(ROUNDS + 1):
-        if r:
-            state, info = method.round(state, net, key.at_round(r, ROUNDS))
-            net.keep((), r)
-            if "alpha" in info.matrices:
-                alpha.append(info.matrices["alpha"][user].tolist())
-        models = method.models(state)
-        own = tree.row(net.open(models.beliefs), int(models.of[user]))
+    own: Belief = {}
+    for _, models, info in rounds(model, clients, method, rounds=ROUNDS, seed=seed, engine=ENGINE):
+        own = models[me.name]
+        if info is not None and "alpha" in info.matrices:
+            alpha.append(info.matrices["alpha"][user].tolist())
         with torch.no_grad():
-            right = (net.learner.outputs(own, test.x).argmax(dim=1) == test.y).double()
+            right = (learner.outputs(own, me.test.x).argmax(dim=1) == me.test.y).double()
         accuracy.append(float(right.mean()))
         batched.append(by_batches(right, batch))
     return accuracy, batched, alpha, own
@@ -211,9 +203,9 @@ class Grimberg:
         return self.cells(scale), ()
 
     def jobs(self, asked: Asked) -> list[Job]:
-        origin = cache(about.origin)
+        said = cache(origin)
         jobs = [
-            job_of(asked, preset, cell, origin)
+            job_of(asked, preset, cell, said)
             for preset in asked.presets
             for cell in asked.cells
             if preset == "text" or not cell.startswith("heart/")
@@ -228,7 +220,7 @@ class Grimberg:
         return write_all(self, asked)
 
 
-def job_of(asked: Asked, preset: Preset, cell: str, origin: Callable[[], dict[str, Any]]) -> Job:
+def job_of(asked: Asked, preset: Preset, cell: str, said: Callable[[], dict[str, Any]]) -> Job:
     """All methods and seeds of a cell; each run is kept as soon as it is finished."""
     study, _, user = cell.partition("/")
     path, settings = place(asked.out, preset, study, user), settings_of(STUDIES[study], preset)
@@ -241,7 +233,7 @@ def job_of(asked: Asked, preset: Preset, cell: str, origin: Callable[[], dict[st
         who = STUDIES[study].users.index(user)
         for done, (seed, methods) in enumerate(left.items(), start=1):
             for found in trace(STUDIES[study], preset, who, seed, methods):
-                append_line(path, {**asdict(found), "settings": settings, "origin": origin()})
+                append_line(path, {**asdict(found), "settings": settings, "origin": said()})
             step(done / len(left), f"seed {seed}")
 
     return Job(f"{preset} {cell}", float(sum(map(len, left.values()))), not left, run)

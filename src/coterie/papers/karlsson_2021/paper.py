@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -12,10 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from coterie.api.folders import Record, is_finished
 from coterie.api.train import train
+from coterie.core.belief import Beliefs
 from coterie.core.client import Client, Samples
-from coterie.core.method import Method
+from coterie.core.method import Info, Method
 from coterie.core.net import Net
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.data.clients import samples
 from coterie.data.dataset import Dataset, Pool
@@ -24,19 +27,13 @@ from coterie.data.partition.turns import TURNS
 from coterie.data.sources import SOURCES
 from coterie.data.sources.images import Normalise
 from coterie.kernels import SGD, Adam
-from coterie.methods.peers import picks
-from coterie.methods.peers.epsilon_greedy import EpsilonGreedy
-from coterie.methods.peers.greedy import Greedy
-from coterie.methods.peers.oracle import Oracle
-from coterie.methods.peers.pens import PENS
-from coterie.methods.peers.random import Random
-from coterie.methods.peers.random_weighted import RandomWeighted
-from coterie.methods.peers.rounds import Peers
+from coterie.methods import PENS, EpsilonGreedy, Greedy, Oracle, Random, RandomWeighted
+from coterie.methods.peers.rounds import Choices, Peers, play
+from coterie.methods.peers.turns import State
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.karlsson_2021.scales import SETTINGS
-from coterie.papers.places import is_finished, place
+from coterie.papers.places import place
 from coterie.papers.rows import fetch, with_test
-from coterie.runs.record import Record
 
 EPSILONS = {
     "epsilon-greedy-0.5": (0.5, 1.0),
@@ -56,11 +53,12 @@ class Alone(Peers):
 
     name: ClassVar[str] = "alone"
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
         """One client will do."""
+        return []
 
-    def ask(self, net: Net, notes: Mapping[str, Tensor], key: Key) -> picks.Asked:
-        return [[] for _ in net.names]
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        return play(self, state, net, key, Choices([[] for _ in range(len(net.roster))]))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from coterie.api.folders import read_record
 from coterie.core.errors import BadRun
 from coterie.metrics.collaboration import communication_cost
 from coterie.metrics.summary import Interval, interval, mean_over_clients
@@ -35,7 +36,6 @@ from coterie.papers.karlsson_2021.scales import SETTINGS
 from coterie.papers.places import begun
 from coterie.report.canvas import ramp
 from coterie.report.inks import COLOURS
-from coterie.runs.folder import read_record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,7 +15,7 @@ Preset as-run draws as the program did: the noise is variance · z instead of it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -23,10 +23,10 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.held import at_coordinator, hold
+from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.kernels import Calibrate, Crowd, Tallied
-from coterie.kernels.posterior import Collected, collected
-from coterie.nets import InProcess
+from coterie.kernels.posterior import Collected
 from coterie.papers.base import Preset
 from coterie.papers.makni_2022.why import taken_apart
 from coterie.posteriors import Gaussian, diagonal, from_collected, mean, product, sample, variances
@@ -75,11 +75,10 @@ def drawn(posterior: Gaussian, preset: Preset, key: Key) -> Beliefs:
     return sample(posterior, SAMPLES, key)
 
 
-def score(net: InProcess, sent: Beliefs, sizes: Tensor, preset: Preset, key: Key) -> Scores:
-    """`sent` [client, ...] is what `Gather` brought home; the first client's test set is everybody's."""
-    found = [collected(tree.row(sent, i)) for i in range(tree.count(sent))]
+def score(net: Net, found: Sequence[Collected], sizes: Tensor, preset: Preset, key: Key) -> Scores:
+    """What each client collected, and its number of rows [client]; the net's first site has the test set."""
     still = {name: t for name, t in found[0].mean.items() if name not in found[0].variance}
-    judge = Judge(replace(net, clients=net.clients[:1], known=None), still, key)
+    judge = Judge(net, still, key)
     means = tree.stack([{name: f.mean[name] for name in f.variance} for f in found])
     b = len(found)
     alike, by_size = torch.full((b,), 1 / b, dtype=torch.float64), sizes.double() / sizes.sum()
@@ -104,7 +103,7 @@ def score(net: InProcess, sent: Beliefs, sizes: Tensor, preset: Preset, key: Key
 class Judge:
     """Scores models on one test set and keeps the figures by name."""
 
-    def __init__(self, net: InProcess, still: Beliefs, key: Key) -> None:
+    def __init__(self, net: Net, still: Beliefs, key: Key) -> None:
         self.net, self.still, self.key = net, still, key
         self.figures: dict[str, Figures] = {}
         self.tallies: dict[str, list[float]] = {}

@@ -35,22 +35,21 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
+from coterie.api.play import net_of
 from coterie.core.belief import Beliefs, belief_of, row, rows, stack
 from coterie.core.client import Client, Samples
 from coterie.core.held import hold
 from coterie.core.learner import Learner
-from coterie.core.net import to_own
+from coterie.core.net import Net, to_own
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
 from coterie.data.dataset import Dataset
 from coterie.data.partition import Iid
 from coterie.data.sources import SOURCES
-from coterie.engines import Pool
 from coterie.kernels import HMC, SGD, SWAG, Gather
 from coterie.kernels.posterior import collected, ring_of
 from coterie.metrics.calibration import probabilities
 from coterie.models.mlp import Mlp
-from coterie.nets import InProcess
 from coterie.papers.base import Preset, Scale, Step
 from coterie.papers.makni_2022.cancer_scales import SETTINGS, Leaps, Setting
 from coterie.papers.makni_2022.measures import Plane, deviation, gap, mixing, on_plane, plane_of, scores
@@ -103,10 +102,10 @@ class Task:
         """λ / N, the prior in SGD's terms."""
         return self.given.prior / len(self.client.train)
 
-    def several(self, n: int, learner: Learner | None = None) -> InProcess:
+    def several(self, n: int, module: nn.Module) -> Net:
         """n visits side by side: the client n times over."""
-        twins = tuple(replace(self.client, name=f"{self.client.name}-{i}") for i in range(n))
-        return InProcess(Pool(), learner or self.learner, twins)
+        twins = [replace(self.client, name=f"{self.client.name}-{i}") for i in range(n)]
+        return net_of(module, twins, engine="pool")
 
     def over(self, theta: Tensor, x: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
         """`of` the logits [row, 2] of each model [model, parameter]: [model, ...]."""
@@ -152,19 +151,19 @@ def loaded() -> Dataset:
 def task_of(given: Setting, seed: int) -> Task:
     """The rows are dealt by the seed; the network is only a shape, whose own weights nobody uses."""
     client = deal_clients(loaded(), Iid(), 1, Key(seed).at("data"), test=given.held).clients[0]
-    net = net_of(given, client.train, Key(seed))
+    net = network(given, client.train, Key(seed))
     return Task(given, client, net, Learner(net, "classification"), slots_of(belief_of(net)))
 
 
-def net_of(given: Setting, data: Samples, key: Key) -> nn.Module:
+def network(given: Setting, data: Samples, key: Key) -> nn.Module:
     core = Mlp(given.hidden).build(tuple(data.x.shape[1:]), 1, key.at("model").integer())
     return nn.Sequential(core, AgainstZero())
 
 
 def fit(task: Task, key: Key) -> Fit:
     """SGD and then SWAG, from two first models at once."""
-    given, net = task.given, task.several(2)
-    models = stack([belief_of(net_of(given, task.client.train, key.at(i))) for i in range(2)])
+    given, net = task.given, task.several(2, task.net)
+    models = stack([belief_of(network(given, task.client.train, key.at(i))) for i in range(2)])
     firsts = hold(models, torch.arange(2))
     descent = SGD(
         lr=given.lr, momentum=0.9, epochs=given.pretrain, batch=given.batch, weight_decay=task.decay,
@@ -184,45 +183,45 @@ def fit(task: Task, key: Key) -> Fit:
 
 
 def run_chains(
-    task: Task, learner: Learner, starts: Beliefs, leaps: Leaps, key: Key, progress: Step
+    task: Task, module: nn.Module, starts: Beliefs, leaps: Leaps, key: Key, progress: Step
 ) -> tuple[Beliefs, float, float]:
-    """Draws [chain, draw, ...] of what the learner trains, the acceptance and the length of a leap."""
+    """Draws [chain, draw, ...] of the module's parameters, the acceptance and the length of a leap."""
     given = task.given
     work = HMC(
         lr=leaps.length, leaps=leaps.number, steps=given.block, adapt=(given.warm - 1) * given.block,
         target=TARGET, burn=0, every=2, rank=given.block // 2, prior=given.prior,
         temperature=given.temperature, keep=True, average=False,
     )  # fmt: skip
-    net = task.several(given.chains, learner)
+    net, names = task.several(given.chains, module), tuple(n for n, _ in module.named_parameters())
     beliefs = hold(starts, torch.arange(given.chains))
     kept, accepted, leap = [], [], 0.0
     total = given.warm + given.blocks
     for block in range(1, total + 1):
         replies = net.visit(Gather(work), beliefs, to_own(given.chains), key.at_round(block, total))
         found = net.open(replies.beliefs)
-        # Gather brings the mean home: the chain goes on from its last state, which is the newest draw
+        # Gather brings the mean home: the chain goes on from its last state, the newest draw of an even block
         newest = {n: found.get(f"draw/0/{n}", found[n]) for n in starts}
         beliefs = hold(newest, torch.arange(given.chains))
         net.keep((), block)
         if block > given.warm:
-            kept.append(latest(found, learner.trainable, given.chains))
+            kept.append(latest(found, names, given.chains))
             accepted.append(float(replies.numbers["acceptance"].mean()))
         leap = float(replies.numbers["step"].mean()) / math.sqrt(len(task.client.train))
         progress(block / total, f"draw {block * given.block} of {total * given.block}")
-    draws = {n: torch.cat([k[n] for k in kept], dim=1) for n in learner.trainable}
+    draws = {n: torch.cat([k[n] for k in kept], dim=1) for n in names}
     return draws, sum(accepted) / len(accepted), leap
 
 
-def latest(memory: Beliefs, names: tuple[str, ...], chains: int) -> Beliefs:
+def latest(found: Beliefs, names: tuple[str, ...], chains: int) -> Beliefs:
     """What each chain drew in its last visit: [chain, draw, ...]."""
-    each = [row(memory, c) for c in range(chains)]
+    each = [row(found, c) for c in range(chains)]
     return {n: torch.stack([ring_of(m, "draw", n, int(m["columns"])) for m in each]) for n in names}
 
 
 def in_all_weights(task: Task, found: Fit, key: Key, progress: Step) -> Chains:
     """text: half of the chains from each solution."""
     starts = halved(found.solutions, task.given.chains)
-    draws, *said = run_chains(task, task.learner, starts, task.given.free, key, progress)
+    draws, *said = run_chains(task, task.net, starts, task.given.free, key, progress)
     lead = next(iter(draws.values())).shape[:2]
     return Chains(flat(task.slots, draws, lead), *said)
 
@@ -237,8 +236,7 @@ def in_swags_plane(task: Task, swag: Tensor, key: Key, progress: Step) -> Chains
     plane, start = confined(plane_of(swag))
     module = InPlane(task.net, task.slots, plane.origin, plane.axes)
     starts = stack([{**belief_of(module), "place": start.float()}] * task.given.chains)
-    learner = Learner(module, "classification")
-    draws, *said = run_chains(task, learner, starts, task.given.confined, key, progress)
+    draws, *said = run_chains(task, module, starts, task.given.confined, key, progress)
     return Chains(plane.lift(draws["place"].double()), *said)
 
 

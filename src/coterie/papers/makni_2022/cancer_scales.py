@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from coterie.core.errors import BadInput
 from coterie.papers.base import Scale
 
 
@@ -45,7 +46,7 @@ class Setting:
     chains: int = 4
     """Of HMC, one half from each first model."""
     block: int = 20
-    """Draws between two reports of progress."""
+    """Draws between two reports of progress; even, for a chain goes on from the last that was kept."""
     warm: int = 4
     """Blocks before the first that counts; in the last of them the length of a step is settled."""
     blocks: int = 6
@@ -56,6 +57,12 @@ class Setting:
     """Of chains in a plane."""
     grid: int = 41
     """Points along each side of a plane at which the posterior is worked out."""
+
+    def __post_init__(self) -> None:
+        if self.block % 2:
+            raise BadInput(
+                f"block={self.block} must be even, every second draw is kept: try {self.block + 1}"
+            )
 
     @property
     def draws(self) -> int:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
-from coterie.api.train import ready, run_in
+from coterie.api.folders import Record, body_of, is_finished, origin, read_record, sent
+from coterie.api.play import net_of
+from coterie.api.train import train
 from coterie.core.client import Client, Samples
 from coterie.core.method import Method
+from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.data.clients import samples
 from coterie.data.dataset import Dataset, Pool
@@ -21,30 +26,26 @@ from coterie.data.partition.interests import Interests
 from coterie.data.sources import SOURCES
 from coterie.kernels import PSGLD, SGD, SGLD, SWAG
 from coterie.methods import FLSWAG, BayesCentral, Central
-from coterie.methods.one_shot.fl_swag import State
 from coterie.models.base import Model
 from coterie.models.lenet import LeNet5Small
 from coterie.models.linear import Logistic
 from coterie.models.mlp import Mlp
 from coterie.models.resnet import ResNet18
-from coterie.nets import InProcess
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.makni_2022.aggregates import SAMPLES, score
 from coterie.papers.makni_2022.cancer import cancer
-from coterie.papers.places import is_finished, place
+from coterie.papers.places import place
 from coterie.papers.rows import cut, fetch
-from coterie.runs import checkpoint
-from coterie.runs.about import origin
-from coterie.runs.features import Features
-from coterie.runs.record import Record
-from coterie.runs.settings import digest
 from coterie.storage.atomic import write_whole
+
+Server = Mapping[str, Any]  # the options of `train`'s features
 
 CLIENTS = 10
 SCORES = "scores.json"
 CANCER = "cancer.json"
 EXCHANGES = ("logistic", "lenet", "resnet")
 SAMPLERS = ("sgld", "psgld")
+ASIDE = 0.2  # of each client's rows, for the server
 
 
 @dataclass(frozen=True)
@@ -117,18 +118,18 @@ def swag(preset: Preset, scale: Scale) -> SWAG:
     return SWAG(lr=SETTINGS[scale].lr, batch=64, shuffle=not as_run, per="epoch", rank=20, origin=not as_run)
 
 
-def server(kind: str, preset: Preset, scale: Scale) -> Features:
+def server(kind: str, preset: Preset, scale: Scale) -> Server:
     as_run = preset == "as-run"
     source = "clients" if as_run else "aside"
     frozen = kind == "resnet" or not as_run
-    return Features(source=source, freeze=frozen, epochs=SETTINGS[scale].server)  # type: ignore[arg-type]
+    return {"source": source, "aside": ASIDE, "freeze": frozen, "epochs": SETTINGS[scale].server}
 
 
 def sampler(kind: str, data: str, preset: Preset, scale: Scale) -> SGLD:
     """Of the second half of the chain, 30 states or more, the last 30 kept."""
     rows = len(loaded(data, scale).train)
     if data == "cifar10" and preset == "text":
-        rows = int(rows * (1 - Features().aside))
+        rows = int(rows * (1 - ASIDE))
     every = max(1, SETTINGS[scale].chain * -(-rows // 64) // 2 // SAMPLES)
     if preset == "as-run":
         noise = 0.0 if data == "fashion-mnist" else 1.0
@@ -145,7 +146,7 @@ class Work:
     model: Model
     method: Method
     rounds: int
-    features: Features | None = None
+    features: Server | None = None
 
 
 def work_of(kind: str, data: str, preset: Preset, scale: Scale) -> Work:
@@ -178,23 +179,35 @@ def compute(path: Path, preset: Preset, scale: Scale, cell: str, seed: int, step
     def watch(record: Record) -> None:
         step(0.9 * record.done / work.rounds, f"round {record.done}")
 
-    experiment = ready(
-        model,
-        clients,
-        work.method,
-        rounds=work.rounds,
-        seed=seed,
-        evaluate=work.rounds,
-        one_class="allow",
-        features=work.features,
-    )
-    run_in(experiment, path, resume=True, watch=watch)
+    if not is_finished(path):
+        train(
+            model,
+            clients,
+            work.method,
+            rounds=work.rounds,
+            seed=seed,
+            evaluate=work.rounds,
+            one_class="allow",
+            features=work.features,
+            out=path,
+            resume=True,
+            watch=watch,
+        )
     if kind in EXCHANGES:
         step(0.9, "scoring")
-        state = checkpoint.load(path / "checkpoint.safetensors", State, digest(experiment.config)).state
-        net = cast(InProcess, experiment.net.net)
-        scores = score(net, net.open(state.sent), net.roster.sizes, preset, Key(seed).at("scores"))
+        sizes = torch.tensor([c["train"] for c in read_record(path).about["clients"]])
+        judge = tested(path, work, model, clients[0])
+        scores = score(judge, list(sent(path).values()), sizes, preset, Key(seed).at("scores"))
         write_whole(path / SCORES, json.dumps({"figures": scores.figures, "tallies": scores.tallies}))
+
+
+def tested(path: Path, work: Work, model: nn.Module, client: Client) -> Net:
+    """One site with the test set, as what clients trained takes it: of frozen layers, what these give."""
+    if work.features is None or not work.features["freeze"]:
+        return net_of(model, [client])
+    body = body_of(path, model)
+    test = Samples(body.features(client.test.x), client.test.y)
+    return net_of(model.get_submodule(body.last), [replace(client, train=test, validation=test, test=test)])
 
 
 def is_done(path: Path, cell: str) -> bool:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from coterie.api.folders import read_record
 from coterie.papers.base import Asked, Paper, Preset
 from coterie.papers.makni_2022.paper import CANCER, CLIENTS, EXCHANGES, SAMPLERS, SCORES, is_done
 from coterie.papers.places import place
-from coterie.runs.folder import read_record
 
 NAMES = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "CIFAR-10", "digits": "digits"}
 AVERAGES = ("FedAvg", "wFedAvg", "BayAvg", "wBayAvg")

@@ -1,7 +1,7 @@
 """Why FL-SWAG's mean falls behind plain averages: the weights that it gives to clients, taken apart.
 
-With λ_ij = 1 / Σ_ij the precision of parameter j at client i, and s_i its share of all as
-`precision_shares` has it, each of these is a mean model Σ_i w_ij μ_ij / Σ_i w_ij:
+With λ_ij = 1 / Σ_ij the precision of parameter j at client i, and s_i its share of all, the mean over j of
+λ_ij / Σ_k λ_kj, each of these is a mean model Σ_i w_ij μ_ij / Σ_i w_ij:
 
     FL-SWAG, mean           w_ij = λ_ij            what the product has
     levels alone            w_ij = s_i             how much a client counts, in all parameters alike
@@ -19,7 +19,6 @@ from torch import Tensor
 
 from coterie.core.belief import Belief
 from coterie.core.seeds import Key
-from coterie.methods.one_shot.fl_swag import precision_shares
 from coterie.posteriors import Gaussian, mean
 from coterie.posteriors.slots import Slots, flat, size, tree
 
@@ -31,7 +30,8 @@ def taken_apart(posteriors: Sequence[Gaussian], key: Key) -> dict[str, Belief]:
     slots = posteriors[0].slots
     means = torch.stack([flat(slots, mean(p)) for p in posteriors])
     precisions = torch.stack([p.precision.entries() for p in posteriors])
-    levels = precision_shares(posteriors).unsqueeze(1).expand_as(precisions)
+    shares = (precisions / precisions.sum(dim=0)).mean(dim=1)
+    levels = shares.unsqueeze(1).expand_as(precisions)
     alone = precisions / levels
     weights = dict(zip(PARTS, (levels, alone, shuffled(alone, slots, key), 1 / precisions), strict=True))
     return {name: tree(slots, (w * means).sum(dim=0) / w.sum(dim=0)) for name, w in weights.items()}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import nn
 
+from coterie.api.folders import Record, is_finished
 from coterie.api.train import train
 from coterie.core.client import Client
 from coterie.core.errors import BadInput
@@ -21,9 +22,8 @@ from coterie.kernels import Adam
 from coterie.methods import FedAvg, FedKG, FedUnique, Guided
 from coterie.models import MODELS
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
-from coterie.papers.places import is_finished, place
+from coterie.papers.places import place
 from coterie.papers.rows import cut, fetch
-from coterie.runs.record import Record
 
 METHODS: dict[str, type[FedAvg] | type[Guided]] = {"fedavg": FedAvg, "fedkg": FedKG, "fedunique": FedUnique}
 ALPHAS = ("0.3", "0.0001")

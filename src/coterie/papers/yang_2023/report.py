@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coterie.api.folders import is_finished, read_record
 from coterie.core.errors import BadRun
 from coterie.metrics.summary import interval
 from coterie.papers import drawing, pages
 from coterie.papers.base import Asked, Paper, Preset, Scale
 from coterie.papers.claims import Claim, Verdict, Word, above_zero, every, near_zero
-from coterie.papers.places import begun, is_finished
+from coterie.papers.places import begun
 from coterie.papers.yang_2023.paper import METHODS, best_and_last
 from coterie.report.canvas import ramp
 from coterie.report.inks import COLOURS
-from coterie.runs.folder import read_record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

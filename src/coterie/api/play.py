@@ -1,0 +1,77 @@
+"""A study of one's own: clients in this process, reached by a net's verbs, and rounds one at a time.
+
+Nothing is scored and nothing is written: clients need no test rows, and a short run takes no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from coterie.api.train import parts_of
+from coterie.core import belief as tree
+from coterie.core.belief import Belief
+from coterie.core.client import Client
+from coterie.core.held import at_coordinator, handles_in, hold
+from coterie.core.kernel import Trainer
+from coterie.core.learner import Learner
+from coterie.core.method import Info, Method
+from coterie.core.net import Net
+from coterie.core.seeds import Key
+from coterie.engines import ENGINES
+from coterie.nets import InProcess
+from coterie.runs.experiment import precision_of
+
+
+class Played(NamedTuple):
+    """After a round: each client's model by name, and what the method says of the round; None of round 0."""
+
+    round: int
+    models: Mapping[str, Belief]
+    info: Info | None
+
+
+def net_of(model: nn.Module, clients: Sequence[Client], engine: str = "auto") -> Net:
+    """These clients around this model, in the model's precision. A net is for one run: it remembers."""
+    precision = precision_of(tree.belief_of(model))
+    sites = tuple(c.cast(precision) for c in clients)
+    return InProcess(ENGINES.make(engine), Learner(model, sites[0].task), sites)
+
+
+def rounds(
+    model: nn.Module,
+    clients: Sequence[Client],
+    method: str | Method,
+    *,
+    rounds: int,
+    seed: int = 0,
+    kernel: str | Trainer | None = None,
+    engine: str = "auto",
+    **options: Any,
+) -> Iterator[Played]:
+    """Plays a method from the module's weights; yields how it stands at first and after each round.
+
+    Keywords are those of `train`, and so are the random numbers of a seed.
+    """
+    _, way = parts_of(kernel, method, options)
+    net, key = net_of(model, clients, engine), Key(seed, rounds=rounds)
+    beliefs = tree.stack([tree.belief_of(model)])
+    way.check(net.roster, beliefs, key)
+    state: Any = way.init(hold(beliefs, at_coordinator(1)), net)
+    yield Played(0, models_of(way, state, net), None)
+    for r in range(1, rounds + 1):
+        state, info = way.round(state, net, Key(seed).at_round(r, rounds))
+        net.keep(handles_in(state), r)
+        yield Played(r, models_of(way, state, net), info)
+
+
+def models_of(method: Method, state: Any, net: Net) -> dict[str, Belief]:
+    """The model that stands for each client."""
+    models = method.models(state)
+    tensors = net.peek(models.beliefs)
+    assert tensors is not None  # all of it is in this process
+    return {
+        name: tree.row(tensors, row) for name, row in zip(net.roster.names, models.of.tolist(), strict=True)
+    }

@@ -1,0 +1,130 @@
+"""Each site in a process of its own, on this machine: a federation in miniature.
+
+A site gets its rows once, in a file that it removes as soon as it has read it; from then on it and the coordinator
+talk in messages over a pair of sockets that nobody else has. `-v` tells what crosses. With a run folder, each site
+keeps what is its own below `sites/`, so that a run that was killed goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coterie.core.client import Client
+from coterie.core.errors import BadInput, BadRun
+from coterie.core.learner import Learner
+from coterie.core.net import NETS, Net
+from coterie.core.options import table_of
+from coterie.nets.frames import receive, send
+from coterie.nets.ground import Ground
+from coterie.nets.remote import Remote
+from coterie.nets.site import rows_of
+from coterie.storage.tensors import write_tensors
+
+
+START = "import sys; from coterie.nets.site import main; main(sys.argv[1:])"
+
+
+@NETS.register("processes")
+@dataclass(frozen=True)
+class Processes:
+    """Each site in a process of its own: shows what would cross a wire (-v)."""
+
+    def connect(self, ground: Ground) -> Net:
+        begin = begin_of(ground)
+        return joined(SiteProcesses(ground.clients), ground, begin)
+
+
+def begin_of(ground: Ground) -> dict[str, object]:
+    """What sites have to know to build the model."""
+    if ground.made is None:
+        raise BadInput(
+            "net processes builds a model by its name at every site, and this one has none: register it in a "
+            "plugin, or take --net in-process"
+        )
+    if ground.device.type != "cpu":
+        raise BadInput(
+            f"net processes computes on the processor; got device={ground.device}: take device=cpu"
+        )
+    first = next(p for p in ground.model.parameters() if p.is_floating_point())
+    return {
+        "model": ground.made.name,
+        "options": dict(ground.made.options),
+        "plugins": list(ground.made.plugins),
+        "shape": list(ground.roster.shape),
+        "outputs": ground.roster.outputs,
+        "precision": str(first.dtype).removeprefix("torch."),
+        "engine": {"name": str(getattr(ground.engine, "name", "auto")), **table_of(ground.engine)},
+    }
+
+
+def joined(transport: SiteProcesses, ground: Ground, begin: Mapping[str, object]) -> Net:
+    """The coordinator's side of these processes."""
+    return Remote(transport, ground.roster, Learner(ground.model, ground.roster.task), ground.engine, begin)
+
+
+class SiteProcesses:
+    """A process for each client, and a socket to each."""
+
+    def __init__(self, clients: Sequence[Client]) -> None:
+        self.lines: list[socket.socket] = []
+        self.children: list[subprocess.Popen[bytes]] = []
+        self.names = [c.name for c in clients]
+        with tempfile.TemporaryDirectory(prefix="coterie-") as folder:
+            os.chmod(folder, 0o700)
+            for i, client in enumerate(clients):
+                self._start(i, client, Path(folder) / f"{i}.safetensors")
+            for i in range(len(clients)):  # each says hello once it has read and removed its file
+                self._hear(i)
+
+    def _start(self, number: int, client: Client, path: Path) -> None:
+        about = {
+            "number": number,
+            "name": client.name,
+            "features": client.features,
+            "classes": client.classes,
+        }
+        write_tensors(path, rows_of(client), about | {"cluster": client.cluster, "notes": client.notes})
+        ours, theirs = socket.socketpair()
+        words = [sys.executable, "-c", START, str(theirs.fileno()), str(path)]
+        self.children.append(subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL))
+        theirs.close()
+        self.lines.append(ours)
+
+    def ask(self, messages: Mapping[int, bytes]) -> dict[int, bytes]:
+        for site, data in messages.items():
+            try:
+                send(self.lines[site], data)
+            except (BrokenPipeError, ConnectionResetError):
+                raise self._gone(site) from None
+        return {site: self._hear(site) for site in messages}
+
+    def _hear(self, site: int) -> bytes:
+        data = receive(self.lines[site])
+        if data is None:
+            raise self._gone(site)
+        return data
+
+    def _gone(self, site: int) -> BadRun:
+        return BadRun(
+            f"site {self.names[site]!r} has ended: go on with 'coterie resume' and the run's folder"
+        )
+
+    def close(self) -> None:
+        """Hangs up; sites end by themselves, and are ended if they do not."""
+        for line in self.lines:
+            with contextlib.suppress(OSError):
+                line.close()
+        for child in self.children:
+            try:
+                child.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()

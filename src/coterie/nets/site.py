@@ -1,0 +1,262 @@
+"""A site: its rows, its own models, what its optimiser remembers; and answers to what it is asked.
+
+It talks in messages alone (`core/wire.py`), so that it may be anywhere. A message names what to do and has tensors
+by name; an answer likewise. What is done with a belief is a registered kernel, by name and options: nothing that
+arrives is run. Contents are known by id; a belief may lie in parts, each with an id and the names of its tensors.
+
+    begin      a model by name, and in which precision to compute; what was held before is dropped
+    visit      a kernel on beliefs that are here or come along; replies stay here under new ids, numbers go back
+    mix        weighted sums of what is here, kept under new ids
+    distances  norms of differences of what is here; numbers go back
+    copy       contents under further ids
+    letter     contents for another site: the answer is a message for it, to be passed on as it is
+    take       contents that arrive
+    give       contents for the coordinator, in the clear
+    rows       all rows, for a pooled baseline
+    keep       drops contents, copies and memories that are not needed any more
+    store      writes what is here into this site's own folder; fetch reads it back
+    save       writes one model into a file
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core import belief as tree
+from coterie.core.belief import Belief
+from coterie.core.client import Client, Samples
+from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Diverged
+from coterie.core.learner import Learner
+from coterie.core.plugins import load_plugins
+from coterie.core.wire import key_of, pack, unpack
+from coterie.engines import ENGINES
+from coterie.kernels import kernel_of
+from coterie.models import MODELS
+from coterie.nets.frames import receive, send
+from coterie.nets.in_process import InProcess
+from coterie.storage.tensors import read_tensors, write_tensors
+
+PARTS = ("train", "validation", "test")
+Answer = tuple[dict[str, Any], dict[str, Tensor]]
+Row = Sequence[Sequence[Any]]  # parts of one belief: [id, names]
+ERRORS = {cls.__name__: cls for cls in (BadData, BadInput, BadRun, Diverged)}
+
+
+class Site:
+    """One client behind messages; `number` is what it goes by among the sites."""
+
+    def __init__(self, client: Client, number: int, home: Path | None = None) -> None:
+        self.client, self.number, self.home = client, number, home
+        self.held: dict[int, dict[str, Tensor]] = {}
+        self.copies: set[int] = set()
+        self.net: InProcess | None = None
+
+    def answer(self, data: bytes) -> bytes:
+        """A message's answer; a refusal is an answer too."""
+        try:
+            message, tensors = unpack(data)
+            do: Callable[[dict[str, Any], dict[str, Tensor]], Answer] = getattr(self, f"do_{message['do']}")
+            return pack(*do(message, tensors))
+        except CoterieError as error:
+            return pack({"error": type(error).__name__, "text": str(error)}, {})
+
+    # what it is asked
+
+    def do_begin(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        load_plugins(message["plugins"])
+        made = MODELS.make(message["model"], **{k: detupled(v) for k, v in message["options"].items()})
+        dtype = getattr(torch, message["precision"])
+        module = made.build(tuple(message["shape"]), int(message["outputs"]), 0).to(dtype)
+        how = {k: detupled(v) for k, v in message["engine"].items()}
+        engine = ENGINES.make(how.pop("name"), **how)
+        self.net = InProcess(engine, Learner(module, self.client.task), (self.client.cast(dtype),))
+        self.held, self.copies = {}, set()
+        return {}, {}
+
+    def do_visit(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        self._take(tensors)
+        net, rows = self._net(), message["rows"]
+        beliefs = tree.stack([self._belief(row) for row in message["beliefs"]])
+        beside = {
+            name: tree.stack([self._belief(row) for row in some]) for name, some in message["beside"].items()
+        }
+        edges = torch.tensor([[row, 0] for row in rows])
+        called = [(int(g), self.number) for g in message["guests"]]
+        kernel, key = kernel_of(message["kernel"]), key_of(message["key"])
+        _, numbers, replied = net.work(kernel, beliefs, edges, key, message["slot"], beside, called)
+        like = {}
+        if replied is not None:
+            for i, id in enumerate(message["replies"]):
+                self.held[id] = dict(tree.row(replied, i))
+            like = {n: [str(t.dtype).removeprefix("torch."), list(t.shape[1:])] for n, t in replied.items()}
+        return {"like": like, "numbers": list(numbers)}, dict(numbers)
+
+    def do_mix(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        weights = {n.removeprefix("weights/"): t for n, t in tensors.items() if n.startswith("weights/")}
+        self._take({n: t for n, t in tensors.items() if not n.startswith("weights/")})
+        senders = tree.stack([self._belief(row) for row in message["rows"]])
+        mixed = tree.mix(weights.get("*", weights), senders)
+        for i, id in enumerate(message["new"]):
+            self.held[id] = dict(tree.row(mixed, i))
+        return {}, {}
+
+    def do_distances(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        self._take(tensors)
+        replies = tree.stack([self._belief(row) for row in message["replies"]])
+        origin = [self._belief(row) for row in message["origin"]]
+        names, importance = self._net().learner.trainable, message["importance"]
+        to = tree.rows(replies, torch.tensor(message["to"]))
+        lengths = [
+            tree.distances(tree.rows(replies, torch.tensor([i])), tree.stack([origin[g]]), names, importance)
+            for i, g in enumerate(message["guests"])
+        ]
+        apart = tree.distances(replies, to, names, importance)
+        return {}, {"apart": apart, "lengths": torch.cat(lengths).flatten()}
+
+    def do_copy(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        for row, id in zip(message["rows"], message["new"], strict=True):
+            self.held[id] = dict(self._belief(row))
+        return {}, {}
+
+    def do_letter(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        return {"do": "take", "copies": message["copies"]}, self._given(message["rows"], message["new"])
+
+    def do_take(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        self._take(tensors, bool(message["copies"]))
+        return {}, {}
+
+    def do_give(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        return {}, self._given(message["rows"], range(len(message["rows"])))
+
+    def do_rows(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        return {}, rows_of(self.client)
+
+    def do_keep(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        live = set(message["live"])
+        self.held = {id: t for id, t in self.held.items() if id in live and id not in self.copies}
+        self.copies = set()
+        self._net().slots.drop(int(message["round"]))
+        for path in self._stored():
+            if int(path.stem) < int(message["round"]):
+                path.unlink()
+        return {}, {}
+
+    def do_store(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        if self.home is None:
+            raise BadRun(f"site {self.client.name!r} has no folder to keep its models in: give it one")
+        live = set(message["live"])
+        kept = {f"held/{id}/{n}": t for id, b in self.held.items() if id in live for n, t in b.items()}
+        kept |= {f"slots/{name}": t for name, t in self._net().slots.tensors().items()}
+        write_tensors(self.home / f"{int(message['round'])}.safetensors", kept, {})
+        return {}, {}
+
+    def do_fetch(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        """Goes on after a round: with what is here, or with what was stored then."""
+        live, round, slots = set(message["live"]), int(message["round"]), self._net().slots
+        if not live <= self.held.keys() or message["fresh"]:
+            path = None if self.home is None else self.home / f"{round}.safetensors"
+            if path is None or not path.exists():
+                raise BadRun(f"site {self.client.name!r} does not hold what round {round} left: start anew")
+            stored, _ = read_tensors(path)
+            self.held = {}
+            for name, t in stored.items():
+                if name.startswith("held/"):
+                    _, id, rest = name.split("/", 2)
+                    self.held.setdefault(int(id), {})[rest] = t
+            slots.load({n.removeprefix("slots/"): t for n, t in stored.items() if n.startswith("slots/")})
+        slots.rewind(round)
+        self.held = {id: t for id, t in self.held.items() if id in live}
+        self.copies = set()
+        return {}, {}
+
+    def do_home(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        self.home = Path(message["folder"])
+        return {}, {}
+
+    def do_save(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        write_tensors(message["path"], self._belief(message["row"]), {})
+        return {}, {}
+
+    # what it holds
+
+    def _net(self) -> InProcess:
+        if self.net is None:
+            raise BadInput(f"site {self.client.name!r} has no model yet: begin first")
+        return self.net
+
+    def _belief(self, row: Row) -> Belief:
+        """One belief from its parts."""
+        found: dict[str, Tensor] = {}
+        for id, names in row:
+            if id not in self.held or not set(names) <= self.held[id].keys():
+                raise BadRun(f"site {self.client.name!r} does not hold what it is asked for: start anew")
+            found |= {n: self.held[id][n] for n in names}
+        return found
+
+    def _given(self, rows: Sequence[Row], ids: Sequence[int] | range) -> dict[str, Tensor]:
+        return {
+            f"{id}/{name}": t
+            for row, id in zip(rows, ids, strict=True)
+            for name, t in self._belief(row).items()
+        }
+
+    def _take(self, tensors: Mapping[str, Tensor], copies: bool = True) -> None:
+        """Contents named ID/NAME arrive; a copy lasts until the round is over."""
+        for key, t in tensors.items():
+            id, _, name = key.partition("/")
+            if copies and int(id) not in self.held:
+                self.copies.add(int(id))
+            self.held.setdefault(int(id), {})[name] = t
+
+    def _stored(self) -> list[Path]:
+        return [] if self.home is None else [p for p in self.home.glob("*.safetensors") if p.stem.isdigit()]
+
+
+def rows_of(client: Client) -> dict[str, Tensor]:
+    """A client's rows by name."""
+    return {f"{part}.{axis}": getattr(getattr(client, part), axis) for part in PARTS for axis in ("x", "y")}
+
+
+def client_of(told: Mapping[str, Any], rows: Mapping[str, Tensor]) -> Client:
+    """The inverse of `rows_of`, with what else there is to know of a client."""
+    parts = {part: Samples(rows[f"{part}.x"], rows[f"{part}.y"]) for part in PARTS}
+    features, classes, notes = (tuple(told[name]) for name in ("features", "classes", "notes"))
+    return Client(
+        told["name"],
+        parts["train"],
+        parts["test"],
+        parts["validation"],
+        features,
+        classes,
+        told["cluster"],
+        notes,
+    )
+
+
+def detupled(value: Any) -> Any:
+    """Options that went through JSON: lists were tuples."""
+    return tuple(detupled(v) for v in value) if isinstance(value, list) else value
+
+
+def serve(site: Site, line: socket.socket) -> None:
+    """Answers until the other side hangs up."""
+    while (data := receive(line)) is not None:
+        send(line, site.answer(data))
+
+
+def main(words: Sequence[str]) -> None:
+    """A site of its own process: the number of its socket, and a file with its rows, which it removes."""
+    torch.set_num_threads(1)
+    line = socket.socket(fileno=int(words[0]))
+    path = Path(words[1])
+    rows, told = read_tensors(path)
+    path.unlink()
+    send(line, b"")  # hello
+    serve(Site(client_of(told, rows), int(told["number"])), line)
+
