@@ -21,8 +21,9 @@ import torch
 
 from coterie.core import belief as tree
 from coterie.core.client import Client, Samples
+from coterie.core.held import hold
 from coterie.core.learner import Learner
-from coterie.core.net import to_own
+from coterie.core.net import SERVER, to_own
 from coterie.core.seeds import Key
 from coterie.engines import Loop, Pool
 from coterie.kernels import SGD, Score
@@ -42,7 +43,7 @@ def measure(samples: int) -> dict[str, float]:
         "train": (InProcess(Pool(1), Learner(model, "classification"), (client,)), SGD(batch=8)),
         "score": (InProcess(Loop(), Learner(model, "classification"), (client,)), Score("train")),
     }
-    beliefs = tree.stack([tree.belief_of(model)])
+    beliefs = hold(tree.stack([tree.belief_of(model)]), SERVER)
     found: dict[str, float] = {}
     for name, (net, kernel) in nets.items():
         net.visit(kernel, beliefs, to_own(1), Key(0).at_round(1, 2))

@@ -17,8 +17,9 @@ import torch
 
 from coterie.core.belief import belief_of, stack
 from coterie.core.client import Client, Samples
+from coterie.core.held import hold
 from coterie.core.learner import Learner
-from coterie.core.net import from_server
+from coterie.core.net import SERVER, from_server
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
 from coterie.kernels import Adam
@@ -44,20 +45,20 @@ def main() -> None:
     module = MODELS.make("resnet18").build((3, 32, 32), 10, seed=0)
     clients = tuple(client_of(i, BATCH) for i in range(CLIENTS))
     net = InProcess(ENGINES.make("loop"), Learner(module, "classification"), clients)
-    start, edges = stack([belief_of(module)]), from_server(torch.arange(CLIENTS))
+    start, edges = hold(stack([belief_of(module)]), SERVER), from_server(torch.arange(CLIENTS))
     net.visit(Adam(batch=BATCH, steps=1), start, edges[:1], Key(0).at("warm"))
     begin = time.perf_counter()
     replies = net.visit(Adam(batch=BATCH, steps=batches), start, edges, Key(0))
     epoch = (time.perf_counter() - begin) / (CLIENTS * batches * BATCH) * PICTURES
     print(f"threads {torch.get_num_threads()}; a local epoch of {PICTURES:,} pictures: {epoch:.0f} s, from")
     print(f"{CLIENTS * batches} batches of {BATCH}")
-    opened, nothing = net.open(replies), torch.full((CLIENTS,), float("nan"))
+    opened, nothing = net.open(replies.beliefs), torch.full((CLIENTS,), float("nan"))
     for metric in METRICS:
         method = Guided(metric=metric)
-        state = method.init(start, CLIENTS)
+        state = method.init(start, net)
         layers = scored(opened, state.names, method.linear)
         begin = time.perf_counter()
-        method.measure(state, layers, opened, torch.arange(CLIENTS), nothing)
+        method.measure(state, layers, opened, start.tensors, torch.arange(CLIENTS), nothing)
         took = time.perf_counter() - begin
         print(
             f"{metric:>16}: {took:5.1f} s for {len(layers)} layers, {100 * took / epoch:.2f} % of the epoch"

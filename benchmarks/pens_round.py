@@ -34,8 +34,9 @@ from coterie.bench.workloads import Workload, clients_of
 from coterie.cli.bench import say_busy
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
+from coterie.core.held import hold
 from coterie.core.learner import Learner
-from coterie.core.net import to_own
+from coterie.core.net import SERVER, settle, to_own
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
 from coterie.engines.threads import one_thread_each
@@ -78,25 +79,25 @@ class Round:
         self.method = PENS(
             Adam(batch=8, epochs=asked.epochs), sampled=asked.sampled, selected=1, samplings=asked.samplings
         )
-        self.method.check([str(i) for i in range(asked.clients)], 1)
         self.key, self.module = Key(0).at_round(1, 1), workload.module().eval()
         self.plain = asked.plain
         self.net = InProcess(
             ENGINES.make(asked.engine), Learner(self.module, "classification"), clients_of(workload)
         )
         self.images = self.net.banks["train"].x.view(asked.clients, asked.samples, *shape)
-        self.state = self.method.init(tree.stack([tree.belief_of(self.module)]), asked.clients)
-        picked = self.method.ask(self.net, self.state.notes, self.key)
+        start = tree.stack([tree.belief_of(self.module)])
+        self.method.check(self.net.roster, start, self.key)
+        self.state = self.method.init(hold(start, SERVER), self.net)
+        picked = self.method.draw(asked.clients, self.key.at("peers").torch(), asked.samplings)
         self.hosts = [torch.tensor(distinct(samplings)) for samplings in picked]
 
     def whole(self) -> None:
         self.method.round(self.state, self.net, self.key)
 
     def training(self) -> Beliefs:
-        work, own = self.method.work(self.key), to_own(len(self.hosts))
-        return self.net.settle(
-            self.state.beliefs, self.net.visit(work, self.state.beliefs, own, self.key, None)
-        )
+        own = to_own(len(self.hosts))
+        replies = self.net.visit(self.method.local, self.state.beliefs, own, self.key)
+        return self.net.open(settle(self.net, self.state.beliefs, replies))
 
     def scoring(self, trained: Beliefs) -> None:
         if self.plain:

@@ -29,9 +29,10 @@ from coterie.cli.bench import say_busy
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.client import Client
+from coterie.core.held import hold
 from coterie.core.kernel import Trainer
 from coterie.core.learner import Learner
-from coterie.core.net import from_server
+from coterie.core.net import SERVER, from_server
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
 from coterie.data.dataset import Dataset, Pool
@@ -93,11 +94,12 @@ def visits(engine: str, clients: tuple[Client, ...]) -> Callable[[Trainer], Run]
     """A kernel's visit to all clients, on a net made once."""
     module = MODELS.make("logistic").build((1, 28, 28), 10, seed=0)
     net = InProcess(ENGINES.make(engine), Learner(module, "classification"), clients)
-    start, edges = tree.stack([tree.belief_of(module)]), from_server(torch.arange(len(clients)))
+    start = hold(tree.stack([tree.belief_of(module)]), SERVER)
+    edges = from_server(torch.arange(len(clients)))
 
     def of(kernel: Trainer) -> Run:
         def run(key: Key) -> Beliefs:
-            return net.open(net.visit(kernel, start, edges, key.at_round(1, 1)))
+            return net.open(net.visit(kernel, start, edges, key.at_round(1, 1)).beliefs)
 
         return run
 

@@ -56,7 +56,7 @@ def played(net, module, work):
     first = net.visit(work, held(belief_of(module)), from_server(everyone), Key(0).at_round(1, 2))
     plain = first.beliefs.only(module.state_dict())
     second = net.visit(work, plain, to_own(len(SIZES)), Key(0).at_round(2, 2))
-    return second.beliefs.tensors, second.numbers, net.kept()
+    return second.beliefs.tensors, second.numbers, net.slots.tensors()
 
 
 @pytest.mark.parametrize(

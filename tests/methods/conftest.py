@@ -85,18 +85,18 @@ def play(start_of):
 
 @dataclass(frozen=True, eq=False)
 class Listed(Counting):
-    """Counts, and lists the models that passed before each round was over."""
+    """Counts, and lists what passed before each round was over."""
 
     rounds: list = field(default_factory=list, init=False)
 
     def keep(self, live, round):
-        self.rounds.append(self.book.read().models.tolist())
+        self.rounds.append(self.book.read())
         super().keep(live, round)
 
 
 @pytest.fixture(scope="session")
 def passed(play):
-    """Models [sender][receiver], the coordinator last: those handed out first, then those of each round."""
+    """What passes until a method has begun, then in each round: `Traffic`."""
 
     def run(method, net, start, rounds):
         listed = Listed(net)

@@ -72,7 +72,7 @@ class TestLocal:
         assert [flat(s.beliefs) for s in states] == [[0, 0, 0], [0, 2, 0], [0, 3, 0]]
         assert infos[0].weights.tolist() == [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
         assert infos[0].loss.isnan().tolist() == [True, False, True]
-        with pytest.raises(UnknownName, match="unknown requester 'c11': did you mean c1?"):
+        with pytest.raises(UnknownName, match=r"unknown requester 'c11': did you mean c1?"):
             Local(requester="c11").check(net.roster, START, Key(0))
 
 
@@ -95,7 +95,9 @@ class TestCentral:
             assert torch.equal(pooled[-1].beliefs.tensors[name], tensor)
 
     def test_everybody_uses_the_one_model(self, pull, start_of):
-        models = Central().models(Central().init(start_of({"weight": torch.tensor([[1.0], [2.0]])}), pull([1, 2])))
+        models = Central().models(
+            Central().init(start_of({"weight": torch.tensor([[1.0], [2.0]])}), pull([1, 2]))
+        )
         assert flat(models.beliefs) == flat(models.shared) == [1.0]
         assert models.of.tolist() == [0, 0]
 
@@ -128,7 +130,7 @@ class TestCentralByCluster:
                 torch.testing.assert_close(found, tensor[0], rtol=0, atol=1e-6)
 
     def test_refusals(self, pull):
-        with pytest.raises(BadData, match="client 'c0' has no cluster.*use a split that makes clusters"):
+        with pytest.raises(BadData, match=r"client 'c0' has no cluster.*use a split that makes clusters"):
             Central(by="cluster").check(pull([8, 4]).roster, START, Key(0))
-        with pytest.raises(UnknownName, match="unknown by 'clusters': did you mean cluster?"):
+        with pytest.raises(UnknownName, match=r"unknown by 'clusters': did you mean cluster?"):
             Central(by="clusters")

@@ -66,5 +66,5 @@ def test_refusals(pull):
     with pytest.raises(BadInput, match="tune=5 leaves none of 5 rounds for averaging: lower it"):
         FineTune(tune=5).check(roster, START, Key(0, rounds=5))
     assert FineTune(tune=5).check(roster, START, Key(0, rounds=6)) == ()
-    with pytest.raises(BadInput, match="sample=2.0 must lie above 0 and up to 1"):
+    with pytest.raises(BadInput, match=r"sample=2.0 must lie above 0 and up to 1"):
         FineTune(sample=2.0)

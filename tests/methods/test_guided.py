@@ -333,7 +333,11 @@ class TestRefusals:
             ({"zeta": math.inf}, BadInput, "zeta=inf must be finite"),
             ({"floor": 0.0}, BadInput, "floor=0.0 must be above 0"),
             ({"sample": 0.0}, BadInput, "sample=0.0 must lie above 0"),
-            ({"metric": "uniquenes"}, UnknownName, "unknown layer metric 'uniquenes': did you mean uniqueness?"),
+            (
+                {"metric": "uniquenes"},
+                UnknownName,
+                "unknown layer metric 'uniquenes': did you mean uniqueness?",
+            ),
             ({"linear": "x"}, UnknownName, "unknown linear 'x': known are inherit, own"),
         ],
     )
@@ -343,7 +347,7 @@ class TestRefusals:
 
     def test_a_model_without_a_matrix(self, pull):
         start = {"scale": torch.ones(1, 4), "steps": torch.ones(1, 2, 2, dtype=torch.int64)}
-        with pytest.raises(BadInput, match="no matrix .* so there is no layer to measure: use fedavg"):
+        with pytest.raises(BadInput, match=r"no matrix .* so there is no layer to measure: use fedavg"):
             Guided().check(pull([1, 2]).roster, start, Key(0))
 
     @pytest.mark.parametrize(
@@ -363,7 +367,7 @@ class TestRefusals:
 
     def test_validation_loss_needs_validation_samples(self, corner):
         net = corner([0, 6], [1, 3])
-        with pytest.raises(BadInput, match="client 'c0' has no validation samples.*take another metric"):
+        with pytest.raises(BadInput, match=r"client 'c0' has no validation samples.*take another metric"):
             Guided(HALF, "validation-loss").check(net.roster, START, Key(0))
 
 

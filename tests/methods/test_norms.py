@@ -206,7 +206,7 @@ def test_refusals(pull, start_of):
     for kind in (FedAvg, FineTune):
         with pytest.raises(BadInput, match="the model has none with running statistics: set norm=average"):
             kind(norm="local").check(pull([1, 2]).roster, start_of(nn.Linear(2, 2)).tensors, Key(0, rounds=9))
-        with pytest.raises(UnknownName, match="unknown norm 'locl': did you mean local?"):
+        with pytest.raises(UnknownName, match=r"unknown norm 'locl': did you mean local?"):
             kind(norm="locl")
 
 

@@ -260,16 +260,20 @@ class TestRefusals:
             FLSWAG(**options)
 
     def test_unknown_words(self):
-        with pytest.raises(UnknownName, match="unknown form 'diag': did you mean diagonal?"):
+        with pytest.raises(UnknownName, match=r"unknown form 'diag': did you mean diagonal?"):
             FLSWAG(form="diag")
-        with pytest.raises(UnknownName, match="unknown by 'al': did you mean all?"):
+        with pytest.raises(UnknownName, match=r"unknown by 'al': did you mean all?"):
             BayesLocal(by="al")
 
     @pytest.mark.parametrize(
         ("method", "rounds", "message"),
         [
             (FLSWAG(SWAG(origin=False)), 2, "'c0' would collect 1 states in 1 rounds, .* needs at least 2"),
-            (FLSWAG(SWAG(rank=1), form="low-rank"), 4, "rank=1 keeps too few deviations .* at least 2: try 20"),
+            (
+                FLSWAG(SWAG(rank=1), form="low-rank"),
+                4,
+                "rank=1 keeps too few deviations .* at least 2: try 20",
+            ),
             (FLSWAG(Adam()), 4, "kernel adam collects no posterior"),
         ],
     )
@@ -280,13 +284,17 @@ class TestRefusals:
     def test_more_draws_than_there_is_room_for(self, pull):
         roster, large = pull([0] * 10).roster, {"weight": torch.empty(1, 2**26, device="meta")}
         for method in (BayesLocal(), FLSWAG()):
-            with pytest.raises(BadInput, match="samples=30 makes 78 GB of models for 10 posteriors, at most 8"):
+            with pytest.raises(
+                BadInput, match="samples=30 makes 78 GB of models for 10 posteriors, at most 8"
+            ):
                 method.check(roster, large, Key(0, rounds=4))
         assert BayesCentral().check(roster, large, Key(0, rounds=4)) == []
 
     def test_a_weight_that_does_not_move(self, client_of, net_of, play):
         net = net_of(nn.Linear(1, 1, bias=False), [client_of(torch.zeros(2, 1), torch.ones(2), name="quiet")])
-        message = r"the variance of weight\[0, 0\] is 0, must be above 0: that weight did not move; give a floor"
+        message = (
+            r"the variance of weight\[0, 0\] is 0, must be above 0: that weight did not move; give a floor"
+        )
         with pytest.raises(BadInput, match=message):
             play(FLSWAG(HALF, floor=0), net, {"weight": torch.zeros(1, 1, 1)}, 2)
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
+import shlex
 import weakref
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from torch import nn
 
 import coterie
 from coterie.cli.main import main
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.methods import METHODS, Local, WeightErosion
@@ -222,11 +222,9 @@ class TestOptions:
         close(w(states), [[0.5]])
 
     def test_half_a_server_step(self, pull, play):
-        states, _ = play(WeightErosion(HALF, "c0", p_d=0.25, server_step=0.5), pull([4, 0]), start(0), 1)
-        close(w(states), [[4 / 7]])  # halfway from 0 to 8/7
-        # then 16/7 and 2/7 at d = 7/6 and α = 11/24: halfway to (16/7 + 2/7 · 11/24) / (35/24)
+        # halfway from 0 to 8/7; then replies 16/7 and 2/7, d = 7/6, α = 11/24
         states, _ = play(WeightErosion(HALF, "c0", p_d=0.25, server_step=0.5), pull([4, 0]), start(0), 2)
-        close(w(states)[1], [(4 / 7 + (16 / 7 + 2 / 7 * 11 / 24) * 24 / 35) / 2])
+        close(w(states), [[4 / 7], [(4 / 7 + (16 / 7 + 2 / 7 * 11 / 24) * 24 / 35) / 2]])
 
     @pytest.mark.parametrize(
         ("importance", "distance"),
@@ -530,8 +528,9 @@ class TestFromOutside:
         assert result.weights[:, 0].sum() == 0
 
     def test_from_the_shell(self, tmp_path, capsys):
-        words = "run --data titanic --method weight-erosion --rounds 1 --sgd.steps 1".split()
-        own = "--weight-erosion.p-d auto --weight-erosion.cone 80 --weight-erosion.importance head.bias=0".split()
+        words = shlex.split("run --data titanic --method weight-erosion --rounds 1 --sgd.steps 1")
+        own = shlex.split("--weight-erosion.p-d auto --weight-erosion.cone 80")
+        own += ["--weight-erosion.importance", "head.bias=0"]
         asker = "--weight-erosion.requester"
         assert main([*words, *own, "--out", str(tmp_path / "run"), asker, "age 0-20"]) == 0
         capsys.readouterr()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import re
+from pathlib import Path
 
 import pytest
 
+import coterie.papers
 from coterie.core.errors import BadInput, UnknownName
 from coterie.data.sources.heart_disease import HeartDisease
+from coterie.methods import METHODS
 from coterie.metrics.summary import Interval
 from coterie.papers import PAPERS, paper
 from coterie.papers.base import Asked, Job, pick, run_jobs
@@ -16,114 +20,81 @@ from coterie.papers.pages import commands, plus_minus, shortest, table
 CELLS = ("A/10", "A/100", "B/10", "B/100")
 
 
-def test_cells_come_in_the_papers_order_each_once():
-    assert pick("B/100, A/10,B/100", CELLS) == ("A/10", "B/100")
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("B/100, A/10,B/100", ("A/10", "B/100")),  # in the paper's order, each once
+        ("A,B/10", ("A/10", "A/100", "B/10")),
+        ("b/100", ("B/100",)),
+    ],
+)
+def test_cells_by_name(text, wanted):
+    assert pick(text, CELLS) == wanted
 
 
-def test_a_letter_means_all_of_its_kind():
-    assert pick("A,B/10", CELLS) == ("A/10", "A/100", "B/10")
-
-
-def test_small_letters_will_do():
-    assert pick("b/100", CELLS) == ("B/100",)
-
-
-def test_an_unknown_cell_is_refused(refused):
-    with refused(UnknownName, "unknown cell 'B/1000': did you mean B/100?"):
+def test_what_is_unknown_is_refused(tmp_path):
+    with pytest.raises(UnknownName, match="'B/1000': did you mean B/100?"):
         pick("A/10,B/1000", CELLS)
-
-
-def test_an_unknown_paper_is_refused(refused):
-    with refused(UnknownName, "unknown paper 'gengler-2021': did you mean gengler-2020?"):
+    with pytest.raises(UnknownName, match="'gengler-2021': did you mean gengler-2020?"):
         paper("gengler-2021")
-
-
-def test_no_seeds_are_refused(refused, tmp_path):
-    with refused(BadInput, "seeds=0 must be at least 1: try 3"):
+    with pytest.raises(BadInput, match="seeds=0 must be at least 1"):
         Asked(("text",), "full", CELLS, 0, tmp_path)
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_every_paper_says_what_it_has(name, monkeypatch):
+def test_every_paper_says_what_it_has_and_registers_nothing(name, monkeypatch):
     monkeypatch.setattr(HeartDisease, "fetch", lambda self: [])
-    found = paper(name)
+    before, found = list(METHODS), paper(name)
     assert found.name == name
     for scale in found.scales:
         assert len(set(found.cells(scale))) == len(found.cells(scale))
         assert set(found.usual(scale)[0]) <= set(found.cells(scale))
+    importlib.import_module(f"coterie.papers.{name.replace('-', '_')}.report")
+    assert list(METHODS) == before
+    assert not any(cls.__module__.startswith("coterie.papers") for _, cls in METHODS.items())
 
 
-class Tape:
-    """Jobs that write down what happens to them; those named in `cut` are interrupted half way."""
+def test_papers_stand_on_what_anybody_may_use():
+    inside = re.compile(r"^\s*(?:from|import) coterie\.(engines|nets|runs|cli)\b", re.MULTILINE)
+    for file in Path(coterie.papers.__file__).parent.rglob("*.py"):
+        assert not inside.search(file.read_text()), file
 
-    def __init__(self, cut=()):
-        self.ran, self.cut = [], set(cut)
 
-    def job(self, label, cost, finished=False):
+def test_jobs_run_once_and_progress_is_in_units_of_what_is_left():
+    ran, heard = [], []
+
+    def job(label, cost, finished=False):
         def run(step):
             step(0.5, "half way")
-            if label in self.cut:
+            if label == "cut":
                 raise KeyboardInterrupt
-            self.ran.append(label)
+            ran.append(label)
 
         return Job(label, cost, finished, run)
 
-
-def test_finished_jobs_are_not_run_again():
-    tape = Tape()
-    jobs = [tape.job("a", 1), tape.job("b", 5, finished=True), tape.job("c", 3)]
-    assert run_jobs(jobs, lambda done, said: None) == 2
-    assert tape.ran == ["a", "c"]
-
-
-def test_progress_is_in_units_of_cost_of_what_is_left():
-    tape, heard = Tape(), []
-    jobs = [tape.job("a", 1), tape.job("b", 5, finished=True), tape.job("c", 3)]
-    run_jobs(jobs, lambda done, said: heard.append((done, said)))
+    jobs = [job("a", 1), job("b", 5, finished=True), job("c", 3)]
+    assert run_jobs(jobs, lambda done, said: heard.append((done, said))) == 2
     assert heard == [(0.5, "a half way"), (1, "a"), (2.5, "c half way"), (4, "c")]
-
-
-def test_an_interrupted_job_leaves_those_before_it_done():
-    tape = Tape(cut=["b"])
     with pytest.raises(KeyboardInterrupt):
-        run_jobs([tape.job(name, 1) for name in "abc"], lambda done, said: None)
-    assert tape.ran == ["a"]
+        run_jobs([job("d", 1), job("cut", 1), job("e", 1)], lambda done, said: None)
+    assert ran == ["a", "c", "d"]
 
 
 class TestPages:
-    def test_a_command_for_each_number_of_seeds(self):
+    def test_commands(self):
         found = commands(paper("gengler-2020"), "as-run", "full", {"A/10": 1, "B/100": 3, "C/10": 1})
         assert found.splitlines()[1:-1] == [
             "coterie reproduce gengler-2020 --cells A/10,C/10 --preset as-run --scale full --seeds 1",
             "coterie reproduce gengler-2020 --cells B/100 --preset as-run --scale full --seeds 3",
         ]
-
-    def test_all_cells_need_no_names_and_one_scale_no_mention(self):
-        every = paper("grimberg-2020")
+        every = paper("grimberg-2020")  # all cells need no names, and the only scale no mention
         found = commands(every, "text", "full", dict.fromkeys(every.cells("full"), 20))
         assert found.splitlines()[1] == "coterie reproduce grimberg-2020 --preset text --seeds 20"
-
-    def test_all_of_a_kind_have_a_short_name(self):
         assert shortest(["A/10", "A/100", "B/10"], CELLS) == ["A", "B/10"]
-        assert pick(",".join(shortest(["A/10", "A/100", "B/10"], CELLS)), CELLS) == ("A/10", "A/100", "B/10")
 
-    def test_a_stroke_in_a_cell_does_not_break_the_table(self):
-        assert table(["a", "b"], [["x|y", 1]]) == "| a | b |\n| --- | ---: |\n| x\\|y | 1 |"
-
-    def test_a_mean_has_its_interval_if_it_has_one(self):
+    def test_cells_of_tables(self):
         nan = float("nan")
+        assert table(["a", "b"], [["x|y", 1]]) == "| a | b |\n| --- | ---: |\n| x\\|y | 1 |"
         assert plus_minus(Interval(0.5, 0.013, 3)) == "50.0 ± 1.3"
         assert plus_minus(Interval(0.5, nan, 1)) == "50.0"
         assert plus_minus(Interval(nan, nan, 0)) == "–"
-
-
-def test_nothing_of_a_paper_is_registered():
-    from coterie.runs.settings import PARTS
-
-    before = {kind: list(registry) for kind, registry in PARTS.items()}
-    for name in PAPERS:
-        module = importlib.import_module(f"coterie.papers.{name.replace('-', '_')}")
-        own = {id(v) for v in vars(module).values() if getattr(v, "__module__", "") == module.__name__}
-        for registry in PARTS.values():
-            assert not own & {id(cls) for _, cls in registry.items()}
-    assert {kind: list(registry) for kind, registry in PARTS.items()} == before

@@ -9,7 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from coterie.runs.record import Record, line
+from coterie.nets.counting import Traffic, nothing_passed
+from coterie.runs.record import Record, line, triplets
+
+BYTES = 2600
+
+
+def passed(clients: int, models: int) -> Traffic:
+    """Each client sends the coordinator so many models, with two numbers each, and gets as many back."""
+    found = nothing_passed(clients)
+    found.models[:-1, -1] = found.models[-1, :-1] = models
+    found.bytes[:] = BYTES * found.models
+    found.numbers[:-1, -1] = 2 * models
+    return found
 
 
 def describe(names: Sequence[str], task: str = "classification", classes: int = 2) -> dict[str, Any]:
@@ -33,7 +45,7 @@ def describe(names: Sequence[str], task: str = "classification", classes: int = 
         "clients": clients,
         "notes": ["pixels divided by 16"],
         "parameters": 650,
-        "belief_bytes": 2600,
+        "belief_bytes": BYTES,
     }
 
 
@@ -55,8 +67,8 @@ def known(
         share = 0.5 if round == 0 else 1.0
         own = {m: [None if v is None else share * v for v in values] for m, values in finals.items()}
         scores = {"own/test": own} if round % every == 0 or round == rounds else None
-        moved = [0] * n if label == "local" or round == 0 else [1] * n
-        lines.append(line(round, scores, [None if round == 0 else 0.5] * n, moved, moved, {}))
+        moved = passed(n, 0 if label == "local" or round == 0 else 1)
+        lines.append(line(round, scores, [None if round == 0 else 0.5] * n, moved, nothing_passed(n), {}))
     matrix = np.eye(n) if label == "local" else np.full((n, n), 1 / n)
     return Record(
         label=label,
@@ -65,6 +77,7 @@ def known(
         metrics=lines,
         timings=[{"round": r, "seconds": 0.25, "evaluate_seconds": 0.125} for r in range(1, done + 1)],
         weights=dict.fromkeys(range(1, done + 1), matrix),
+        passed=dict.fromkeys(range(1, done + 1), triplets(passed(n, label != "local"))),
     )
 
 
@@ -103,9 +116,9 @@ def likely(
             figures = {"rmse": 9 * (1 - level) + 2, "r2": level - 0.1, "loss": (9 * (1 - level) + 2) ** 2}
         own = {m: values.round(5).tolist() for m, values in figures.items()}
         scores = {"own/test": own} | ({"shared/test": own} if label == "fedavg" else {})
-        moved = [0] * clients if label in ("local", "central") or round == 0 else [1] * clients
+        moved = passed(clients, 0 if label in ("local", "central") or round == 0 else 1)
         loss = [None] * clients if round == 0 else (1.8 * (1 - level)).tolist()
-        lines.append(line(round, scores, loss, moved, moved, {}))
+        lines.append(line(round, scores, loss, moved, nothing_passed(clients), {}))
         if round:
             weights[round] = _circle(label, clients, round / rounds, rng)
     options = {"sgd": {"lr": 0.1, "batch": 32}, "shift": {"groups": 2}, label: {"sample": 1.0}}

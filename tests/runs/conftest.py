@@ -49,12 +49,17 @@ def two_clients():
     return make
 
 
-def footing_on(clients) -> Footing:
-    """A linear model of one weight, 0 at first."""
+def _footing_on(clients) -> Footing:
+    """Sites with a linear model of one weight, 0 at first."""
     model = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(model.weight)
     beliefs = tree.stack([tree.belief_of(model)])
     return Footing(tuple(clients), roster_of(clients, digests=True), model, beliefs, ("a note",))
+
+
+@pytest.fixture
+def footing_on():
+    return _footing_on
 
 
 @pytest.fixture
@@ -66,7 +71,7 @@ def tiny(two_clients):
         way = METHODS.make(method, local=local, **(options or {}))
         config = {"method": method, "rounds": 2, "seed": 0, "wrap": [], "evaluate": 1, "checkpoint": 1}
         config |= {**settings, method: table_of(way), "sgd": table_of(local)}
-        footing, net, engine = footing_on(clients or two_clients()), NETS.make("in-process"), ENGINES.make("loop")
+        footing, net, engine = _footing_on(clients or two_clients()), NETS.make("in-process"), ENGINES.make("loop")
         return experiment_of(footing, config, way, connector=net, engine=engine, command=None)
 
     return make

@@ -79,6 +79,10 @@ def rows(samples: Samples) -> list[float]:
     return samples.x[:, 0].tolist()
 
 
+def sites(experiment) -> tuple[Client, ...]:
+    return experiment.net.net.clients
+
+
 def notes(experiment) -> list[str]:
     return [n for n in experiment.about["notes"] if n.startswith("features: ")]
 
@@ -153,8 +157,8 @@ def test_rows_are_the_servers_or_a_clients_never_both(sizes, share, seed):
 def test_all_clients_rows_are_the_servers_where_asked(store):
     asked = replace(QUICK, features=Features("clients", epochs=1))
     with_server, without = prepare(asked, None), prepare(replace(QUICK, features=None), None)
-    total = sum(len(c.train) for c in without.clients)
-    assert [len(c.train) for c in with_server.clients] == [len(c.train) for c in without.clients]
+    total = sum(len(c.train) for c in sites(without))
+    assert [len(c.train) for c in sites(with_server)] == [len(c.train) for c in sites(without)]
     said = f"features: the server trained on all {total} training rows of the clients: for this, data moved"
     assert notes(with_server)[0] == said
     clients = numbered(4, 6)
@@ -165,12 +169,12 @@ def test_all_clients_rows_are_the_servers_where_asked(store):
 
 def test_what_is_set_aside_is_said():
     experiment, whole = prepare(QUICK, None), prepare(replace(QUICK, features=None), None)
-    total, left = (sum(len(c.train) for c in e.clients) for e in (whole, experiment))
-    assert left == total - sum(round(0.2 * len(c.train)) for c in whole.clients)
+    total, left = (sum(len(c.train) for c in sites(e)) for e in (whole, experiment))
+    assert left == total - sum(round(0.2 * len(c.train)) for c in sites(whole))
     said = f"features: {total - left} of the clients' {total} training rows set aside for the server, "
     assert notes(experiment)[0] == f"{said}{left} stay with them"
     for part in ("validation", "test"):
-        ys = [[getattr(c, part).y.tolist() for c in e.clients] for e in (experiment, whole)]
+        ys = [[getattr(c, part).y.tolist() for c in sites(e)] for e in (experiment, whole)]
         assert ys[0] == ys[1]
 
 
@@ -205,7 +209,7 @@ def test_clients_train_a_fresh_last_layer_on_features(init):
     assert {n: list(t.shape[1:]) for n, t in experiment.beliefs.items()} == {"weight": [10, 8], "bias": [10]}
     for name, tensor in experiment.beliefs.items():  # as they would be drawn without a server
         assert torch.equal(tensor, raw.beliefs[f"head.{name}"])
-    for client, before in zip(experiment.clients, raw.clients, strict=True):
+    for client, before in zip(sites(experiment), sites(raw), strict=True):
         assert torch.equal(client.test.x, experiment.body.features(before.test.x))
         assert torch.allclose(client.test.x, experiment.body.network(before.test.x))
         assert torch.equal(client.validation.x, experiment.body.features(before.validation.x))
@@ -235,10 +239,10 @@ def test_without_freezing_clients_start_from_the_server_but_for_one_bias(store, 
         assert torch.equal(tensor, expected), name
     assert not torch.equal(server["head.bias"], raw.beliefs["head.bias"][0])
     assert experiment.body is None
-    assert experiment.clients[0].test.x.shape[1:] == (1, 8, 8)
+    assert sites(experiment)[0].test.x.shape[1:] == (1, 8, 8)
 
 
-@pytest.mark.parametrize("name", ["mlp", "erosion-cnn", "lenet5", "lenet5-small", "pens-cnn", "resnet18"])
+@pytest.mark.parametrize("name", ["mlp", "lenet5", "pens-cnn", "resnet18"])
 def test_every_model_with_hidden_layers_can_be_cut(name):
     options = {"width": 4} if name in ("resnet18", "pens-cnn") else {}
     model = MODELS.make(name, **options).build((1, 28, 28), 10, 0).eval()
@@ -269,15 +273,9 @@ def test_runs_share_one_pretraining(trainings, store):
     assert re.fullmatch(r"features: the server trained for \d+\.\d s", notes(first)[-1])
     assert re.fullmatch(r"features: found in the cache, which spares \d+\.\d s .*", notes(second)[-1])
     assert notes(first)[:-1] == notes(second)[:-1]
-
-
-def test_the_same_bits_with_the_cache_without_it_and_again(store):
-    made, found = prepare(QUICK, None), prepare(QUICK, None)
     shutil.rmtree(store)
-    again = prepare(QUICK, None)
-    for other in (found, again):
-        assert other.about["fingerprint"] == made.about["fingerprint"]
-        ours, theirs = tree.belief_of(made.body.network), tree.belief_of(other.body.network)
+    for other in (second, prepare(QUICK, None)):  # the same bits with the cache and without it
+        ours, theirs = tree.belief_of(first.body.network), tree.belief_of(other.body.network)
         assert all(torch.equal(ours[n], theirs[n]) for n in ours)
 
 
@@ -286,7 +284,6 @@ def test_the_same_bits_with_the_cache_without_it_and_again(store):
     [
         {"seed": 1},
         {"validation": 0.1},
-        {"options": {"mlp": {"hidden": [9]}}},
         {"options": {"mlp": {"hidden": [8], "activation": "tanh"}}},
         {"features": Features(epochs=1)},
     ],
@@ -315,12 +312,12 @@ def test_modules_that_differ_in_their_forward_alone(trainings):
     assert len(trainings) == 2
 
 
-@pytest.mark.parametrize("how", ["cut short", "one byte", "no header"])
+@pytest.mark.parametrize("how", ["one byte", "no header"])
 def test_a_damaged_entry_is_made_anew_and_said(trainings, store, how):
     first = prepare(QUICK, None)
     (file,) = store.iterdir()
     whole = file.read_bytes()
-    bad = {"cut short": whole[:-9], "one byte": whole[:-1] + bytes([whole[-1] ^ 1]), "no header": b""}
+    bad = {"one byte": whole[:-1] + bytes([whole[-1] ^ 1]), "no header": b""}
     file.write_bytes(bad[how])
     second = prepare(QUICK, None)
     assert len(trainings) == 2
@@ -343,10 +340,8 @@ def test_a_cache_that_cannot_be_written_is_done_without(store):
     [
         ({"aside": 0.0}, "features: aside=0.0 must lie between 0 and 1: try 0.2"),
         ({"aside": 1.0}, "features: aside=1.0 must lie between 0 and 1: try 0.2"),
-        ({"epochs": 0}, "features: epochs=0 must be at least 1: try 20"),
         ({"batch": 0}, "features: batch=0 must be at least 1: try 64"),
         ({"lr": 0.0}, "features: lr=0.0 must be above 0 and finite: try 0.1"),
-        ({"lr_end": 0.2}, "features: lr_end=0.2 must be above 0 and at most lr=0.1: try 0.005"),
         ({"lr": 0.001}, "features: lr_end=0.005 must be above 0 and at most lr=0.001: try 5e-05"),
         ({"lr_end": 0.0}, "features: lr_end=0.0 must be above 0 and at most lr=0.1: try 0.005"),
     ],
@@ -429,8 +424,8 @@ def test_settings_there_and_back():
     assert from_table({"features": {}}, "config").features == Features()
 
 
-@pytest.mark.parametrize("method", ["local", "fedavg", "pens", "weight-erosion"])
-def test_every_method_from_the_shell(method, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("method", ["fedavg", "pens"])
+def test_from_the_shell(method, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["run", *FLAGS, "--method", method, "--out", "run"]) == 0
     assert "features: the server's model alone has" in capsys.readouterr().err
@@ -458,7 +453,7 @@ def test_a_comparison_and_its_flags(tmp_path, monkeypatch, capsys, trainings):
 
 
 @pytest.mark.parametrize("freeze", [True, False])
-def test_a_run_that_was_cut_off_ends_the_same(run_in, tmp_path, store, freeze):
+def test_a_run_that_was_cut_off_ends_the_same(run_in, same_run, tmp_path, store, freeze):
     settings = replace(
         QUICK,
         rounds=4,
@@ -470,8 +465,7 @@ def test_a_run_that_was_cut_off_ends_the_same(run_in, tmp_path, store, freeze):
     run_in(tmp_path / "cut", prepare(settings, None), cut=2)
     shutil.rmtree(store)  # resuming does not need the cache
     run_in(tmp_path / "cut", prepare(settings, None))
-    for file in ("metrics.jsonl", "models.safetensors", "checkpoint.safetensors", "config.toml"):
-        assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+    same_run(tmp_path / "cut", tmp_path / "whole")
 
 
 # --- afterwards
@@ -481,7 +475,7 @@ def test_a_run_folder_predicts_on_raw_inputs(run_in, tmp_path):
     experiment, raw = prepare(QUICK, None), prepare(replace(QUICK, features=None), None)
     run_in(tmp_path / "run", experiment)
     save_body(tmp_path / "run", experiment.body)
-    x, z = raw.clients[1].test.x, experiment.clients[1].test.x
+    x, z = sites(raw)[1].test.x, sites(experiment)[1].test.x
     assert torch.equal(body_of(tmp_path / "run").features(x), z)
     own = read_models(tmp_path / "run")["client-1"]
     logits = network_of(tmp_path / "run", "client-1")(x)
@@ -537,7 +531,7 @@ def test_resuming_from_python_finds_the_same_features_again(tmp_path, store, mon
     with monkeypatch.context() as changed:
         changed.setattr(feature_store, "VERSION", feature_store.VERSION + 1)
         changed.setattr(Features, "work", lambda self: features.SGD(lr=0.02))
-        with pytest.raises(BadRun, match="differ from those it began with"):
+        with pytest.raises(BadRun, match="belongs to another config, model or data"):
             train(tmp_path / "cut", resume=True)
     train(tmp_path / "cut", resume=True)
     for file in ("metrics.jsonl", "models.safetensors"):

@@ -66,8 +66,8 @@ def compare(
     """Trains with each method and seed on the same clients; further keywords are those of `train`.
 
     A method may carry options: "fedavg:weighted=false". With seeds, first weights are drawn anew for each
-    (init="common") unless `init` says otherwise. With `out`, everything is written as `coterie compare` does, for
-    `coterie report`; with resume=True, what is finished there is read and the rest goes on.
+    (init="common") unless `init` says otherwise. With `out`, everything is written as `coterie compare` does,
+    for `coterie report`; with resume=True, what is finished there is read and the rest goes on.
     """
     if seeds < 1:
         raise BadInput(f"seeds={seeds} must be at least 1: try 3")

@@ -15,6 +15,8 @@ from coterie.cli import screen
 from coterie.cli.flags import parse
 from coterie.core.errors import UnknownName
 from coterie.core.options import options_of
+from coterie.methods import METHODS
+from coterie.report.reveals import in_words, reveals_page
 from coterie.runs.settings import PARTS
 
 HELP = """Lists methods, splits, models and kernels, or explains one with its equations and options.
@@ -30,12 +32,16 @@ SHOWN = {"method": "methods", "split": "splits", "model": "models", "kernel": "k
 @dataclass(frozen=True)
 class Methods:
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="One of them, to explain.")] = ""
+    reveals: Annotated[bool, tyro.conf.arg(help="Print the page of what each method reveals to whom.")] = False
 
 
 def methods(words: Sequence[str]) -> int:
-    name = parse(Methods, words, "methods", HELP).name
-    if name:
-        explain(name)
+    asked = parse(Methods, words, "methods", HELP)
+    if asked.reveals:
+        print(reveals_page(), end="")
+        return 0
+    if asked.name:
+        explain(asked.name)
         return 0
     for kind, title in SHOWN.items():
         table = Table(title=title, title_justify="left", title_style="bold", box=None, show_header=False)
@@ -57,6 +63,8 @@ def explain(name: str) -> None:
     cls = found[0]
     print(inspect.getdoc(sys.modules[cls.__module__]) or "")
     print(f"\n{name}: {inspect.getdoc(cls)}")
+    if name in METHODS:
+        print(in_words(METHODS.make(name).reveals()))
     for option in options_of(cls):
         default = "none" if option.default is None else option.default
         print(f"\n  --{name}.{option.name.replace('_', '-')} (default: {default})\n      {option.help}")

@@ -117,8 +117,8 @@ def mix(weights: Weights, beliefs: Beliefs, sources: Tensor | None = None) -> Be
 
 
 def in_turn(weights: Tensor, own: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """What sums made one after the other are of the senders' first beliefs: weights [receiver, sender], and the
-    sender [receiver] of what is not averaged.
+    """What sums made one after the other are of the senders' first beliefs: weights [receiver, sender], and
+    the sender [receiver] of what is not averaged.
 
     Receiver i's sum takes the place of sender own[i] for those after it.
     """

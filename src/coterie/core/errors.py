@@ -6,7 +6,7 @@ CoterieError                 one line for the person at the keyboard; the shell 
 ├── BadData                  data that cannot be learned from, or a file that is not what it should be
 ├── BadRun                   a run folder that is in use, foreign, damaged or cannot be written
 ├── Diverged                 a loss or a weight that is no longer a number
-└── Sealed                   a look at replies that this net keeps closed
+└── Refused                  something that a site, or the net, does not allow
 """
 
 from __future__ import annotations
@@ -46,5 +46,5 @@ class Diverged(CoterieError):
     """Training left the finite numbers."""
 
 
-class Sealed(CoterieError):
-    """Replies that may be mixed and measured, but not looked at."""
+class Refused(CoterieError):
+    """What a site, or the net around it, does not allow."""

@@ -1,15 +1,15 @@
 """Handles: beliefs that have a place.
 
-A `Held` stands for beliefs [row, ...], each of which lies somewhere: at the coordinator, or with a site. Methods
-carry handles about, pick rows and put rows together; none of that moves or shows a single number. What moves
-beliefs is a verb of the net, and only its `open` gives tensors.
+A `Held` stands for beliefs [row, ...], each of which lies somewhere: at the coordinator, or with a site.
+Methods carry handles about, pick rows and put rows together; none of that moves or shows a single number.
+What moves beliefs is a verb of the net, and only its `open` gives tensors.
 
     place     COORDINATOR, or the number of a site
     id        of a row's content: the same content has the same id wherever copies of it are
 
-A belief may lie in parts (a shared body at the coordinator, norms at home), which a visit brings together: each
-part has tensors of its own names, its own ids and places. In one process the tensors are there, stacked, and a
-handle costs nothing. On other nets they are torch's `meta` tensors: shapes without numbers.
+A belief may lie in parts (a shared body at the coordinator, norms at home), which a visit brings together:
+each part has tensors of its own names, its own ids and places. In one process the tensors are there, stacked,
+and a handle costs nothing. On other nets they are torch's `meta` tensors: shapes without numbers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a belief does while it visits one client. Written for ONE client; the engine adds the client axis.
 
 A kernel is a frozen dataclass of options, registered by name; options may be kernels themselves
-(`fold(sgd(lr=0.1))`). Name, options, tensors and a key are all that crosses a wire: see `told` and `kernel_of`.
-There are three kinds.
+(`fold(sgd(lr=0.1))`). Name, options, tensors and a key are all that crosses a wire: see `told` and
+`kernel_of`. There are three kinds.
 
 A `Trainer` changes the belief in steps. It first draws a `Plan` (every random number of the visit), then
 is a fold: `start`, one `step` for each planned batch, `finish`. All three are pure and contain no branch
@@ -112,7 +112,8 @@ class Scorer(Protocol):
 
 
 class Maker(Protocol):
-    """Beliefs from a belief. All edges between the same two ends are one call, which makes a belief for each."""
+    """Beliefs from a belief. All edges between the same two ends are one call, which makes a belief for each.
+    """
 
     def make(
         self, belief: Belief, beside: Mapping[str, Belief], times: int, key: Key

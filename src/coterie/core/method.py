@@ -1,8 +1,8 @@
 """A method: pure functions on a frozen dataclass of its options.
 
 State is carried on, Info is for looking. State is a frozen dataclass of handles, tensors and plain values, so
-that a checkpoint can hold it without knowing the method. A method knows the sites by the net's roster and reaches
-them by the net's verbs, never otherwise.
+that a checkpoint can hold it without knowing the method. A method knows the sites by the net's roster and
+reaches them by the net's verbs, never otherwise.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class Method(Protocol):
     """A method whose clients send posteriors also has `posteriors(state, look, names)`: see `fl_swag.py`."""
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-        """Refuses what cannot work for these sites, this first belief [1 or client, ...] and key.rounds rounds.
+        """Refuses what cannot work for these sites, this first belief [1 or client, ...] and key.rounds
+        rounds.
 
         Returns what is worth saying before anything runs, for the run's record.
         """

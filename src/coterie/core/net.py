@@ -10,8 +10,8 @@ host-th site. Beliefs stay where they are until a verb moves them:
     share       every row is copied to every one of some places
     open        rows go to the coordinator, in the clear, to be looked at
 
-Sums and distances say nothing of a single reply to whoever only conducts, so a method that does without `open`
-shows the coordinator no model but what it mixes there. Copies last until the round is over (`keep`).
+Sums and distances say nothing of a single reply to whoever only conducts, so a method that does without
+`open` shows the coordinator no model but what it mixes there. Copies last until the round is over (`keep`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 
 Beside = Mapping[str, Held]
-"""What a kernel looks at besides the belief that it changes, by name: one row for all, or one for each edge."""
+"""What a kernel looks at besides the belief that it changes, by name: one row for all, or one for each edge.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,8 @@ class Replies:
 
 
 class Distances(NamedTuple):
-    """Norms of differences in trained parameters, between replies [reply, to] and to what went out [reply]."""
+    """Norms of differences in trained parameters, between replies [reply, to] and to what went out [reply].
+    """
 
     apart: Tensor
     lengths: Tensor
@@ -93,16 +95,16 @@ class Net(Protocol):
     ) -> Replies:
         """Sends rows along edges; replies come with the edges that answered and rest with their hosts.
 
-        What a kernel keeps (an optimiser's state) stays at the host under `slot`: the next round's visit with the
-        same slot finds it. A slot serves one visit to a host in a round.
+        What a kernel keeps (an optimiser's state) stays at the host under `slot`: the next round's visit with
+        the same slot finds it. A slot serves one visit to a host in a round.
         """
         ...
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
         """Weighted sums at places `at` [receiver]: weights [receiver, row], or one such matrix for each name.
 
-        With `in_turn`, rows are the receivers' own: receiver i is the place of one row, sums are made one after
-        the other, and each takes that row's place for those after it.
+        With `in_turn`, rows are the receivers' own: receiver i is the place of one row, sums are made one
+        after the other, and each takes that row's place for those after it.
         """
         ...
 
@@ -117,7 +119,8 @@ class Net(Protocol):
     def distances(
         self, replies: Replies, to: Tensor, at: int, importance: Mapping[str, float] | None = None
     ) -> Distances:
-        """From each reply of a visit to those numbered `to`, and to the belief that went out; measured at a place.
+        """From each reply of a visit to those numbered `to`, and to the belief that went out; measured at a
+        place.
 
         The squares of each tensor count as often as `importance` says (1 where not named).
         """
@@ -136,7 +139,8 @@ class Net(Protocol):
         ...
 
     def peek(self, beliefs: Held) -> Beliefs | None:
-        """For the experimenter's measures, never for a method: the tensors, if all sites are in this process."""
+        """For the experimenter's measures, never for a method: the tensors, if all sites are in this process.
+        """
         ...
 
     def save(self, beliefs: Held, paths: Mapping[int, str]) -> None:

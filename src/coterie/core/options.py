@@ -57,8 +57,8 @@ def plain(value: Any) -> Any:
 def table_of(obj: Any) -> dict[str, Any]:
     """The options of an object as a table; what is None is left out, as TOML has no word for it.
 
-    A field that is itself a registered part (the work inside of a fold, a method's local work) is a table with
-    its name.
+    A field that is itself a registered part (the work inside of a fold, a method's local work) is a table
+    with its name.
     """
     pairs = ((f.name, getattr(obj, f.name)) for f in _plain_fields(type(obj)))
     table = {name: plain(value) for name, value in pairs if value is not None}

@@ -1,4 +1,6 @@
-"""The roster: what is public of the sites before anything runs, and all that methods and records know of them."""
+"""The roster: what is public of the sites before anything runs, and all that methods and records know of
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ class Member:
     """What a site says of itself.
 
     train, validation, test   numbers of its rows
-    labels      for each of the three parts, how many rows of each class; None for a regression, and for a site
-                that keeps them to itself
+    labels      for each of the three parts, how many rows of each class; None for a regression, and for
+                a site that keeps them to itself
     cluster     the group a synthetic split put it in, if any: for yardsticks and for measuring only
     notes       what was done to its data
     digest      its data in a few letters, to find the same again
@@ -36,7 +38,8 @@ class Member:
 
 @dataclass(frozen=True)
 class Roster:
-    """Sites by number, and what they have in common: task, shape of an input, outputs of a model, columns, classes.
+    """Sites by number, and what they have in common: task, shape of an input, outputs of a model, columns,
+    classes.
 
     A column has a name; inputs that are no table have none. Classes without names are numbers.
     """
@@ -66,7 +69,9 @@ class Roster:
 
 
 def roster_of(clients: Sequence[Client], digests: bool = False) -> Roster:
-    """Of clients in this process, whose labels are public here; digests of their rows where a run is recorded."""
+    """Of clients in this process, whose labels are public here; digests of their rows where a run is
+    recorded.
+    """
     first, outputs = clients[0], class_count(clients)
     members = tuple(member_of(c, outputs, digest_of(c) if digests else "") for c in clients)
     shape = tuple(first.train.x.shape[1:])

@@ -1,4 +1,6 @@
-"""What crosses a wire: a message of JSON and named tensors, in the format of safetensors. Reading it runs no code."""
+"""What crosses a wire: a message of JSON and named tensors, in the format of safetensors. Reading it runs no
+code.
+"""
 
 from __future__ import annotations
 

@@ -63,9 +63,10 @@ def score_crowds(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """All guests of a host as one model, whose prediction is the average of theirs: an edge for each host.
 
-    Probabilities are averaged (their logarithm is what is measured), or the outputs of a regression. What each
-    guest counts are `shares` [edge], adding up to 1 at each host; None: all alike.
+    Probabilities are averaged (their logarithm is what is measured), or the outputs of a regression. What
+    each guest counts are `shares` [edge], adding up to 1 at each host; None: all alike.
     """
+    assert kernel.part is not None
     hosts, first = torch.unique(edges[:, 1]), dict[int, int]()
     weights = [1.0] * len(edges) if shares is None else shares.double().tolist()
     counts: dict[Pair, float] = {}

@@ -1,13 +1,14 @@
-"""From what `Gather` collected to a Gaussian, to a product of several, to models drawn from it; all at a site.
+"""From what `Gather` collected to a Gaussian, to a product of several, to models drawn from it; all at a
+site.
 
     Natural     collected moments  ->  Λ_i, η_i: "diagonal" and "shift", with a form also "factor" or "dense"
     Draws       Λ_S, η_S           ->  μ_S = Λ_S⁻¹ η_S, and draws θ_s ~ N(μ_S, T Λ_S⁻¹)
     Share       Λ_S, beside Λ_i    ->  how much of the joint precision is one's own
     Visited     collected moments  ->  their mean, and the last states that a sampler visited
 
-A product of Gaussians is a sum of these natural parameters, which the net's `mix` makes. Columns of a low-rank
-precision, Λ_i = diag(a_i) - W_i W_iᵀ, do not add up: `Draws` takes them from beside, named `factor/...`. A model's
-buffers travel with the parameters, named `buffer/...`, to be averaged.
+A product of Gaussians is a sum of these natural parameters, which the net's `mix` makes. Columns of a
+low-rank precision, Λ_i = diag(a_i) - W_i W_iᵀ, do not add up: `Draws` takes them from beside, named
+`factor/...`. A model's buffers travel with the parameters, named `buffer/...`, to be averaged.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     g ← ∇L(θ) + μ (θ - θ_anchor)
 
-μ is `strength`; the anchor is what the visit has beside it under the name `anchor`. The work inside does the rest.
-The term is that of Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, 2020, "Federated optimization in heterogeneous
-networks", the gradient of μ/2 ‖θ - θ_anchor‖².
+μ is `strength`; the anchor is what the visit has beside it under the name `anchor`. The work inside does the
+rest. The term is that of Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, 2020, "Federated optimization in
+heterogeneous networks", the gradient of μ/2 ‖θ - θ_anchor‖².
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A net wrapped: what passes between the parties is counted.
 
-Of every verb it is known which rows have to move where: a row that already lies at its receiver does not, nor does
-one of which the receiver got a copy earlier in the round. Models are counted with their bytes, numbers apart.
+Of every verb it is known which rows have to move where: a row that already lies at its receiver does not, nor
+does one of which the receiver got a copy earlier in the round. Models are counted with their bytes, numbers
+apart.
 """
 
 from __future__ import annotations

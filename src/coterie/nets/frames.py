@@ -6,8 +6,7 @@ import socket
 
 
 def send(line: socket.socket, data: bytes) -> None:
-    line.sendall(len(data).to_bytes(8, "big"))
-    line.sendall(data)
+    line.sendall(len(data).to_bytes(8, "big") + data)
 
 
 def receive(line: socket.socket) -> bytes | None:

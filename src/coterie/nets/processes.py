@@ -1,8 +1,8 @@
 """Each site in a process of its own, on this machine: a federation in miniature.
 
-A site gets its rows once, in a file that it removes as soon as it has read it; from then on it and the coordinator
-talk in messages over a pair of sockets that nobody else has. `-v` tells what crosses. With a run folder, each site
-keeps what is its own below `sites/`, so that a run that was killed goes on.
+A site gets its rows once, in a file that it removes as soon as it has read it; from then on it and the
+coordinator talk in messages over a pair of sockets that nobody else has. `-v` tells what crosses. With a run
+folder, each site keeps what is its own below `sites/`, so that a run that was killed goes on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The coordinator's side of sites that are elsewhere: verbs become messages.
 
-What lies at the coordinator (a server's belief) is in `store`, by id. Everything else a handle only names. Models of
-peers go from site to site in letters that are passed on unread; the coordinator unpacks what sites tell it, what is
-mixed at its own place, and what it opens. `log` tells what crosses.
+What lies at the coordinator (a server's belief) is in `store`, by id. Everything else a handle only names.
+Models of peers go from site to site in letters that are passed on unread; the coordinator unpacks what sites
+tell it, what is mixed at its own place, and what it opens. `log` tells what crosses.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ class Remote:
             clients = []
             for site in range(len(self.roster)):
                 member = self.roster.members[site]
-                about = {
+                about: dict[str, Any] = {
                     "name": member.name,
                     "features": self.roster.features,
                     "classes": self.roster.classes,
@@ -341,9 +341,12 @@ class Remote:
         return ids
 
     def _bring(self, to: int, wanted: Sequence[tuple[Held, Sequence[int]]]) -> dict[str, Tensor]:
-        """Rows of handles come to a place: from sites at once; what the coordinator has is returned, to go along."""
+        """Rows of handles come to a place: from sites at once; what the coordinator has is returned, to go
+        along.
+        """
         along: dict[str, Tensor] = {}
         letters: dict[int, list[tuple[int, list[str]]]] = {}
+        first = {(id, place) for id, place, _ in self.known}
         for held, rows in wanted:
             self._sight(held, rows)
             for part in held.parts:
@@ -354,6 +357,7 @@ class Remote:
                     if place == to or not missing:
                         continue
                     self.known |= {(id, to, n) for n in missing}
+                    self.measured.models[place, to] += (id, to) not in first  # else more of it follows
                     if place != COORDINATOR:
                         letters.setdefault(place, []).append((id, missing))
                     elif to != COORDINATOR:
@@ -363,7 +367,9 @@ class Remote:
         return along
 
     def _sight(self, held: Held, rows: Sequence[int]) -> None:
-        """What a handle of the coordinator's own making has in it (first weights, shares) is in the store too."""
+        """What a handle of the coordinator's own making has in it (first weights, shares) is in the store
+        too.
+        """
         for part in held.parts:
             if not part.tensors or next(iter(part.tensors.values())).device.type == "meta":
                 continue
@@ -382,7 +388,6 @@ class Remote:
         letter = self.transport.ask({place: pack(request, {})})[place]
         if payload(letter) == 0:
             self._answer(place, letter)  # a refusal
-        self.measured.models[place, to] += len(set(new))
         self.measured.bytes[place, to] += payload(letter)
         log.info(
             "%s ⇒ %s  %d model(s), %d bytes", self._name(place), self._name(to), len(new), payload(letter)
@@ -417,8 +422,6 @@ class Remote:
         for site, (message, tensors) in messages.items():
             models = tensors if counted is None else counted
             if models:
-                ids = {key.partition("/")[0] for key in models}
-                self.measured.models[COORDINATOR, site] += len(ids)
                 self.measured.bytes[COORDINATOR, site] += sum(t.nbytes for t in models.values())
             packed[site] = pack(message, tensors)
             if not quiet:
@@ -442,7 +445,8 @@ class Remote:
 
 @dataclass(frozen=True, eq=False)
 class Pooled(Wrapped):
-    """Rows of sites that moved to the coordinator, which trains on them here; its beliefs are in its store."""
+    """Rows of sites that moved to the coordinator, which trains on them here; its beliefs are in its store.
+    """
 
     net: InProcess
     remote: Remote

@@ -1,11 +1,12 @@
 """A site: its rows, its own models, what its optimiser remembers; and answers to what it is asked.
 
-It talks in messages alone (`core/wire.py`), so that it may be anywhere. A message names what to do and has tensors
-by name; an answer likewise. What is done with a belief is a registered kernel, by name and options: nothing that
-arrives is run. Contents are known by id; a belief may lie in parts, each with an id and the names of its tensors.
+It talks in messages alone (`core/wire.py`), so that it may be anywhere. A message names what to do and has
+tensors by name; an answer likewise. What is done with a belief is a registered kernel, by name and options:
+nothing that arrives is run. Contents are known by id; a belief may lie in parts, each with an id and the
+names of its tensors.
 
     begin      a model by name, and in which precision to compute; what was held before is dropped
-    visit      a kernel on beliefs that are here or come along; replies stay here under new ids, numbers go back
+    visit      a kernel on beliefs that are here or come along; replies stay here, numbers go back
     mix        weighted sums of what is here, kept under new ids
     distances  norms of differences of what is here; numbers go back
     copy       contents under further ids

@@ -1,7 +1,8 @@
 """What hosts keep between visits, by slot.
 
-There is a version for each round: a visit reads what was kept before its round and writes its round's, so the same
-visit can be done again, after a crash, to the same numbers. Methods and a coordinator's checkpoints never see it.
+There is a version for each round: a visit reads what was kept before its round and writes its round's, so the
+same visit can be done again, after a crash, to the same numbers. Methods and a coordinator's checkpoints
+never see it.
 """
 
 from __future__ import annotations

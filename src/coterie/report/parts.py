@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie.report import views, words
 from coterie.report.inks import Ink
-from coterie.runs.record import Record
+from coterie.runs.record import COORDINATOR, Record
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
@@ -80,6 +80,25 @@ def cost(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
     return table(header, lines, "figures cost")
 
 
+def given_away(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
+    """What each party gave to others in the rounds of a method's first seed; nothing where nothing passed."""
+    rows = []
+    for label, runs in by_label.items():
+        frame = runs[0].given_away()
+        for sender in (s for s in [*runs[0].clients, COORDINATOR] if s in set(frame["sender"])):
+            mine = frame[frame["sender"] == sender]
+            models, size, numbers = (int(mine[way].sum()) for way in ("models", "bytes", "numbers"))
+            figures = (words.whole(models), words.size(size), words.whole(numbers))
+            rows.append([swatch(label, inks), escape(sender), escape(_few(mine["receiver"])), *figures])
+    return table(["method", "from", "to", "models", "traffic", "numbers"], rows, "figures given") if rows else ""
+
+
+def _few(names: Iterable[str], most: int = 5) -> str:
+    """Some of the names, and how many more there are."""
+    listed = list(names)
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
 def clients(by_label: views.Groups) -> str:
     """Every client: sizes, and its final figure by method."""
     record = next(iter(by_label.values()))[0]
@@ -98,7 +117,7 @@ def clients(by_label: views.Groups) -> str:
 
 
 def notes(records: Sequence[Record]) -> str:
-    """Everything that happened to the data, each thing said once."""
+    """Everything that happened to the data, each thing said once; and who was away in the end."""
     general = dict.fromkeys(note for r in records for note in r.about.get("notes") or ())
     whose: dict[str, dict[str, None]] = {}
     for record in records:
@@ -107,9 +126,14 @@ def notes(records: Sequence[Record]) -> str:
                 whose.setdefault(note, {})[client["name"]] = None
     lines = [escape(note) for note in general]
     for note, names in whose.items():
-        listed = list(names)
-        more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
-        lines.append(f"<b>{escape(', '.join(listed[:5]))}{more}</b>: {escape(note)}")
+        lines.append(f"<b>{escape(_few(names))}</b>: {escape(note)}")
+    for record in records:
+        if gone := record.away():
+            who = _few(f"{client} (round {round})" for client, round in gone.items())
+            lines.append(
+                f"<b>{escape(record.label)}, seed {views.seed(record)}</b>: away when models were scored last, so "
+                f"that the figures are those of an earlier round: {escape(who)}"
+            )
     if not lines:
         return "<p>Nothing was changed, filled in or left out.</p>"
     return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>"

@@ -156,8 +156,15 @@ def cost_part(by_label: views.Groups, colours: Mapping[str, Ink]) -> str:
         for label, n in moved.items()
         if n
     )
+    given = parts.given_away(by_label, colours)
+    if given:
+        several = any(len(runs) > 1 for runs in by_label.values())
+        seed = f"of seed {views.seed(record)}, " if several else ""
+        said = f"In the rounds {seed}without first models and scoring. Numbers are single figures, such as a loss."
+        given = more("What was given away", f"{given}<p>{escape(said)}</p>")
     return (
         parts.cost(by_label, colours)
+        + given
         + "<p>For a whole run, the mean over seeds. A model counts when a client sends or receives one "
         f"({one} each); one that goes straight from a client to another counts at both ends. Models per "
         "client: sent and received, the mean over clients. Training and "

@@ -110,7 +110,12 @@ def figures(record: Record, metric: str, scores: str = OWN) -> tuple[list[int], 
 
 
 def final(record: Record, metric: str, scores: str = OWN) -> np.ndarray:
-    """Each client's last figure: [client], NaN before the first scored round."""
+    """Each client's last figure: [client], NaN before the first scored round.
+
+    Of one that was away when models were scored last, an earlier round's.
+    """
+    if scores not in (TRAIN, MEASURED):
+        return np.asarray(record.final(metric, scores), dtype=float)
     rounds, values = figures(record, metric, scores)
     return values[-1] if rounds else np.full(len(record.clients), math.nan)
 

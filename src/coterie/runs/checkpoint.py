@@ -1,9 +1,9 @@
 """A method's state as one file of named tensors, without knowing the method.
 
-A state is a frozen dataclass of handles, tensors, maps, lists, and plain values. Its tensors are stored by their
-path; the rest is a JSON skeleton in the file's header, beside what the state belongs to. In one process a handle's
-beliefs are in the file; elsewhere sites keep theirs, and the file has ids and places. Beside the state is what the
-net asks to be kept (`Net.kept`).
+A state is a frozen dataclass of handles, tensors, maps, lists, and plain values. Its tensors are stored by
+their path; the rest is a JSON skeleton in the file's header, beside what the state belongs to. In one process
+a handle's beliefs are in the file; elsewhere sites keep theirs, and the file has ids and places. Beside the
+state is what the net asks to be kept (`Net.kept`).
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def load(path: Path, kind: type, config: str) -> Saved:
         raise BadRun(f"{path} is damaged ({error}): delete it to start this run anew") from None
     if schema != SCHEMA:
         raise BadRun(
-            f"{path} has schema {schema}, this version of Coterie reads {SCHEMA}: go on with the version that "
-            "began it, or start anew with another --out"
+            f"{path} has schema {schema}, this version of Coterie reads {SCHEMA}: go on with the version "
+            "that began it, or start anew with another --out"
         )
     stamp = Stamp(**written)
     if stamp.config != config:

@@ -3,7 +3,8 @@
     footing       sites, model and first weights: dealt and loaded once for a seed, whatever the method
     experiment    a method on a footing, checked whole
 
-`run`, `compare`, `rank` and `tune` come here with settings, `train` and reproductions with clients of their own.
+`run`, `compare`, `rank` and `tune` come here with settings, `train` and reproductions with clients of their
+own.
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ Check = Callable[[Roster, Beliefs], object]
 
 @dataclass(frozen=True, eq=False)
 class Footing:
-    """What methods are compared on: sites, a model, its first weights [1 or client, ...], and what to say of them.
+    """What methods are compared on: sites, a model, its first weights [1 or client, ...], and what to say of
+    them.
 
-    `body` is what came before the model on its way to the clients' samples, in last-layer mode; `made` how to build
-    the model by name.
+    `body` is what came before the model on its way to the clients' samples, in last-layer mode; `made` how to
+    build the model by name.
     """
 
     clients: tuple[Client, ...]
@@ -84,7 +86,9 @@ class Experiment:
 
 
 class Builder:
-    """Makes experiments from settings; the data of a source and the sites of a seed are loaded and dealt once."""
+    """Makes experiments from settings; the data of a source and the sites of a seed are loaded and dealt
+    once.
+    """
 
     def __init__(self) -> None:
         self._data: dict[Source, Dataset] = {}
@@ -186,7 +190,8 @@ def grounded(
     device: str,
     one_class: bool,
 ) -> Footing:
-    """Clients and model as methods meet them: in the model's precision, held once, behind frozen layers if wanted.
+    """Clients and model as methods meet them: in the model's precision, held once, behind frozen layers if
+    wanted.
 
     `server` builds the network that the server starts from, from a seed.
     """

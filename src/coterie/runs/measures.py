@@ -5,8 +5,8 @@
     drift                             how far a client's model is from the mean of all clients' models
 
 Each is [client], NaN where it is not defined; the formulas are in `metrics/collaboration.py`. The first four
-need true clusters and a round; drift needs the models, and so is measured only when they are scored and all sites
-are in this process.
+need true clusters and a round; drift needs the models, and so is measured only when they are scored and all
+sites are in this process.
 """
 
 from __future__ import annotations

@@ -68,7 +68,9 @@ class Record:
         return (m for m in self.metrics if m["scores"] is not None)
 
     def final(self, metric: str, scores: str = "own/test") -> list[float]:
-        """Each client's last figure; NaN where it has none. One that was away in the end has an earlier round's."""
+        """Each client's last figure; NaN where it has none. One that was away in the end has an earlier
+        round's.
+        """
         found = [float("nan")] * len(self.clients)
         for m in self.evaluated():
             here = scored(m)

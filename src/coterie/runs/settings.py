@@ -86,7 +86,8 @@ class Settings:
     net: str = "in-process"
     """Where the sites are: in this process, or each in one of its own (processes)."""
     wrap: tuple[str, ...] = ()
-    """What is around the net, the innermost first: absent=0.3 leaves each site out of a round by that chance."""
+    """What is around the net, the innermost first: absent=0.3 leaves each site out of a round by that chance.
+    """
     evaluate: int = 1
     """Score the models every so many rounds (and after the last)."""
     checkpoint: int = 1

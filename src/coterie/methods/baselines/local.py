@@ -1,7 +1,7 @@
 """Training alone: w_k ← LocalWork(w_k) on client k's own data, round after round.
 
-Every w_k stays with its client. The first model comes from the coordinator, which after that sees nothing but the
-mean training loss of each round.
+Every w_k stays with its client. The first model comes from the coordinator, which after that sees nothing but
+the mean training loss of each round.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@
     BayAvg     Σ_i a_i p(y|x, w_i)          a_i = 1/b        `bayavg`
     wBayAvg    the same                     a_i = n_i / Σ n  `wbayavg`
 
-n_i are the roster's `sizes`, a_i comes from `averaging_weights`. Before the last round a client's model is its
-own. With the kernel swag the models are its means, as in the paper, of the last round. In that round everybody
-sends its model to everybody, who averages models or, with BayAvg, keeps them to average what they predict; the
-paper lets clients exchange predictions instead, for each question anew. Nothing passes by the coordinator. Who does
-not answer in the last round is left out, and stays with its own model.
+n_i are the roster's `sizes`, a_i comes from `averaging_weights`. Before the last round a client's model is
+its own. With the kernel swag the models are its means, as in the paper, of the last round. In that round
+everybody sends its model to everybody, who averages models or, with BayAvg, keeps them to average what they
+predict; the paper lets clients exchange predictions instead, for each question anew. Nothing passes by the
+coordinator. Who does not answer in the last round is left out, and stays with its own model.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ in the paper, whose program clamps at 1e-6 and has no prior; temperature and low
 Batch norm's statistics cannot be multiplied: the draws take the average of the clients', and then each client
 renews them by one pass over its own data.
 
-In the last round each client works out Λ_i and Λ_i μ_i at home and sends them to the others, who sum them up and draw,
-all with the same random numbers; beside a diagonal, low rank also takes everybody's K columns. Nothing of it passes
-by the coordinator. The weights of that round are each client's share of the joint precision, averaged over
-coordinates. Who does not answer in it, or was away so often that it collected too little, is not in the product; who
-does not answer stays with its own model.
+In the last round each client works out Λ_i and Λ_i μ_i at home and sends them to the others, who sum them up
+and draw, all with the same random numbers; beside a diagonal, low rank also takes everybody's K columns.
+Nothing of it passes by the coordinator. The weights of that round are each client's share of the joint
+precision, averaged over coordinates. Who does not answer in it, or was away so often that it collected too
+little, is not in the product; who does not answer stays with its own model.
 """
 
 from __future__ import annotations
@@ -149,7 +149,9 @@ def at_home(hosts: Tensor, times: int = 1) -> Tensor:
 
 
 def crowds(own: Held, drawn: Held, receivers: Tensor, samples: int) -> Models:
-    """Receivers predict with their draws, of which each has (1 + S), the mean first; the others with their own."""
+    """Receivers predict with their draws, of which each has (1 + S), the mean first; the others with their
+    own.
+    """
     n, a_set = len(own), 1 + samples
     of = torch.arange(n)
     of[receivers] = n + a_set * torch.arange(len(receivers))

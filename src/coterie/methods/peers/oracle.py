@@ -2,9 +2,9 @@
 
     C_k ⊂ {j ≠ k : cluster of j = cluster of k} at random,   |C_k| = m_selected, or all if they are fewer
 
-A yardstick: what would perfect knowledge of one's own kind be worth? The clusters are the roster's `clusters`,
-which a synthetic split gives; beside `central` by cluster no other method looks at them. m_selected is
-`selected`. Whoever is alone in its cluster trains alone, and the run's notes say so.
+A yardstick: what would perfect knowledge of one's own kind be worth? The clusters are the roster's
+`clusters`, which a synthetic split gives; beside `central` by cluster no other method looks at them.
+m_selected is `selected`. Whoever is alone in its cluster trains alone, and the run's notes say so.
 """
 
 from __future__ import annotations

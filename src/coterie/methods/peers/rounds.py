@@ -1,4 +1,5 @@
-"""The round of methods without a server, as functions. A method says in `Choices` whom to ask, pick and weigh.
+"""The round of methods without a server, as functions. A method says in `Choices` whom to ask, pick and
+weigh.
 
     w_k ← LocalWork(w_k)
     w_k ← Σ_j W_kj w_j,   W_kj > 0 for oneself and the picked,   Σ_j W_kj = 1
@@ -17,8 +18,8 @@ Scores are those of the models before the averaging: of all trained ones, or, in
 they are when the client's turn comes. A pair of model and data is scored once in a round.
 
 Deviations. Whoever is gone keeps its model, is not picked and not averaged with. Whoever has stopped early
-neither trains nor averages, yet serves others. Models go from peer to peer, where they are scored and averaged;
-none reaches the coordinator, which sees scores and says who averages with whom.
+neither trains nor averages, yet serves others. Models go from peer to peer, where they are scored and
+averaged; none reaches the coordinator, which sees scores and says who averages with whom.
 """
 
 from __future__ import annotations

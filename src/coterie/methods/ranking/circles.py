@@ -63,15 +63,16 @@ def check_options(best: int, threshold: float, folds: int, passes: int) -> None:
 
 
 def check_clients(roster: Roster, requester: str, folds: int) -> None:
-    """Somebody has to ask and somebody else to be ranked; and every client holds each of its folds out once."""
+    """Somebody has to ask and somebody else to be ranked; and every client holds each of its folds out once.
+    """
     if len(roster) < 2:
         raise BadInput(f"a ranking needs at least 2 clients; got {len(roster)}: add clients, or use local")
     asking(requester, roster.names)
     least = int(roster.sizes.argmin())
     if int(roster.sizes[least]) < folds:
         raise BadData(
-            f"client {roster.names[least]!r} has {int(roster.sizes[least])} training row(s), too few to hold out "
-            f"folds={folds} parts of them: lower folds, or leave the client out"
+            f"client {roster.names[least]!r} has {int(roster.sizes[least])} training row(s), too few to hold "
+            f"out folds={folds} parts of them: lower folds, or leave the client out"
         )
     for member in roster.members if not folds else ():
         if not member.validation:

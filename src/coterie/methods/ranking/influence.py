@@ -13,15 +13,15 @@ L_r is the mean loss on rows that requester r holds out, k is `best`, θ is `thr
 `passes` times over. Above 0, j helps. The horizon is one round: for it, leaving j out of the average is
 exact, as w_i does not depend on who else takes part; what j would change in later rounds is not seen.
 
-Held out are `folds` folds of the training rows, in turn: in turn k every client trains without its k-th
-fold, and each requester scores on its own. With folds=0 everybody trains on all training rows and requesters
-score on their validation rows. Test rows are never looked at. The first order needs one gradient from each
-requester instead of a score for each participant, and it is exact, not a difference quotient: see `slopes.py`. It
-sees trained parameters only, and the loss as in training (dropout, batch statistics).
+Held out are `folds` folds of the training rows, in turn: in turn k every client trains without its k-th fold,
+and each requester scores on its own. With folds=0 everybody trains on all training rows and requesters score
+on their validation rows. Test rows are never looked at. The first order needs one gradient from each
+requester instead of a score for each participant, and it is exact, not a difference quotient: see
+`slopes.py`. It sees trained parameters only, and the loss as in training (dropout, batch statistics).
 
-The w_j go to each requester, which makes and scores the averages at home; the coordinator sees losses or slopes, no
-model. The first round ranks and leaves the beliefs alone; from the second on the circles train (`circles`). Of
-several initial beliefs the first is the one that visits everybody, as in FedAvg.
+The w_j go to each requester, which makes and scores the averages at home; the coordinator sees losses or
+slopes, no model. The first round ranks and leaves the beliefs alone; from the second on the circles train
+(`circles`). Of several initial beliefs the first is the one that visits everybody, as in FedAvg.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ normalization", 2021, arXiv:2102.07623, algorithm 1.
     (u_k, v_k) ← LocalWork(u, v_k)    for each client k of the round
     u ← Σ p_k u_k                     v_k stays at client k; who was not in the round keeps its last one
 
-u is `shared` [1, ...], at the coordinator; v is `own` [client, ...], at home. Where norms are averaged, v is None
-and u the whole model. v holds a layer's scale and shift, its running mean and variance and its counter of batches.
-A method is given tensors by name, so a batch norm is known by its running mean: one that keeps no statistics is
-averaged, and an instance norm that does keep them stays at home too.
+u is `shared` [1, ...], at the coordinator; v is `own` [client, ...], at home. Where norms are averaged, v is
+None and u the whole model. v holds a layer's scale and shift, its running mean and variance and its counter
+of batches. A method is given tensors by name, so a batch norm is known by its running mean: one that keeps no
+statistics is averaged, and an instance norm that does keep them stays at home too.
 
 With v at home there is no model for everybody: u alone cannot be run. v is sent to nobody.
 """

@@ -15,8 +15,8 @@ gradients along local SGD (Gengler). So d_i = ‖w_i - w_0‖ / ‖w - w_0‖ ov
 the last line is w ← (1 - s) w + s w̄ with w̄ = Σ α_i w_i / Σ α_i and s = γ / lr, the `server_step`: the net's
 `distances` and `mix` are all that is needed. With momentum or Adam, an update stands for the gradient.
 
-Each requester has its own belief at home; replies go from client to requester, which measures and mixes them. The
-coordinator sees distances and weights, no model.
+Each requester has its own belief at home; replies go from client to requester, which measures and mixes them.
+The coordinator sees distances and weights, no model.
 
 ⌊(r-1) b / |S_i|⌋ are the whole passes over S_i before round r: b is batch times steps, at most |S_i| a step;
 with epochs the passes are (r-1) epochs. A subclass may count otherwise by its own `passes`.

@@ -37,7 +37,6 @@ ROUNDS, P_D, P_S = 30, 0.01, 0.2
 RATE, DECAY, GLOBAL_RATE = 3.0 / 2, 2e-3, 0.07 / 2
 METHODS = ("global", "weight-erosion", "local")
 AGENTS = 4
-ENGINE = "auto"
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def play(
     learner, me = Learner(model, "classification"), clients[user]
     accuracy, batched, alpha = [], [], []
     own: Belief = {}
-    for _, models, info in rounds(model, clients, method, rounds=ROUNDS, seed=seed, engine=ENGINE):
+    for _, models, info in rounds(model, clients, method, rounds=ROUNDS, seed=seed):
         own = models[me.name]
         if info is not None and "alpha" in info.matrices:
             alpha.append(info.matrices["alpha"][user].tolist())

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from coterie.api.folders import read_record
+from coterie.api.folders import Record, read_record
 from coterie.core.errors import BadRun
-from coterie.metrics.collaboration import communication_cost
 from coterie.metrics.summary import Interval, interval, mean_over_clients
 from coterie.papers import drawing, pages
 from coterie.papers.base import PRESETS, Asked, Paper, Preset, Scale
@@ -61,10 +59,6 @@ def read_run(path: Path, cell: str, scale: Scale) -> Run | None:
     rounds, values = record.curve("accuracy")
     if not rounds or not rounds[-1]:
         return None  # nothing but the models before training
-    moved = [
-        torch.tensor([m[way] for m in record.metrics if m["round"] <= rounds[-1]])
-        for way in ("sent", "received")
-    ]
     precision = recall = None
     chosen = taken.method not in ONE and not taken.iid
     if taken.method == "pens":
@@ -75,13 +69,29 @@ def read_run(path: Path, cell: str, scale: Scale) -> Run | None:
             recall = mean_over_clients(end["circle_recall"])
     return Run(
         accuracy=dict(zip(rounds, values.mean(axis=1).tolist(), strict=True)),
-        cost=communication_cost(*moved),
+        cost=requests(record, rounds[-1]),
         finished=record.finished,
         precision=precision,
         recall=recall,
         collected=record.collected() if chosen else None,
         origin=record.about,
     )
+
+
+def requests(record: Record, last: int) -> float:
+    """Models sent and received by the average client until a round, tried or averaged with.
+
+    A model counts as often as it is asked for, though it moves once in a round.
+    """
+    total = 0
+    for m in record.metrics[1:]:
+        if m["round"] <= last:
+            total += sum(m["extras"]["neighbours"]) + m["extras"].get("repeated_requests", 0)
+    for metric in ("accuracy", "loss"):
+        for r, scores in record.matrices.get(metric, {}).items():
+            own = np.eye(len(scores), dtype=bool)
+            total += int((np.isfinite(scores) & ~own).sum()) if r <= last else 0
+    return 2 * total / len(record.clients)
 
 
 def write_all(paper: Paper, asked: Asked) -> list[Path]:
@@ -112,8 +122,8 @@ def page(paper: Paper, asked: Asked, results: Mapping[Preset, Cells]) -> str:
         )
     parts.append(
         "Test accuracy in %, the mean over clients; ± is half of the 95 % interval over seeds. *Models* are "
-        "those that the average client has sent and received. *Round* is the one that figures are of: before "
-        "the last, where a run is not finished."
+        "those that the average client has sent and received, as the thesis counts them: every time that one "
+        "is asked for. *Round* is the one that figures are of: before the last, where a run is not finished."
     )
     for preset, cells in results.items():
         seeds_of = {cell: 1 + max(by) for cell, by in cells.items()}

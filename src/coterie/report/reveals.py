@@ -1,0 +1,49 @@
+"""What each method shows to whom, in words and as a page, from what the methods themselves say."""
+
+from __future__ import annotations
+
+from coterie.core.method import Reveals
+from coterie.methods import METHODS
+
+PAGE = """# What methods reveal
+What reaches whom in a run, beyond the roster (names, numbers of rows, columns, classes, label counts) and
+the scores that a run asks every client for. Nobody but its client sees a row, unless the table says that
+rows move. The tests play a curious coordinator that notes all that reaches it on a net of messages, and
+hold its notes against this table, for every method. `coterie methods NAME` says the same of one method;
+options may change it (scores by loss instead of accuracy, early stopping).
+
+| method | models at the coordinator | models at other clients | numbers at the coordinator | rows |
+| --- | --- | --- | --- | --- |
+{rows}
+
+*Mixed*: models that clients trained go to the coordinator, which averages them and keeps the average.
+*Opened*: it looks at each of them. At other clients, models arrive to be averaged, scored or measured; they
+pass the coordinator's process unread. `loss` is a mean over a client's training rows, `samples` their
+number; a slope is a number for each other client, distances are norms of differences of models.
+
+With nothing opened and no rows moved, all methods work but `central`, `bayes-central` (yardsticks that need
+all rows in one place) and `guided`, `fedkg`, `fedunique` (their metrics look at layers). `oracle` is no
+option where nobody knows the true clusters.
+"""
+
+
+def reveals_page() -> str:
+    """docs/reveals.md"""
+    rows = "\n".join(f"| `{name}` | {' | '.join(cells(cls().reveals()))} |" for name, cls in METHODS.items())
+    return PAGE.format(rows=rows)
+
+
+def cells(told: Reveals) -> tuple[str, str, str, str]:
+    """Who sees models, and which numbers; whether rows move."""
+    at_coordinator = "opened" if told.opened else "mixed" if told.coordinator else "none"
+    numbers = ", ".join(dict.fromkeys(told.numbers)) or "none"
+    return at_coordinator, "yes" if told.sites else "none", numbers, "all move" if told.rows else "stay"
+
+
+def in_words(told: Reveals) -> str:
+    """For a person at a site."""
+    coordinator, sites, numbers, rows = cells(told)
+    return (
+        f"reveals: models at the coordinator: {coordinator}; at other clients: {sites}; "
+        f"numbers at the coordinator: {numbers}; rows: {rows}"
+    )

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def processes():
+    """Five sites in processes of their own, for all tests of a worker."""
+    import torch
+    from table import clients_of
+
+    from coterie.nets.processes import SiteProcesses
+
+    sites = SiteProcesses(clients_of(torch.float64))
+    yield sites
+    sites.close()
+    assert all(child.returncode == 0 for child in sites.children)

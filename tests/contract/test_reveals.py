@@ -1,0 +1,103 @@
+"""A curious coordinator: what reaches it is what the method says, no more; and what works if nothing may be opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from table import ROUNDS, ROWS, SEED, Here, clients_of, method_of, remote_of, start_of
+
+from coterie.core.errors import Refused
+from coterie.core.held import COORDINATOR, handles_in
+from coterie.core.method import Reveals
+from coterie.core.seeds import Key
+from coterie.kernels import SGD
+from coterie.methods import METHODS
+from coterie.nets.remote import Remote
+from coterie.report.reveals import reveals_page
+
+PAGE = Path(__file__).parents[2] / "docs" / "reveals.md"
+# what may look at replies or move rows: yardsticks, and metrics that look at layers
+OPENING = {"central", "central by cluster", "bayes-central", "guided", "fedkg", "fedunique"}
+
+
+class Curious(Remote):
+    """Notes every tensor and number that reaches it."""
+
+    def __init__(self, *told) -> None:
+        self.notes = {"coordinator": False, "opened": False, "sites": False, "numbers": set(), "rows": False}
+        super().__init__(*told)
+
+    def seen(self, place, tensors):
+        self.notes["coordinator"] = True
+
+    def heard(self, place, names):
+        self.notes["numbers"] |= {name.partition("/")[0] for name in names}
+
+    def open(self, beliefs):
+        away = any(bool((p.places != COORDINATOR).any()) for p in beliefs.parts)
+        self.notes["opened"] |= away
+        return super().open(beliefs)
+
+    def _carry(self, place, to, some):
+        self.notes["sites"] |= to != COORDINATOR
+        super()._carry(place, to, some)
+
+    def pool(self, groups):
+        self.notes["rows"] = True
+        return super().pool(groups)
+
+
+class Closed(Remote):
+    """Sites have not allowed anything of theirs to be opened, or their rows to move."""
+
+    def open(self, beliefs):
+        if any(bool((p.places != COORDINATOR).any()) for p in beliefs.parts):
+            raise Refused("open: sites have not allowed it")
+        return super().open(beliefs)
+
+    def pool(self, groups):
+        raise Refused("rows: sites have not allowed them to move")
+
+
+def run(row, kind):
+    """Three rounds on sites that see nothing but messages; local work without momentum, so that all take it."""
+    method = method_of(row, SGD(lr=0.1, batch=8))
+    net = remote_of(Here(clients_of(torch.float64)), "dropout", torch.float64, kind=kind)
+    start = start_of("dropout", torch.float64)
+    method.check(net.roster, start.tensors, Key(SEED, rounds=ROUNDS))
+    state = method.init(start, net)
+    for r in range(1, ROUNDS + 1):
+        state, _ = method.round(state, net, Key(SEED).at_round(r, ROUNDS))
+        net.keep(handles_in(state), r)
+    return method, net
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_notes_of_a_curious_coordinator_are_what_the_method_says(row):
+    method, net = run(row, Curious)
+    said, noted = method.reveals(), net.notes
+    assert noted.pop("numbers") == set(said.numbers)
+    assert Reveals(numbers=said.numbers, **noted) == said
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_with_nothing_opened_every_method_runs_but_those_that_have_to_look(row):
+    if row in OPENING or row.startswith("guided"):
+        with pytest.raises(Refused):
+            run(row, Closed)
+    else:
+        run(row, Closed)
+
+
+def test_no_personal_model_reaches_the_coordinator():
+    """But replies to a shared model, where there is one: the test above holds the methods to their word."""
+    seen = {row for row in ROWS if method_of(row).reveals().coordinator}
+    assert {row for row in seen if row not in OPENING and not row.startswith("guided")} == {"fedavg", "finetune"}
+
+
+def test_the_page_says_what_methods_say():
+    """`coterie methods --reveals > docs/reveals.md` writes it."""
+    assert PAGE.read_text() == reveals_page()
+    assert all(f"| `{name}` |" in PAGE.read_text() for name in METHODS)
