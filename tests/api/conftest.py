@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from coterie.core.client import Client
+from coterie.data.clients import Client
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 from torch import nn
 
 import coterie
-from coterie.core.errors import BadInput, UnknownName
+from coterie.cli.main import main
+from coterie.core.errors import BadInput, BadRun, UnknownName
+from coterie.methods import Local
+from coterie.methods.server.fedavg import FedAvg
+from coterie.runs.compare import read_records
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +33,12 @@ def test_results_by_method_and_seed(compared):
 
 
 def test_methods_begin_alike_and_seeds_do_not(compared):
-    first = {s: [r.record.metrics[0]["scores"]["own/test"] for r in rs] for s, rs in compared.results.items()}
-    assert first["local"] == first["fedavg"] == first["finetune:tune=1"]
-    assert first["local"][0] != first["local"][1]
+    scores = {s: [r.record.metrics[0]["scores"] for r in rs] for s, rs in compared.results.items()}
+    first = {s: [one["own/test"]["loss"] for one in seeds] for s, seeds in scores.items()}
+    for seed in (0, 1):
+        for spec in ("fedavg", "finetune:tune=1"):
+            assert first[spec][seed] == pytest.approx(first["local"][seed], rel=1e-6)
+    assert first["local"][0] != pytest.approx(first["local"][1], rel=1e-3)
 
 
 def test_a_cell_is_the_same_as_training_by_itself(compared, hospitals):
@@ -77,9 +86,98 @@ def test_refused_before_anything_runs(hospitals, asked):
     assert seen == []
 
 
-def test_a_folder_for_each_run(hospitals, tmp_path):
-    coterie.compare(nn.Linear(4, 2), hospitals, ["local", "fedavg"], seeds=1, rounds=1, out=tmp_path / "here")
-    assert len(list((tmp_path / "here").rglob("config.toml"))) == 2
+@pytest.fixture(scope="module")
+def kept(hospitals, tmp_path_factory):
+    """A comparison in a folder: how to call it again, and where it is."""
+    path = tmp_path_factory.mktemp("kept") / "here"
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2)
+
+    def again(**more):
+        options = {"seeds": 2, "rounds": 2, "out": path, **more}
+        return coterie.compare(model, hospitals, ["local", "fedavg:weighted=false"], **options)
+
+    again()
+    return again, path
+
+
+def files(path):
+    return {p.relative_to(path): p.read_bytes() for p in path.rglob("*.jsonl")}
+
+
+def test_a_comparison_in_a_folder_is_what_coterie_report_reads(kept, capsys):
+    again, path = kept
+    places = {p.parent.relative_to(path).as_posix() for p in path.rglob("config.toml")}
+    assert places == {f"{m}/seed-{s}" for m in ("local", "fedavg-weighted-false") for s in (0, 1)}
+    labels = [(r.label, r.config["seed"], r.finished) for r in read_records(path)]
+    assert labels == [(m, s, True) for m in ("local", "fedavg:weighted=false") for s in (0, 1)]
+    assert main(["report", str(path)]) == 0
+    assert f"report: {path / 'report.html'}" in capsys.readouterr().out
+    assert "fedavg:weighted=false" in (path / "report.html").read_text()
+
+
+def test_the_command_cannot_go_on_with_it_and_says_what_to_call(kept, capsys):
+    _, path = kept
+    before = files(path)
+    assert main(["resume", str(path)]) == 2
+    said = f"coterie: {path} was started from Python: call coterie.compare again with out={str(path)!r}, resume=True"
+    assert capsys.readouterr().err.strip() == said
+    assert files(path) == before
+
+
+def test_resuming_runs_what_is_left_and_nothing_else(kept, hospitals, monkeypatch):
+    again, path = kept
+    whole, played = files(path), []
+    shutil.rmtree(path / "fedavg-weighted-false" / "seed-1")
+    for method in (Local, FedAvg):
+        real = method.round
+        monkeypatch.setattr(
+            method, "round", lambda *t, real=real: played.append((type(t[0]), t[-1].seed)) or real(*t)
+        )
+    compared = again(resume=True)
+    assert played == [(FedAvg, 1)] * 2
+    after = files(path)
+    assert after.keys() == whole.keys()
+    same = [p for p in whole if p.name == "metrics.jsonl" or "seed-1" not in p.parts]
+    assert all(after[p] == whole[p] for p in same)
+    assert compared.summary()["seeds"].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({}, "is not empty: pass resume=True to go on, or choose another out"),
+        ({"resume": True, "seeds": 3}, "holds something else than this comparison"),
+        ({"resume": True, "lr": 0.7}, "belongs to another config, model or data"),
+    ],
+)
+def test_another_comparison_does_not_go_on_there(kept, more, message):
+    again, path = kept
+    before = files(path)
+    with pytest.raises(BadRun, match=message):
+        again(**more)
+    assert files(path) == before
+
+
+def test_what_cannot_work_leaves_no_folder(hospitals, tmp_path):
+    with pytest.raises(BadInput, match="keep"):
+        coterie.compare(
+            nn.Linear(4, 2), hospitals, ["local", "weight-erosion:requester=all,sgd.keep=true"],
+            seeds=1, rounds=2, out=tmp_path / "here",
+        )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_method_is_checked_with_its_local_work_as_train_does(hospitals):
+    """A form of low rank needs two states after the first half: a round of several steps has them."""
+    work = {"kernel": "swag", "every": 1, "batch": 4, "samples": 2, "rounds": 2}
+    made = coterie.compare(nn.Linear(4, 2), hospitals, ["fl-swag:form=low-rank"], seeds=1, **work)
+    assert made.records[0].finished
+    once = {**work, "batch": 64, "form": "low-rank"}  # one step a round
+    for call in (coterie.train, coterie.compare):
+        method = "fl-swag" if call is coterie.train else ["fl-swag"]
+        with pytest.raises(BadInput, match="would collect 1 deviations"):
+            call(nn.Linear(4, 2), hospitals, method, **once)
 
 
 def test_an_option_that_only_one_of_the_methods_has(hospitals):

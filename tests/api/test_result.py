@@ -37,10 +37,6 @@ def test_matrices_by_name_round_receiver_and_sender(hospitals, tmp_path, out):
     assert "relative distance" in page
 
 
-def test_most_methods_name_none(hospitals):
-    assert coterie.train(torch.nn.Linear(4, 2), hospitals, rounds=1).matrices == {}
-
-
 @pytest.mark.parametrize("out", [None, "run"])
 def test_collaboration_by_round_and_client(hospitals, tmp_path, out):
     model = torch.nn.Linear(4, 2)  # 10 numbers of 4 bytes
@@ -56,6 +52,7 @@ def test_collaboration_by_round_and_client(hospitals, tmp_path, out):
     assert frame["recall"].dropna().tolist() == [1, 1] * 2
 
 
-def test_without_clusters_there_is_nothing_to_find(hospitals):
+def test_without_clusters_and_named_matrices_there_is_nothing_to_find(hospitals):
     result = coterie.train(torch.nn.Linear(4, 2), hospitals, rounds=1)
-    assert list(result.collaboration) == ["round", "client", "sent", "received", "bytes", "drift"]
+    assert result.matrices == {}
+    assert list(result.collaboration) == ["round", "client", "sent", "received", "bytes", "numbers", "drift"]

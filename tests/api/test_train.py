@@ -15,11 +15,12 @@ import torch
 from torch import nn
 
 import coterie
-from coterie.core import belief as tree
-from coterie.core.client import Client, Samples
+from coterie.core.client import Samples
 from coterie.core.errors import BadInput, BadRun, UnknownName
-from coterie.core.method import METHODS, Info, Models, scatter
+from coterie.core.held import Held
+from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, scatter
 from coterie.core.net import to_own
+from coterie.data.clients import Client
 from coterie.methods.server.fedavg import FedAvg
 
 
@@ -134,7 +135,8 @@ def test_recorded_figures_are_those_of_the_returned_models(hospitals, right, met
         mine = result.models[c.name]
         assert not mine.training
         assert not mine.drop.training
-        assert torch.equal(mine.first.weight, before["first.weight"])
+        # the average of one number may differ from it in the last bit
+        torch.testing.assert_close(mine.first.weight, nn.Parameter(before["first.weight"]), rtol=1e-6, atol=0)
         assert not torch.equal(mine.head.weight, before["head.weight"])
         assert not torch.equal(mine.norm.running_mean, before["norm.running_mean"])
         assert not mine.first.weight.requires_grad
@@ -206,11 +208,15 @@ def test_history(hospitals):
 
 def test_training_twice_gives_the_same_and_another_seed_does_not(hospitals):
     def outcome(seed):
-        result = coterie.train(Busy(), hospitals, rounds=2, seed=seed, batch=10)
+        model = Busy()
+        torch.manual_seed(len(seen))  # where the global generator stands does not matter
+        seen.append(model)
+        result = coterie.train(model, hospitals, rounds=2, seed=seed, batch=10, init="common")
         return [weights_of(m) for m in result.models.values()], result.record.metrics
 
-    assert outcome(0) == outcome(0)
-    assert outcome(0) != outcome(1)
+    seen = []
+    first = outcome(0)
+    assert outcome(0) == first != outcome(1)
 
 
 def test_global_random_numbers_are_left_alone(hospitals):
@@ -225,15 +231,6 @@ def test_global_random_numbers_are_left_alone(hospitals):
     after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
     assert torch.equal(before[0], after[0])
     assert before[1:] == after[1:]
-
-
-def test_where_the_global_generator_stands_does_not_matter(hospitals):
-    def outcome(seed):
-        model = Busy()
-        torch.manual_seed(seed)
-        return coterie.train(model, hospitals, rounds=2, batch=10, init="common").record.metrics
-
-    assert outcome(1) == outcome(2)
 
 
 class Noisy(nn.Linear):
@@ -325,12 +322,10 @@ def test_names_nobody_knows(hospitals, options, message):
         ({"lr": -1.0}, "lr=-1.0 must be above 0"),
         ({"epochs": 1.5}, "kernel sgd: epochs must be of type int; got 1.5"),
         ({"rounds": 0}, "rounds=0 must be at least 1: try 30"),
-        ({"seed": -1}, "seed=-1 must be at least 0: try 0"),
-        ({"absent": 1.5}, "absent=1.5 must lie between 0 and 1: try 0.1"),
+        ({"wrap": ["absent=1.5"]}, "absent=1.5 must lie between 0 and 1: try 0.1"),
         ({"method": "finetune", "tune": 1}, "tune=1 leaves none of 1 rounds for averaging: lower it"),
         ({"clients": []}, "no clients: give at least one"),
         ({"model": nn.Linear(5, 2)}, "the model does not take inputs of shape [4]: "),
-        ({"model": nn.Conv2d(1, 2, 3)}, "the model does not take inputs of shape [4]: "),
         (
             {"model": nn.Linear(4, 1)},
             "the model gives outputs of shape [1], the data needs [2]: change its last",
@@ -382,8 +377,8 @@ class Picky(Pair):
         pytest.param({"model": Picky()}, id="a model that asserts"),
         pytest.param({"model": nn.LazyLinear(2)}, id="a model without shapes yet"),
         pytest.param({"rounds": "3"}, id="rounds as text"),
-        pytest.param({"rounds": 1.5}, id="half a round"),
         pytest.param({"seed": 0.5}, id="half a seed"),
+        pytest.param({"wrap": ["nonsense"]}, id="a wrapper nobody knows"),
         pytest.param({"one_class": "alow"}, id="a misspelt rule"),
         pytest.param({"method": None}, id="no method"),
         pytest.param({"method": FedAvg(), "lr": 0.5}, id="lr beside a method that has its own"),
@@ -419,27 +414,16 @@ def test_double_precision_through_and_through(hospitals, right):
     assert result.record.final("loss") != single.record.final("loss")
 
 
-@pytest.mark.parametrize(
-    "precision",
-    [
-        torch.float16,
-        pytest.param(
-            torch.bfloat16,
-        ),
-    ],
-    ids=str,
-)
-def test_half_precision(hospitals, precision, tmp_path):
-    result = coterie.train(
-        linear().to(precision), hospitals, "finetune", rounds=2, tune=1, out=tmp_path / "run"
-    )
-    assert {p.dtype for m in result.models.values() for p in m.parameters()} == {precision}
+def test_half_precision(hospitals, tmp_path):
+    model = linear().to(torch.bfloat16)
+    result = coterie.train(model, hospitals, "finetune", rounds=2, tune=1, out=tmp_path / "run")
+    assert {p.dtype for m in result.models.values() for p in m.parameters()} == {torch.bfloat16}
     assert result.record.finished
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    beliefs: tree.Beliefs
+    beliefs: Held
     turns: int = 0
 
 
@@ -450,25 +434,27 @@ class Neighbour:
     local: coterie.SGD = coterie.SGD(lr=0.2)  # noqa: RUF009
     trust: float = 0.25
 
-    def check(self, names: Sequence[str], rounds: int) -> None:
-        if len(names) < 2:
-            raise BadInput(f"neighbour needs 2 clients; got {len(names)}: add one")
+    def check(self, roster, start, key) -> Sequence[str]:
+        if len(roster) < 2:
+            raise BadInput(f"neighbour needs 2 clients; got {len(roster)}: add one")
+        return ["everyone trusts the next one"]
 
-    def init(self, beliefs, clients):
-        return Seen(tree.repeat(beliefs, clients))
+    def init(self, start, net) -> Seen:
+        return Seen(handed_out(start, net))
 
     def round(self, state, net, key):
-        n = len(net.names)
+        n = len(net.roster)
         replies = net.visit(self.local, state.beliefs, to_own(n), key)
         weights = (1 - self.trust) * torch.eye(n) + self.trust * torch.eye(n).roll(1, dims=1)
-        one = torch.ones(n, dtype=torch.int64)
         loss = scatter(replies.numbers["loss"], replies.hosts, n)
-        return Seen(net.mix(weights, replies), state.turns + 1), Info(
-            weights, one, one, loss, {"t": state.turns}
-        )
+        mixed = net.mix(weights, replies.beliefs, torch.arange(n))
+        return Seen(mixed, state.turns + 1), Info(weights, loss, {"t": state.turns})
 
-    def models(self, state, clients):
-        return Models(state.beliefs, of=torch.arange(clients))
+    def models(self, state):
+        return Models(state.beliefs, of=torch.arange(len(state.beliefs)))
+
+    def reveals(self):
+        return Reveals(sites=True)
 
 
 def test_a_method_of_ones_own(hospitals, right, tmp_path):
@@ -476,6 +462,16 @@ def test_a_method_of_ones_own(hospitals, right, tmp_path):
     expected = [[0.5, 0.5, 0], [0, 0.5, 0.5], [0.5, 0, 0.5]]
     assert result.weights.tolist() == [expected] * 3
     assert result.shared is None
+    assert "everyone trusts the next one" in result.notes
+    given = result.record.given_away()
+    assert given["models"].tolist() == [
+        3,
+        0,
+        3,
+        0,
+        3,
+        0,
+    ]  # one a round to the one before; numbers to nobody else
     assert [m["extras"] for m in result.record.metrics] == [{}, {"t": 0}, {"t": 1}, {"t": 2}]
     assert result.record.final("accuracy") == [right(result.models[c.name], c) for c in hospitals]
     config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
@@ -497,11 +493,6 @@ def test_a_method_of_ones_own_by_name(hospitals, monkeypatch):
     assert by_name.record.config["neighbour"] == {"trust": 0.5}
 
 
-def test_the_local_work_of_ones_own_method_is_recorded(hospitals):
-    config = coterie.train(linear(), hospitals, Neighbour(), rounds=1).record.config
-    assert (config["kernel"], config["sgd"]["lr"]) == ("sgd", 0.2)
-
-
 @dataclass(frozen=True)
 class Bare(Neighbour):
     """Without a default for its option."""
@@ -509,9 +500,10 @@ class Bare(Neighbour):
     trust: float = field(kw_only=True)
 
 
-def test_a_method_of_ones_own_needs_no_defaults(hospitals):
+def test_a_method_of_ones_own_needs_no_defaults_and_its_local_work_is_recorded(hospitals):
     config = coterie.train(linear(), hospitals, Bare(trust=0.5), rounds=1).record.config
     assert config["Bare"] == {"trust": 0.5}
+    assert (config["kernel"], config["sgd"]["lr"]) == ("sgd", 0.2)
 
 
 class Interrupt(Exception):
@@ -519,15 +511,8 @@ class Interrupt(Exception):
 
 
 def test_a_run_in_a_folder_goes_on_with_the_same_result(hospitals, tmp_path):
-    options = {
-        "rounds": 5,
-        "momentum": 0.9,
-        "keep": True,
-        "absent": 0.3,
-        "batch": 8,
-        "method": "finetune",
-        "tune": 2,
-    }
+    options = {"rounds": 5, "momentum": 0.9, "keep": True, "batch": 8, "method": "finetune", "tune": 2}
+    options |= {"wrap": ["absent=0.3"]}
 
     def stop(record):
         if record.done == 3:
@@ -549,15 +534,9 @@ def test_a_run_in_a_folder_goes_on_with_the_same_result(hospitals, tmp_path):
         coterie.train(Busy(), hospitals, out=tmp_path / "run", **options)
 
 
-def test_resume_where_there_is_nothing_yet_begins(hospitals, tmp_path):
-    result = coterie.train(linear(), hospitals, rounds=1, out=str(tmp_path / "new"), resume=True)
-    assert result.record.finished
-    assert (tmp_path / "new" / "models.safetensors").exists()
-
-
 @pytest.mark.parametrize(
     "changed",
-    [{"seed": 1}, {"lr": 0.3}, {"rounds": 3}, {"method": "local"}, {"kernel": "adam"}, {"absent": 0.5}],
+    [{"seed": 1}, {"lr": 0.3}, {"method": "local"}, {"wrap": ["absent=0.5"]}],
 )
 def test_another_run_does_not_go_on_here(hospitals, tmp_path, changed):
     coterie.train(linear(), hospitals, rounds=2, out=tmp_path / "run")
@@ -566,7 +545,8 @@ def test_another_run_does_not_go_on_here(hospitals, tmp_path, changed):
 
 
 def test_other_data_or_another_module_do_not_go_on_here(hospitals, tmp_path):
-    coterie.train(linear(), hospitals, rounds=2, out=tmp_path / "run")
+    begun = coterie.train(linear(), hospitals, rounds=2, out=str(tmp_path / "run"), resume=True)
+    assert begun.record.finished  # where nothing was, it began
     a, *others = hospitals
     changed = replace(a, train=Samples(a.train.x + 0.01, a.train.y))
     with pytest.raises(BadRun, match="belongs to another config"):
@@ -575,10 +555,6 @@ def test_other_data_or_another_module_do_not_go_on_here(hospitals, tmp_path):
     nn.init.zeros_(moved.weight)
     with pytest.raises(BadRun, match="belongs to another config"):
         coterie.train(moved, hospitals, rounds=2, out=tmp_path / "run", resume=True)
-
-
-def test_other_data_do_not_go_on_where_no_round_was_saved(hospitals, tmp_path):
-    coterie.train(linear(), hospitals, rounds=2, out=tmp_path / "run")
     (tmp_path / "run" / "checkpoint.safetensors").unlink()
     with pytest.raises(BadRun):
         coterie.train(linear(), hospitals[:2], rounds=2, out=tmp_path / "run", resume=True)
@@ -593,11 +569,6 @@ def test_one_client_and_one_class(hospitals):
         coterie.train(linear(), [zeros], rounds=1)
     allowed = coterie.train(linear(), [zeros], rounds=1, one_class="allow")
     assert allowed.notes[0] == "client 'hospital-a' trains on one class only (0)"
-
-
-def test_scoring_now_and_then(hospitals):
-    record = coterie.train(linear(), hospitals, rounds=5, evaluate=2).record
-    assert [m["round"] for m in record.evaluated()] == [0, 2, 4, 5]
 
 
 def test_the_public_names():

@@ -327,14 +327,6 @@ class TestSomebodyIsMissing:
         assert states[1].alpha.tolist() == [[1, 1]]
         assert w(states) == [[1]]
 
-    def test_vanished_weights_are_training_alone(self, crowd, net_of, play):
-        module, work = nn.Linear(4, 3), SGD(batch=100)
-        states, _ = play(WeightErosion(work, p_d=1e9), net_of(module, crowd()), module, 2)
-        alone, _ = play(Local(work), net_of(module, crowd()), module, 2)
-        assert states[1].alpha.tolist() == torch.eye(3).tolist()
-        for name, tensor in alone[-1].beliefs.tensors.items():
-            torch.testing.assert_close(states[-1].beliefs.tensors[name], tensor)
-
     def test_without_the_requester_nothing_changes(self, pull, play, without):
         net = without(pull([4, 0]), {2: (0,)})
         states, infos = play(WeightErosion(HALF, "c0", p_d=0.25), net, start(0), 3)
@@ -402,21 +394,6 @@ class TestInvariants:
             sums = info.weights.sum(dim=1)
             assert bool((((sums - 1).abs() < 1e-12) | (sums == 0)).all())
 
-    def test_a_poisoned_client_falls_fastest(self, client_of, net_of, play):
-        clients = []
-        for i in range(5):
-            generator = torch.Generator().manual_seed(i)
-            x = torch.randn(60, 4, generator=generator)
-            y = (x.sum(dim=1) > 0).long()
-            clients.append(client_of(x, 1 - y if i == 3 else y, name=f"c{i}"))
-        module = nn.Linear(4, 2)
-        net = net_of(module, clients, "stacked")
-        states, _ = play(WeightErosion(SGD(batch=30, steps=1)), net, module, 3)
-        for state in states[1:]:
-            for r in (0, 1, 2, 4):
-                honest = [j for j in (0, 1, 2, 4) if j != r]
-                assert state.alpha[r, 3].item() < min(state.alpha[r, honest].tolist())
-
     def test_a_requester_alone_gets_what_it_gets_among_all(self, crowd, net_of, play):
         module = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 3))
         net, work = net_of(module, crowd()), SGD(batch=4)
@@ -427,12 +404,6 @@ class TestInvariants:
         assert torch.equal(everyone[-1].alpha[2:], alone[-1].alpha)
         assert torch.equal(infos[-1].weights[2], its[-1].weights[2])
         assert its[-1].weights[:2].abs().sum() == 0
-
-    def test_without_penalties_it_is_the_mean_of_replies(self, pull, play):
-        states, infos = play(WeightErosion(HALF, p_d=0), pull([4, 0, 5]), start(1), 2)
-        # (5/2 + 1/2 + 3) / 3 = 2, then (3 + 1 + 7/2) / 3 = 5/2
-        close(w(states), [[2] * 3, [2.5] * 3])
-        close(infos[1].weights, [[1 / 3] * 3] * 3)
 
     def test_keeps_momentum_for_one_requester(self, pull, play):
         work = SGD(lr=0.25, momentum=0.5, keep=True)
@@ -513,20 +484,6 @@ class TestRefusals:
 
 
 class TestFromOutside:
-    def test_from_python(self, crowd):
-        result = coterie.train(
-            nn.Linear(4, 3),
-            crowd((12, 9)),
-            "weight-erosion",
-            requester="c1",
-            p_d="auto",
-            importance=["weight=2"],
-            rounds=2,
-            steps=1,
-        )
-        assert result.weights.shape == (2, 2, 2)
-        assert result.weights[:, 0].sum() == 0
-
     def test_from_the_shell(self, tmp_path, capsys):
         words = shlex.split("run --data titanic --method weight-erosion --rounds 1 --sgd.steps 1")
         own = shlex.split("--weight-erosion.p-d auto --weight-erosion.cone 80")

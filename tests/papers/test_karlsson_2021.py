@@ -167,22 +167,24 @@ class TestVerdicts:
 CELLS = ("common-8/pens", "common-8/random", "common-8/local")
 
 
-class TestTinyRuns:
+def run_all(out, *more):
+    words = ["--scale", "tiny", "--cells", ",".join(CELLS), "--seeds", "1", "--out", str(out)]
+    assert reproduce(["karlsson-2021", *words, *more]) == 0
+
+
+@pytest.fixture(scope="class")
+def whole(tmp_path_factory):
     """Three rounds of one epoch, of which two are PENS's step 1, from the shell."""
+    out = tmp_path_factory.mktemp("karlsson")
+    short = dataclasses.replace(k.SETTINGS["tiny"], rounds=3, step1=2, epochs=1, passes=0, evaluate=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(k.SETTINGS, "tiny", short)
+        run_all(out, "--preset", "both")
+        yield out
 
-    @pytest.fixture(scope="class", autouse=True)
-    def whole(self, tmp_path_factory):
-        out = tmp_path_factory.mktemp("karlsson")
-        short = dataclasses.replace(k.SETTINGS["tiny"], rounds=3, step1=2, epochs=1, passes=0, evaluate=1)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(k.SETTINGS, "tiny", short)
-            self.reproduce(out, "--preset", "both")
-            yield out
 
-    def reproduce(self, out, *more):
-        words = ["--scale", "tiny", "--cells", ",".join(CELLS), "--seeds", "1", "--out", str(out)]
-        assert reproduce(["karlsson-2021", *words, *more]) == 0
-
+@pytest.mark.usefixtures("whole")
+class TestTinyRuns:
     def test_a_page_and_figures(self, whole):
         page = (whole / "results.md").read_text()
         assert "### Figure 4.3: 8 clients, common initialisation" in page
@@ -193,13 +195,11 @@ class TestTinyRuns:
 
     def test_stopped_in_time_it_goes_on_to_the_same(self, whole, tmp_path):
         with pytest.raises(Exception, match="no scored round"):
-            self.reproduce(tmp_path, "--minutes", "1e-9")  # stops after round 0, with nothing to show
-        self.reproduce(tmp_path, "--figures", "none")
+            run_all(tmp_path, "--minutes", "1e-9")  # stops after round 0, with nothing to show
+        run_all(tmp_path, "--figures", "none")
         for cell in CELLS:
-            mine, theirs = (
-                place(out, "text", "tiny", cell, 0) / "metrics.jsonl" for out in (tmp_path, whole)
-            )
-            assert mine.read_bytes() == theirs.read_bytes()
+            path = place(tmp_path, "text", "tiny", cell, 0).relative_to(tmp_path) / "metrics.jsonl"
+            assert (tmp_path / path).read_bytes() == (whole / path).read_bytes()
 
     def test_what_the_page_says_comes_from_the_runs(self, whole):
         asked = Asked(("text",), "tiny", CELLS, 1, whole)

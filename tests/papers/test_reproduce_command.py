@@ -43,24 +43,11 @@ def test_a_mistake_is_told_before_anything_is_written(tmp_path, words, kind, sai
 
 
 def test_a_paper_from_the_shell_is_done_once(monkeypatch, tmp_path, capsys):
-    words = [
-        "grimberg-2020",
-        "--cells",
-        "age-some/1",
-        "--preset",
-        "text",
-        "--seeds",
-        "1",
-        "--results",
-        "docs/results",
-    ]
+    words = ["grimberg-2020", "--cells", "age-some/1", "--seeds", "1", "--results", "docs/results"]
     monkeypatch.setattr(drawing, "at_hand", lambda: False)
     assert reproduce(words) == 0
     said = capsys.readouterr()
-    assert said.out.splitlines()[:2] == [
-        "table: runs/grimberg-2020/results.md",
-        "table: runs/grimberg-2020/results.csv",
-    ]
+    assert {f"table: runs/grimberg-2020/results.{end}" for end in ("md", "csv")} <= {*said.out.splitlines()}
     assert "no figures without matplotlib: pip install 'coterie[figures]'" in said.err
     for ending in ("md", "csv"):
         kept = tmp_path / f"runs/grimberg-2020/results.{ending}"

@@ -71,7 +71,11 @@ def tiny(two_clients):
         way = METHODS.make(method, local=local, **(options or {}))
         config = {"method": method, "rounds": 2, "seed": 0, "wrap": [], "evaluate": 1, "checkpoint": 1}
         config |= {**settings, method: table_of(way), "sgd": table_of(local)}
-        footing, net, engine = _footing_on(clients or two_clients()), NETS.make("in-process"), ENGINES.make("loop")
+        footing, net, engine = (
+            _footing_on(clients or two_clients()),
+            NETS.make("in-process"),
+            ENGINES.make("loop"),
+        )
         return experiment_of(footing, config, way, connector=net, engine=engine, command=None)
 
     return make

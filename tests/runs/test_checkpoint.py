@@ -136,7 +136,10 @@ def test_the_file_is_replaced_in_one_move(tmp_path):
 
 
 def test_handles_come_back_with_their_places_and_no_id_is_given_twice(through):
-    body, norms = hold({"w": torch.randn(1, 2)}, at_coordinator(1)), hold({"n": torch.randn(3, 1)}, torch.arange(3))
+    body, norms = (
+        hold({"w": torch.randn(1, 2)}, at_coordinator(1)),
+        hold({"n": torch.randn(3, 1)}, torch.arange(3)),
+    )
     whole = side_by_side(body, norms)
     again = through(State({}, {"own": whole, "elsewhere": hold(whole.like, torch.arange(3))})).rest
     assert again["own"].names == ("w", "n")
@@ -166,7 +169,9 @@ def test_another_config_and_another_schema_are_refused(refused, tmp_path):
         load(path, State, "xyz")
     began = "go on with the version that began it, or start anew with another --out"
     # as the first version wrote it, with the package's version and without a number of its own
-    write_tensors(path, {}, {"stamp": {"round": 3, "config": "abc", "version": "0.1.0"}, "state": {"fields": {}}})
+    write_tensors(
+        path, {}, {"stamp": {"round": 3, "config": "abc", "version": "0.1.0"}, "state": {"fields": {}}}
+    )
     with refused(BadRun, f"{path} has schema 1, this version of Coterie reads {SCHEMA}: {began}"):
         load(path, State, "abc")
     save(path, State({}), Stamp(3, "abc", SCHEMA + 1))

@@ -258,13 +258,19 @@ def test_two_specs_have_two_places(signed):
     [
         (("local", "finetune:tune=2"), {}, "tune=2 leaves none of 2 rounds"),
         (("local", "weight-erosion:requester=all,sgd.keep=true"), {}, "keep"),
-        (("fl-swag:form=low-rank",), {"kernel": "swag", "options": {"swag": {"every": 999}}}, "would collect 0 deviations"),
+        (
+            ("fl-swag:form=low-rank",),
+            {"kernel": "swag", "options": {"swag": {"every": 999}}},
+            "would collect 0 deviations",
+        ),
     ],
     ids=["rounds", "its local work", "its posterior"],
 )
 def test_a_method_that_cannot_work_is_refused_before_the_first_one_runs(tmp_path, methods, more, message):
     with pytest.raises(BadInput, match=message):
-        create(tmp_path / "here", Comparison(replace(QUICK, **{"options": {}, **more}), methods, 1), Builder())
+        create(
+            tmp_path / "here", Comparison(replace(QUICK, **{"options": {}, **more}), methods, 1), Builder()
+        )
     assert not (tmp_path / "here").exists()
 
 

@@ -18,7 +18,19 @@ from coterie.storage.atomic import read_lines
 # momentum kept between rounds and clients away: there is more to save than weights
 RUN = ["run", "--data", "diabetes", "--clients", "3", "--rounds", "40", "--method", "finetune", "--sgd.keep"]
 RUN += ["--sgd.momentum", "0.9", "--wrap", "absent=0.2", "--finetune.tune", "15", "--sgd.lr", "0.01"]
-PENS = ["run", "--data", "digits", "--split", "clusters", "--clients", "4", "--rounds", "8", "--method", "pens"]
+PENS = [
+    "run",
+    "--data",
+    "digits",
+    "--split",
+    "clusters",
+    "--clients",
+    "4",
+    "--rounds",
+    "8",
+    "--method",
+    "pens",
+]
 PENS += ["--pens.rounds-step1", "4", "--pens.sampled", "2"]
 
 

@@ -123,7 +123,7 @@ def test_a_pair_of_model_and_client_is_scored_once(tiny, method, pairs):
     PAIRS.clear()
     listening = replace(experiment, net=Counting(Listening(experiment.net)))
     scores = evaluate(listening, experiment.method.models(state), 0)
-    assert PAIRS == pairs
+    assert pairs == PAIRS
     assert scores["own/test"] == on_test(0, 0)
 
 
@@ -239,7 +239,9 @@ def test_models_are_kept_for_the_report_while_they_are_small(tiny, monkeypatch):
 
 
 @pytest.mark.parametrize("every", [1, 40])
-def test_a_run_that_diverges_says_which_state_is_kept_and_keeps_it(tiny, run_in, tmp_path, monkeypatch, every):
+def test_a_run_that_diverges_says_which_state_is_kept_and_keeps_it(
+    tiny, run_in, tmp_path, monkeypatch, every
+):
     wild = partial(tiny, local=SGD(lr=1e6), rounds=50, checkpoint=every)
     with pytest.raises(Diverged) as caught:
         run_in(tmp_path / "run", wild())

@@ -171,7 +171,9 @@ def test_a_file_that_is_no_settings(refused, tmp_path):
 
 
 def test_settings_from_a_file(tmp_path):
-    (tmp_path / "my.toml").write_text('data = "titanic"\nwrap = ["absent=0"]\n[sgd]\nlr = 1\nweight-decay = 0.5\n')
+    (tmp_path / "my.toml").write_text(
+        'data = "titanic"\nwrap = ["absent=0"]\n[sgd]\nlr = 1\nweight-decay = 0.5\n'
+    )
     settings = from_table(read_toml(tmp_path / "my.toml"), "my.toml").resolved()
     assert (settings.data, settings.split, settings.wrap) == ("titanic", "age-strict", ("absent=0",))
     assert (settings.options["sgd"]["lr"], settings.options["sgd"]["weight_decay"]) == (1.0, 0.5)

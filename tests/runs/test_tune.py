@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.client import Client, Samples
-from coterie.core.errors import BadInput, BadRun, UnknownName
+from coterie.core.errors import BadInput, BadRun
 from coterie.core.seeds import Key
 from coterie.methods.server.finetune import FineTune
 from coterie.runs import tune as tuner

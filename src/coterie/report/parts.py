@@ -90,7 +90,9 @@ def given_away(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
             models, size, numbers = (int(mine[way].sum()) for way in ("models", "bytes", "numbers"))
             figures = (words.whole(models), words.size(size), words.whole(numbers))
             rows.append([swatch(label, inks), escape(sender), escape(_few(mine["receiver"])), *figures])
-    return table(["method", "from", "to", "models", "traffic", "numbers"], rows, "figures given") if rows else ""
+    return (
+        table(["method", "from", "to", "models", "traffic", "numbers"], rows, "figures given") if rows else ""
+    )
 
 
 def _few(names: Iterable[str], most: int = 5) -> str:
