@@ -56,6 +56,7 @@ def test_every_engine_takes_part_by_default_and_markdown(capsys):
 
 
 def test_scaling_writes_a_table_and_a_figure(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
     monkeypatch.setattr(scaling, "QUICK_CLIENTS", (2,))
     monkeypatch.setattr(scaling, "QUICK_SAMPLES", (5,))
     words = ["scaling", "--quick", "--engines", "loop", "--loops", "lean", "--repeats", "1", "--out", "cost"]

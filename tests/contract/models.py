@@ -31,4 +31,6 @@ if NAMES[0] not in MODELS:
         def build(self, shape, outputs, seed):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(5)
-                return nn.Sequential(nn.Linear(4, 6, bias=False), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3))
+                return nn.Sequential(
+                    nn.Linear(4, 6, bias=False), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3)
+                )

@@ -74,7 +74,9 @@ NORMED: dict[str, tuple[str, dict[str, Any]]] = {
     "fedunique, norms at home": ("fedunique", {"norm": "local"}),
 }
 ROWS = [*METHODS, *ALSO]
-PAIRS = [(row, model) for row in ROWS for model in ("dropout", "batchnorm")] + [(r, "batchnorm") for r in NORMED]
+PAIRS = [(row, model) for row in ROWS for model in ("dropout", "batchnorm")] + [
+    (r, "batchnorm") for r in NORMED
+]
 
 
 def model_of(name: str, dtype: torch.dtype):

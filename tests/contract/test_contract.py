@@ -53,7 +53,9 @@ def test_the_table_has_every_method():
     assert {"loop", "stacked", "pool", "auto"} <= set(ENGINES)
 
 
-@pytest.mark.parametrize(("dtype", "absent"), [(torch.float64, 0.4), (torch.float32, 0.0)], ids=["absent", "all"])
+@pytest.mark.parametrize(
+    ("dtype", "absent"), [(torch.float64, 0.4), (torch.float32, 0.0)], ids=["absent", "all"]
+)
 @pytest.mark.parametrize("engine", ["stacked", "pool"])
 @every_row
 def test_every_engine_gives_the_numbers_of_loop(row, model, engine, dtype, absent):

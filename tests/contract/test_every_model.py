@@ -41,7 +41,9 @@ CASES = [
     for model in MODELS
     for kernel in KERNELS
     for dtype in (torch.float32, torch.float64)
-    if dtype == torch.float64 or model in ("mlp", "erosion-cnn") or (model in ROUNDING_IN and kernel == "adam")
+    if dtype == torch.float64
+    or model in ("mlp", "erosion-cnn")
+    or (model in ROUNDING_IN and kernel == "adam")
 ]
 SIZES = (6, 8, 4)  # batches of 4 with a short last one, but not of 1, for batch norm
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}

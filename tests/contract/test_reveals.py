@@ -94,7 +94,10 @@ def test_with_nothing_opened_every_method_runs_but_those_that_have_to_look(row):
 def test_no_personal_model_reaches_the_coordinator():
     """But replies to a shared model, where there is one: the test above holds the methods to their word."""
     seen = {row for row in ROWS if method_of(row).reveals().coordinator}
-    assert {row for row in seen if row not in OPENING and not row.startswith("guided")} == {"fedavg", "finetune"}
+    assert {row for row in seen if row not in OPENING and not row.startswith("guided")} == {
+        "fedavg",
+        "finetune",
+    }
 
 
 def test_the_page_says_what_methods_say():

@@ -7,7 +7,7 @@ from torch import nn
 from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
 from coterie.kernels import SGD
-from coterie.methods import METHODS, FedAvg, Local
+from coterie.methods import FedAvg, Local
 from coterie.methods.server.fedavg import averaging_weights, sample_clients
 
 FULL = SGD(lr=0.25, batch=100)
@@ -121,7 +121,3 @@ class TestWithModels:
     def test_of_several_initial_beliefs_the_server_takes_the_first(self, pull, start_of):
         state = FedAvg().init(start_of({"weight": torch.tensor([[1.0], [2.0]])}), pull([1, 2]))
         assert value(state) == 1.0
-
-
-def test_is_registered_with_its_options():
-    assert METHODS.make("fedavg", weighted=False, sample=0.5) == FedAvg(weighted=False, sample=0.5)

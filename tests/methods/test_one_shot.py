@@ -320,12 +320,9 @@ def test_averaged_predictions_by_hand(client_of, net_of, pull, start_of):
 
 @pytest.mark.parametrize("name", ["fl-swag", "wbayavg", "one-shot-wfedavg", "bayes-local", "bayes-central"])
 def test_runs_in_one_line(name, crowd):
-    result = coterie.train("mlp", crowd((30, 40, 20)), method=name, rounds=4, seed=0, **few(name))
+    few = {} if "avg" in name else {"samples": 5}
+    result = coterie.train("mlp", crowd((30, 40, 20)), method=name, rounds=4, seed=0, **few)
     final = result.history.query("round == 4 and metric == 'loss'")
     assert ("point" in set(final.model)) == (name != "one-shot-wfedavg")
     assert final.value.notna().all()
     assert result.calibration.query("by == 'confidence'").samples.sum() > 0
-
-
-def few(name):
-    return {} if "avg" in name else {"samples": 5}

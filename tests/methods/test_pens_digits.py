@@ -34,7 +34,7 @@ def found(net_of, play):
 
 @pytest.mark.parametrize(
     ("seed", "order", "direction"),
-    [(0, "thesis", "mine-on-theirs"), (1, "thesis", "theirs-on-mine"), (2, "program", "mine-on-theirs")],
+    [(0, "thesis", "theirs-on-mine"), (1, "program", "mine-on-theirs")],
 )
 def test_nearly_all_neighbours_are_of_the_same_kind(found, seed, order, direction):
     # 4 of 9 others are of one's own kind: of 5 asked, there is one in all but 1 of 126 samplings

@@ -32,7 +32,9 @@ SHOWN = {"method": "methods", "split": "splits", "model": "models", "kernel": "k
 @dataclass(frozen=True)
 class Methods:
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="One of them, to explain.")] = ""
-    reveals: Annotated[bool, tyro.conf.arg(help="Print the page of what each method reveals to whom.")] = False
+    reveals: Annotated[bool, tyro.conf.arg(help="Print the page of what each method reveals to whom.")] = (
+        False
+    )
 
 
 def methods(words: Sequence[str]) -> int:

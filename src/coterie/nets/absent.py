@@ -32,8 +32,7 @@ class Absent(Wrapped):
             raise BadInput(f"absent={chance} must lie between 0 and 1: try 0.1")
 
     def present(self, key: Key) -> Tensor:
-        """[site] who answers in this round, the same for every visit of the round; before round 1, everybody.
-        """
+        """[site] who answers in this round, the same for every visit of the round; before round 1, everybody."""
         if key.round == 0:
             return torch.ones(len(self.roster), dtype=torch.bool)
         draws = Key(key.seed, ("absent", key.round)).torch()

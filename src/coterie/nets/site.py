@@ -260,4 +260,3 @@ def main(words: Sequence[str]) -> None:
     path.unlink()
     send(line, b"")  # hello
     serve(Site(client_of(told, rows), int(told["number"])), line)
-

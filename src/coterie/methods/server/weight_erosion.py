@@ -7,7 +7,7 @@ Grimberg, 2020, "Privacy-preserving and Personalized Federated Machine Learning 
     d_i  = ‖g_i - g_0‖ / ‖g_0‖                                       (1)  relative_distance
     α_i ← max{0, α_i - (1 + p_s ⌊(r-1) b / |S_i|⌋) p_d d_i}          (2)  erode, whole_passes
     ḡ    = Σ_i α_i g_i / Σ_i α_i, layer by layer                     (3), (4)  mixing_weights
-    w   ← w - γ ḡ                                                    step_towards
+    w   ← w - γ ḡ                                                    stepped
 
 with α_i = 1 at first. g_i is what the local work makes of the requester's belief w at client i, whose reply
 is w_i = w - lr g_i. One minibatch (`steps=1`) gives Algorithm 1; more steps or epochs give the sum of the
