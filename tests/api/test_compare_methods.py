@@ -106,7 +106,7 @@ def files(path):
 
 
 def test_a_comparison_in_a_folder_is_what_coterie_report_reads(kept, capsys):
-    again, path = kept
+    _, path = kept
     places = {p.parent.relative_to(path).as_posix() for p in path.rglob("config.toml")}
     assert places == {f"{m}/seed-{s}" for m in ("local", "fedavg-weighted-false") for s in (0, 1)}
     labels = [(r.label, r.config["seed"], r.finished) for r in read_records(path)]
@@ -120,8 +120,8 @@ def test_the_command_cannot_go_on_with_it_and_says_what_to_call(kept, capsys):
     _, path = kept
     before = files(path)
     assert main(["resume", str(path)]) == 2
-    said = f"coterie: {path} was started from Python: call coterie.compare again with out={str(path)!r}, resume=True"
-    assert capsys.readouterr().err.strip() == said
+    call = f"call coterie.compare again with out={str(path)!r}, resume=True"
+    assert capsys.readouterr().err.strip() == f"coterie: {path} was started from Python: {call}"
     assert files(path) == before
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
-
 WORDS = ("data", "show", "digits", "--split", "interests", "--clients", "5", "--figures")
 
 
@@ -14,14 +12,13 @@ def written(said: str) -> list[str]:
     return [line.partition(": ")[2] for line in said.splitlines() if line.startswith("figure: ")]
 
 
-@pytest.mark.parametrize(("format", "first"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
-def test_sizes_labels_and_shares_are_written(coterie, format, first):
-    code, said, _ = coterie(*WORDS, format, "--out", "pictures")
+def test_sizes_labels_and_shares_are_written(coterie):
+    code, said, _ = coterie(*WORDS, "svg", "--out", "pictures")
     assert code == 0
-    assert written(said) == [f"pictures/{name}.{format}" for name in ("sizes", "labels", "shares")]
+    assert written(said) == [f"pictures/{name}.svg" for name in ("sizes", "labels", "shares")]
     contents = [Path(name).read_bytes() for name in written(said)]
-    assert all(c.startswith(first) for c in contents)
-    coterie(*WORDS, format, "--out", "again")
+    assert all(c.startswith(b"<?xml") for c in contents)
+    coterie(*WORDS, "svg", "--out", "again")
     assert [Path("again", Path(name).name).read_bytes() for name in written(said)] == contents
 
 

@@ -13,11 +13,7 @@ OTHERS = "must lie between 1 and 3, the other clients: lower it or add clients"
     ("words", "said"),
     [
         (["--method", "random", "--random.selected", "4"], f"selected=4 {OTHERS}"),
-        (["--method", "oracle", "--oracle.selected", "4"], f"selected=4 {OTHERS}"),
-        (["--method", "dac", "--dac.selected", "4"], f"selected=4 {OTHERS}"),
-        (["--method", "greedy", "--greedy.sampled", "4"], f"sampled=4 {OTHERS}"),
         (["--method", "pens", "--pens.sampled", "20"], f"sampled=20 {OTHERS}"),
-        (["--method", "pens", "--pens.neighbours", "4"], f"neighbours=4 {OTHERS}"),
         (
             ["--method", "greedy", "--greedy.selected", "3", "--greedy.sampled", "2"],
             "selected=3 must lie between 1 and 2, those sampled: lower it or raise sampled",
@@ -36,11 +32,6 @@ OTHERS = "must lie between 1 and 3, the other clients: lower it or add clients"
             ["--split", "iid", "--method", "oracle"],
             "client 'client-0' has no cluster, which oracle needs: use a split that makes clusters",
         ),
-        (
-            ["--split", "iid", "--method", "central", "--central.by", "cluster"],
-            "has no cluster, which central by cluster needs: use a split that makes clusters",
-        ),
-        (["--method", "central", "--central.by", "client"], "invalid choice 'client'"),
         (["--method", "random", "--clients", "1", "--split", "iid"], "peers need at least 2 clients; got 1"),
     ],
 )
@@ -64,10 +55,6 @@ def test_a_comparison_is_refused_before_its_first_run(refused):
             ["--method", "d-psgd", "--d-psgd.graph", "erdos-renyi", "--d-psgd.edge-chance", "0"],
             "the erdos-renyi graph is in 4 pieces, each of which learns for itself",
         ),
-        (
-            ["--method", "greedy", "--clients", "3"],
-            "sampled: all 2 others, fewer than the 3 of the default",
-        ),
         (["--method", "pens"], "rounds=3 leave none for step 2 of pens: rounds_step1=20"),
     ],
 )
@@ -76,10 +63,3 @@ def test_allowed_and_said(coterie, tmp_path, words, note):
     assert code == 0
     assert f"· {note}" in said
     assert note in json.loads((tmp_path / "here" / "run.json").read_text())["notes"]
-
-
-def test_central_by_cluster_runs(coterie, tmp_path):
-    assert coterie(*FOUR, "--method", "central", "--central.by", "cluster", "--out", "here")[0] == 0
-    last = json.loads((tmp_path / "here" / "metrics.jsonl").read_text().splitlines()[-1])
-    assert last["round"] == 3
-    assert "shared/test" not in last["scores"]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -27,14 +27,11 @@ class TestMix:
         assert mixed["scale"].tolist() == [17.5, 10.0, 0.0]
 
     def test_integers_and_booleans_come_from_the_heaviest_sender(self):
-        mixed = tree.mix(torch.tensor([[0.25, 0.75], [0.9, 0.1]]), two())
-        assert mixed["seen"].tolist() == [9, 7]
+        mixed = tree.mix(torch.tensor([[0.25, 0.75], [0.9, 0.1], [0.5, 0.5]]), two())
+        assert mixed["seen"].tolist() == [9, 7, 7]
         assert mixed["seen"].dtype == torch.int64
-        assert mixed["mask"].tolist() == [[False, False], [True, False]]
+        assert mixed["mask"].tolist() == [[False, False], [True, False], [True, False]]
         assert mixed["mask"].dtype == torch.bool
-
-    def test_of_equally_heavy_senders_the_first_gives_the_integer(self):
-        assert tree.mix(torch.tensor([[0.5, 0.5]]), two())["seen"].tolist() == [7]
 
     def test_each_layer_by_its_own_matrix(self):
         weights = {
@@ -49,8 +46,9 @@ class TestMix:
         assert mixed["seen"].tolist() == [7]
         assert mixed["mask"].tolist() == [[False, False]]
 
-    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-    @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 1, 3, 2)])
+    @pytest.mark.parametrize(
+        ("dtype", "shape"), [(torch.float16, ()), (torch.bfloat16, (3,)), (torch.float64, (2, 1, 3, 2))]
+    )
     def test_keeps_dtype_and_shape_whatever_the_weights_are(self, dtype, shape):
         mixed = tree.mix(
             torch.full((4, 2), 0.5, dtype=torch.float64), {"t": torch.ones(2, *shape, dtype=dtype)}
@@ -59,16 +57,20 @@ class TestMix:
         assert mixed["t"].shape == (4, *shape)
         assert bool((mixed["t"] == 1).all())
 
-    def test_leaves_the_beliefs_alone(self):
-        beliefs = two()
-        tree.mix(torch.tensor([[0.5, 0.5]]), beliefs)
-        assert all(torch.equal(beliefs[name], t) for name, t in two().items())
-
     @pytest.mark.parametrize("shape", [(2,), (1, 3), (1, 1, 2)])
     def test_refuses_weights_of_another_shape(self, shape, refused):
         message = f"weights of shape {list(shape)} for 2 senders: need [receiver, sender]"
         with refused(BadInput, message):
             tree.mix(torch.ones(shape), two())
+
+
+def test_sums_in_turn_by_hand():
+    # sender 1 takes (0 + 1) / 2; sender 2, after it, 0.4 of that and 0.6 of its own; sender 0 what 2 has then
+    each = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.4, 0.6], [0.0, 0.0, 1.0]]).double()
+    mixing, source = tree.in_turn(each, [1, 2, 0])
+    after = torch.tensor([[0.5, 0.5, 0], [0.2, 0.2, 0.6], [0.2, 0.2, 0.6]]).double()
+    torch.testing.assert_close(mixing, after)
+    assert source.tolist() == [0, 2, 2]
 
 
 def finite(low: float = -1e6, high: float = 1e6) -> st.SearchStrategy[float]:
@@ -93,21 +95,7 @@ def shares(draw, columns: int) -> torch.Tensor:
 
 
 class TestMixLaws:
-    @given(st.data())
-    def test_a_convex_mix_stays_between_the_least_and_the_greatest(self, data):
-        values = data.draw(senders())
-        mixed = tree.mix(data.draw(shares(len(values))), {"t": values})["t"]
-        slack = 1e-9 * (1 + values.abs().max())
-        assert bool((mixed >= values.min(dim=0).values - slack).all())
-        assert bool((mixed <= values.max(dim=0).values + slack).all())
-
-    @given(senders())
-    def test_the_identity_changes_nothing(self, values):
-        counter = torch.arange(len(values))
-        mixed = tree.mix(torch.eye(len(values)), {"t": values, "n": counter})
-        assert torch.equal(mixed["t"], values)
-        assert torch.equal(mixed["n"], counter)
-
+    @settings(max_examples=15)
     @given(st.data())
     def test_order_of_senders_and_receivers_does_not_matter(self, data):
         values = data.draw(senders())
@@ -119,6 +107,7 @@ class TestMixLaws:
         turned = torch.tensor(data.draw(st.permutations(range(len(weights)))))
         torch.testing.assert_close(tree.mix(weights[turned], {"t": values})["t"], mixed[turned])
 
+    @settings(max_examples=15)
     @given(st.data())
     def test_mixing_twice_is_mixing_once_by_the_product(self, data):
         values = data.draw(senders())
@@ -147,14 +136,12 @@ class TestDistances:
         assert weighted[1, 0].item() == pytest.approx(244**0.5, rel=1e-15)
         assert tree.distances(HERE, THERE, ["w", "b"], {"w": 0.0, "b": 9.0}).tolist() == [[0.0], [36.0]]
 
-    def test_rows_are_the_first_and_columns_the_second(self):
-        assert tree.distances(THERE, HERE, ["w", "b"]).tolist() == [[0.0, 13.0]]
-
     def test_small_differences_of_large_float32_numbers_survive(self):
         near = {"w": torch.tensor([[4096.0, 4096.0]])}
         far = {"w": torch.tensor([[4096.0, 4096.0 + 2**-11]])}
         assert tree.distances(near, far, ["w"]).item() == 2**-11
 
+    @settings(max_examples=15)
     @given(senders())
     def test_a_metric(self, values):
         d = tree.distances({"t": values}, {"t": values}, ["t"])
@@ -199,9 +186,6 @@ class TestManyBeliefs:
         many["w"][0] += 1
         assert many["w"].tolist() == [[2.0, 3.0], [1.0, 2.0], [1.0, 2.0]]
 
-    def test_repeat_leaves_one_for_each_as_they_are(self):
-        assert tree.repeat(two(), 2)["w"].tolist() == two()["w"].tolist()
-
     def test_repeat_refuses_another_number(self, refused):
         with refused(BadInput, "2 initial beliefs for 5 clients: give one, or one for each"):
             tree.repeat(two(), 5)
@@ -237,21 +221,9 @@ class TestModules:
         assert other.state_dict()["1.num_batches_tracked"].item() == 1
         assert other[0].weight.requires_grad
 
-    def test_load_does_not_tie_the_module_to_the_belief(self):
-        module = nn.Linear(2, 1)
-        belief = tree.belief_of(module)
-        tree.load(module, belief)
-        with torch.no_grad():
-            module.weight += 1
-        assert not torch.equal(module.weight, belief["weight"])
-
     def test_load_refuses_a_belief_of_another_module(self, refused):
         with refused(BadInput, "belief and module differ in 'bias': use the module it was made from"):
             tree.load(nn.Linear(2, 1), tree.belief_of(nn.Linear(2, 1, bias=False)))
-
-    def test_load_refuses_another_shape(self):
-        with pytest.raises(BadInput, match="weight"):
-            tree.load(nn.Linear(2, 1), tree.belief_of(nn.Linear(3, 1)))
 
     def test_load_does_not_broadcast(self):
         module = nn.Linear(2, 3)

@@ -137,6 +137,9 @@ def test_reserved_ids_are_not_given_out():
 def test_rows_without_numbers_can_be_put_among_rows_with_them():
     held, far = some(1, 2), some(8, places=[5])
     far = Held((far.parts[0]._replace(tensors=far.like),))
-    for after, wanted in ((held.put(torch.tensor([1]), far), [0, 5]), (far.put(torch.tensor([0]), held.rows(torch.tensor([1]))), [1])):
+    for after, wanted in (
+        (held.put(torch.tensor([1]), far), [0, 5]),
+        (far.put(torch.tensor([0]), held.rows(torch.tensor([1]))), [1]),
+    ):
         assert {t.device.type for t in after.tensors.values()} == {"meta"}
         assert after.places.tolist() == wanted

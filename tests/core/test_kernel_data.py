@@ -34,7 +34,11 @@ def test_inner_kernels_are_told_with_their_names():
     table = table_of(Fold(SGD(lr=9.0)))
     assert (table["inner"]["name"], table["inner"]["lr"], table["folds"]) == ("sgd", 9.0, 0)
     data = told(NESTED[0])
-    assert [data["name"], data["inner"]["name"], data["inner"]["inner"]["name"]] == ["fold", "proximal", "sgd"]
+    assert [data["name"], data["inner"]["name"], data["inner"]["inner"]["name"]] == [
+        "fold",
+        "proximal",
+        "sgd",
+    ]
 
 
 def test_work_for_people_is_among_all_kernels():

@@ -76,7 +76,7 @@ def test_the_unknown_name_carries_its_parts():
     assert (error.kind, error.name, error.known) == ("method", "fedavgg", ("fedavg", "local"))
 
 
-@pytest.mark.parametrize("name", ["BadInput", "UnknownName", "BadData", "BadRun", "Diverged", "Sealed"])
+@pytest.mark.parametrize("name", ["BadInput", "UnknownName", "BadData", "BadRun", "Diverged", "Refused"])
 def test_every_error_is_one_of_ours(name):
     assert issubclass(getattr(errors, name), CoterieError)
     assert name in errors.__doc__

@@ -34,19 +34,6 @@ class Work(Base):
     inner: Base = field(default_factory=Base)
 
 
-@dataclass(frozen=True)
-class Told:
-    """What it does.
-
-    alpha   how concentrated,
-            and on how many
-    """
-
-    alpha: float = 0.1
-    beta: int = 2
-    """below its field"""
-
-
 def test_plain_fields_are_options_in_order_with_their_help():
     options = options_of(Work)
     assert [o.name for o in options] == ["lr", "batch", "shuffle", "mode", "layers", "limits", "label"]
@@ -56,11 +43,6 @@ def test_plain_fields_are_options_in_order_with_their_help():
     assert (by_name["batch"].default, by_name["batch"].help) == (8, "Samples at a time.")
     assert by_name["mode"].help == "Which way."
     assert by_name["shuffle"].help == ""
-
-
-def test_help_may_stand_in_the_class_docstring():
-    options = {o.name: o.help for o in options_of(Told)}
-    assert options == {"alpha": "how concentrated, and on how many", "beta": "below its field"}
 
 
 @dataclass(frozen=True)
@@ -92,15 +74,6 @@ class MoreLines(Lines):
     delta: float = field(default_factory=lambda: 0.25)
 
 
-def test_help_from_the_lines_of_a_class_docstring():
-    helps = {o.name: o.help for o in options_of(Lines)}
-    assert helps == {
-        "alpha": "how concentrated",
-        "bands": "names of the bands, from the lowest up",
-        "gamma": "How often.",
-    }
-
-
 def test_help_is_inherited_unless_told_anew():
     told = {o.name: (o.default, o.help) for o in options_of(MoreLines)}
     assert told == {
@@ -108,14 +81,6 @@ def test_help_is_inherited_unless_told_anew():
         "bands": ((), "names of the bands, from the lowest up"),
         "gamma": (2, "How often."),
         "delta": (0.25, ""),
-    }
-
-
-def test_hints_are_types_even_where_annotations_are_text():
-    assert {o.name: o.hint for o in options_of(Lines)} == {
-        "alpha": float,
-        "bands": tuple[str, ...],
-        "gamma": int,
     }
 
 
@@ -173,10 +138,6 @@ def test_a_table_and_back():
 def test_refuses_another_type(name, value, message, refused):
     with refused(UnknownName if message.startswith("unknown") else BadInput, message):
         coerced(Work, {name: value}, "work")
-
-
-def test_none_where_it_is_allowed():
-    assert coerced(Work, {"label": None}, "work") == {"label": None}
 
 
 def test_of_several_types_the_first_that_fits():

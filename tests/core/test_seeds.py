@@ -36,19 +36,9 @@ def test_numbers_fit_every_generator(seed, path):
     assert 0 <= torch.rand((), generator=key.torch()).item() < 1
 
 
-def test_a_step_that_looks_alike_is_another_step():
-    paths = [(), ("a", "b"), ("ab",), ("b", "a"), (1,), ("1",), (1, 1), (11,)]
-    assert len({Key(0).at(*path).integer() for path in paths}) == len(paths)
-
-
 def test_a_longer_run_draws_the_same_numbers_in_its_first_rounds():
     assert Key(1).at_round(2, 5).integer() == Key(1).at_round(2, 500).integer()
     assert Key(1).at_round(2, 5).integer() != Key(1).at_round(3, 5).integer()
-
-
-def test_a_round_knows_how_far_the_run_is_and_passes_it_down():
-    key = Key(1).at_round(2, 5).at("sample")
-    assert (key.round, key.rounds) == (2, 5)
 
 
 def test_generators_start_anew_each_time_and_share_nothing():

@@ -118,13 +118,6 @@ def test_a_file_that_changes_is_checked_again(tmp_path):
     refused(downloads.check, path, ABC_MD5)
 
 
-def test_at_hand_needs_every_file(places):
-    other = PublishedFile("b", EMPTY_MD5, "")
-    put(places[0] / "set" / "abc.txt", b"abc")
-    assert downloads.at_hand([ABC], ["set"])
-    assert not downloads.at_hand([ABC, other], ["set"])
-
-
 def test_a_missing_file_is_fetched_checked_and_kept(places, server):
     address, served = server
     put(served / "abc.txt", b"abc")
@@ -134,15 +127,6 @@ def test_a_missing_file_is_fetched_checked_and_kept(places, server):
     assert path.read_bytes() == b"abc"
     assert everything_below(places[0] / "set") == [path]
     assert downloads.obtain([file], ["set"], never) == [path]
-
-
-def test_only_the_missing_files_are_fetched(places):
-    there = put(places[0] / "set" / "abc.txt", b"abc")
-    other = PublishedFile("b", EMPTY_MD5, "http://x/b")
-    asked = []
-    paths = downloads.obtain([other, ABC], ["set"], lambda url, path: asked.append(url))
-    assert asked == ["http://x/b"]
-    assert paths == [places[0] / "set" / "b", there]
 
 
 def test_what_arrives_with_a_wrong_sum_is_not_kept(places, server):
@@ -203,26 +187,3 @@ def test_a_read_only_data_folder_is_read_but_not_written(places):
         assert everything_below(data) == []
     finally:
         data.chmod(0o755)
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    assert str(tmp_path / "gone") in refused(downloads.check, tmp_path / "gone", ABC_MD5)
-
-
-def test_whoever_looks_sees_a_bar(places, server, monkeypatch):
-    address, served = server
-    put(served / "abc.txt", b"abc")
-    bars = []
-
-    class Bar(downloads._Bar):
-        def __init__(self, name):
-            super().__init__(name)
-            bars.append(self)
-
-    monkeypatch.setattr(downloads, "_Bar", Bar)
-    monkeypatch.setattr(downloads.sys.stderr, "isatty", lambda: True)
-    downloads.http_fetch(f"{address}/abc.txt", places[0] / "abc.txt")
-    [bar] = bars
-    assert bar.total == 3
-    assert bar.progress.tasks[0].completed == 3
-    assert (places[0] / "abc.txt").read_bytes() == b"abc"

@@ -67,7 +67,7 @@ def test_titanic_ages_have_the_papers_sizes() -> None:
     assert known.notes == ("263 of 1309 rows are nobody's: without a value of age",)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(
     st.lists(st.one_of(st.floats(-100, 100), st.none()), min_size=1, max_size=60),
     st.sampled_from(["own", "drop"]),

@@ -17,7 +17,6 @@ from coterie.data.partition.counts import (
     how_many,
     round_column,
     round_shares,
-    some,
     top_up,
 )
 
@@ -34,11 +33,6 @@ def test_largest_remainders_by_hand() -> None:
 def test_what_earlier_classes_owe_decides_ties() -> None:
     # two classes of one row each for two equal clients: one row each, not both to the first
     assert round_shares(np.array([1, 1]), np.full((2, 2), 0.5)).tolist() == [[1, 0], [0, 1]]
-
-
-def test_a_whole_quota_is_never_rounded() -> None:
-    counts = round_column(49, np.full(49, 1 / 49), np.linspace(-0.9, 0.9, 49))
-    assert counts.tolist() == [1] * 49
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 6))
@@ -107,8 +101,3 @@ def test_counts_of_clients_and_classes_are_checked() -> None:
         how_many("iid", dataset([0]), None, 2)
     with pytest.raises(BadInput, match="toy is a regression: use iid, bands or silos"):
         class_total("shift", dataset([0, 1], "regression"))
-
-
-def test_long_lists_of_clients_are_cut() -> None:
-    assert some(["a", "b"]) == "a, b"
-    assert some("abcdefg") == "a, b, c, d, e and 2 more"

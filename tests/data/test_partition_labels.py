@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +11,7 @@ from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
 from coterie.data.dataset import Dataset, Pool, label_counts
-from coterie.data.partition import SPLITS, Deal, Dirichlet, Iid, Interests, Shift, Split
+from coterie.data.partition import Deal, Dirichlet, Iid, Interests, Shift, Split
 from coterie.data.partition.dirichlet import draw, log_gamma_draws, repair
 from coterie.data.partition.interests import draw_sizes, statistics
 from coterie.data.partition.shift import DISTRIBUTIONS, rebinned, shifted
@@ -53,7 +51,7 @@ def table(deal: Deal, rows: Pool, classes: int = 10) -> np.ndarray:
     return label_counts(rows.y, deal.owner, len(deal.names), classes)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=30)
 @given(
     seed=st.integers(0, 2**32),
     split=st.sampled_from(LABEL_SPLITS),
@@ -100,13 +98,6 @@ def test_the_seed_decides(split: Split) -> None:
     assert (deals[0] != deals[2]).any()
 
 
-@pytest.mark.parametrize("name", list(SPLITS))
-def test_every_split_can_be_made_by_name_and_is_frozen(name: str) -> None:
-    made = SPLITS.make(name)
-    assert dataclasses.is_dataclass(made)
-    assert type(made).__dataclass_params__.frozen  # type: ignore[attr-defined]
-
-
 # iid
 
 
@@ -130,7 +121,7 @@ def test_iid_by_default_has_ten_clients_and_says_when_test_rows_run_out() -> Non
 def test_gamma_draws_have_the_right_mean_and_do_not_underflow() -> None:
     rng = np.random.default_rng(0)
     for alpha in (0.1, 2.0, 50.0):
-        assert np.exp(log_gamma_draws(alpha, 200_000, rng)).mean() == pytest.approx(alpha, rel=0.03)
+        assert np.exp(log_gamma_draws(alpha, 50_000, rng)).mean() == pytest.approx(alpha, rel=0.03)
     tiny = log_gamma_draws(1e-8, 1000, rng)
     assert np.isfinite(tiny).all()
     assert len(np.unique(tiny)) == 1000
@@ -144,20 +135,11 @@ def test_shares_have_the_variance_of_a_dirichlet() -> None:
     assert shares.var() == pytest.approx(0.2 * 0.8 / (5 * 0.4 + 1), rel=0.05)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_four_clients_and_ten_classes_at_the_papers_smallest_alpha(seed: int) -> None:
-    data = balanced(1000, test=200)
-    for part in data.pools:
-        counts = table(Dirichlet(alpha=0.0001).deal(data, part, 4, Key(seed)), part)
-        assert ((counts > 0).sum(axis=0) == 1).all()  # each class has one owner
-        assert counts.sum(axis=1).min() >= len(part) // 10
-
-
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=12)
 @given(
     seed=st.integers(0, 2**32),
     alpha=st.sampled_from([0.3, 0.0001]),
-    classes=st.integers(2, 200),
+    classes=st.integers(2, 60),
     each=st.integers(10, 30),
 )
 def test_four_clients_at_the_papers_alphas_have_data_to_train_and_test_on(
@@ -178,13 +160,6 @@ def test_four_clients_at_the_papers_alphas_have_data_to_train_and_test_on(
     dealt = deal_clients(data, split, 4, Key(seed))  # single classes are what the split aims at
     assert [len(c.train) for c in dealt.clients] == train.sum(axis=1).tolist()
     assert [len(c.test) for c in dealt.clients] == test.sum(axis=1).tolist()
-
-
-def test_a_client_of_a_single_class_is_dealt_and_said() -> None:
-    data = balanced(400, classes=4, test=40)
-    dealt = deal_clients(data, Dirichlet(0.0001), 4, Key(0))
-    assert all(len(c.train.y.unique()) == 1 for c in dealt.clients)
-    assert all(c.test.y.unique().tolist() == c.train.y.unique().tolist() for c in dealt.clients)
 
 
 def test_ten_clients_and_ten_classes_are_repaired_by_moving_whole_classes() -> None:
@@ -214,13 +189,6 @@ def test_repair_by_hand() -> None:
     assert (whole, halves, singles) == (1, 0, 1)
 
 
-def test_many_clients_at_a_tiny_alpha_keep_one_class_each() -> None:
-    data = balanced(1000)
-    counts = table(Dirichlet(alpha=0.0001).deal(data, data.train, 60, Key(0)), data.train)
-    assert ((counts > 0).sum(axis=1) == 1).all()
-    assert counts.sum(axis=1).min() >= 10
-
-
 def test_a_huge_alpha_is_nearly_iid() -> None:
     data = balanced(1000)
     counts = table(Dirichlet(alpha=1e12).deal(data, data.train, 10, Key(0)), data.train)
@@ -239,7 +207,7 @@ def test_balance_keeps_sizes_near_each_other() -> None:
     assert np.ptp(sizes[True]) < np.ptp(sizes[False])
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(st.integers(0, 2**32), st.sampled_from([0.0001, 0.1, 1.0, 100.0]), st.integers(1, 10))
 def test_test_rows_follow_each_clients_training_rows(seed: int, alpha: float, clients: int) -> None:
     data = random_dataset(seed, 300, 5)
@@ -255,21 +223,10 @@ def test_test_rows_follow_each_clients_training_rows(seed: int, alpha: float, cl
     assert (test.sum(axis=1) > 0).all() or any("have none" in note for note in deal.notes)
 
 
-def test_a_client_with_a_tiny_share_still_gets_a_test_row() -> None:
-    data = balanced(1000, classes=2, test=4)
-    assert data.test is not None
-    for seed in range(20):
-        deal = Dirichlet(alpha=0.5).deal(data, data.test, 4, Key(seed))
-        assert sorted(np.bincount(deal.owner)) == [1, 1, 1, 1]
-
-
-@pytest.mark.parametrize("alpha", [0.0, -1.0, 1e-9, float("inf"), float("nan")])
-def test_dirichlet_refuses_an_alpha_out_of_bounds(alpha: float) -> None:
-    with pytest.raises(BadInput, match=r"alpha=.* must lie between 1e-08 and 1e\+12: try 0\.3"):
-        Dirichlet(alpha=alpha)
-
-
 def test_dirichlet_refuses_what_cannot_be() -> None:
+    for alpha in (0.0, -1.0, 1e-9, float("inf"), float("nan")):
+        with pytest.raises(BadInput, match=r"alpha=.* must lie between 1e-08 and 1e\+12: try 0\.3"):
+            Dirichlet(alpha=alpha)
     with pytest.raises(BadInput, match="minimum=1 must be at least 2"):
         Dirichlet(minimum=1)
     data = balanced(90)
@@ -297,7 +254,7 @@ def test_b_starts_at_four_five_six_and_moves_left() -> None:
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize("agents", [10, 20, 50, 100])
+@pytest.mark.parametrize("agents", [10, 50])
 def test_the_papers_agents_share_out_every_row_in_equal_sizes(distribution: str, agents: int) -> None:
     data = balanced(60_00, test=1000)
     for part in data.pools:
@@ -359,11 +316,8 @@ def test_statistics_by_hand() -> None:
     # sizes 1 and 3, two classes, p = 1/2: columns [1, 1.5] and [.5, 3], normalised
     expected = [[1 / 2.5, 0.5 / 3.5], [1.5 / 2.5, 3 / 3.5]]
     assert statistics(np.array([1.0, 3.0]), 2, 0.5) == pytest.approx(np.array(expected))
-
-
-def test_favourites_go_round() -> None:
-    favourite = statistics(np.ones(12), 10, 0.25).argmax(axis=1)
-    assert favourite.tolist() == [*range(10), 0, 1]
+    # favourites go round
+    assert statistics(np.ones(12), 10, 0.25).argmax(axis=1).tolist() == [*range(10), 0, 1]
 
 
 @pytest.mark.parametrize("kind", ["uniform", "exponential", "equal"])
@@ -389,13 +343,10 @@ def test_small_clients_are_given_rows_and_a_note_says_so() -> None:
     assert "would have had fewer than 10 and were given some of others'" in deal.notes[0]
 
 
-@pytest.mark.parametrize("p", [0.0, -0.1, 1.01, float("nan")])
-def test_interests_refuse_a_p_out_of_bounds(p: float) -> None:
-    with pytest.raises(BadInput, match=r"p=.* must lie above 0 and be at most 1: try 0\.25"):
-        Interests(p=p)
-
-
-def test_interests_refuse_other_mistakes() -> None:
+def test_interests_refuse_mistakes() -> None:
+    for p in (0.0, 1.01, float("nan")):
+        with pytest.raises(BadInput, match=r"p=.* must lie above 0 and be at most 1: try 0\.25"):
+            Interests(p=p)
     with pytest.raises(UnknownName, match="did you mean uniform"):
         Interests(sizes="unifrom")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="minimum=0 must be at least 2"):

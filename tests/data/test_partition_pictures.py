@@ -43,17 +43,6 @@ def test_turns_by_hand(name: str, expected: list[list[int]]) -> None:
     assert ONE[0, 0].tolist() == [[1, 2], [3, 4]]
 
 
-@pytest.mark.parametrize("name", list(TURNS))
-def test_turns_come_back_to_where_they_began(name: str) -> None:
-    x = np.random.default_rng(0).random((3, 2, 5, 5)).astype(np.float32)
-    times = 4 if name in ("rotate-90", "rotate-270") else 2
-    y = x
-    for _ in range(times):
-        y = turn(name, y)
-    assert y == pytest.approx(x, abs=1e-6)
-    assert y.dtype == np.float32
-
-
 def test_turns_refuse_what_they_cannot_turn() -> None:
     with pytest.raises(UnknownName, match="did you mean rotate-180"):
         turn("rotate180", ONE)
@@ -77,7 +66,7 @@ def test_two_clusters_of_the_thesis() -> None:
     assert len(Clusters().deal(data, data.train, None, Key(0)).names) == 10
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(1, 7), st.integers(7, 30), st.integers(0, 2**32))
 def test_any_number_of_clusters(m: int, clients: int, seed: int) -> None:
     data = pictures()

@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from coterie.core.errors import UnknownName
 from coterie.data.sources import SOURCES
 
 NAMES = [
@@ -40,11 +39,6 @@ def test_bundled_sources_need_no_files(name, monkeypatch, tmp_path):
     assert source.fetch() == []
     assert source.load().name == name
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_unknown_name_is_met_with_the_nearest():
-    with pytest.raises(UnknownName, match="did you mean mnist"):
-        SOURCES.make("mnits")
 
 
 def test_breast_cancer_has_its_published_counts():

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from coterie.core.errors import BadData, UnknownName
+from coterie.core.errors import BadData
 from coterie.data import downloads
 from coterie.data.downloads import PublishedFile
 from coterie.data.sources import SOURCES, heart_disease
@@ -121,17 +121,6 @@ def test_dropping_counts_every_row():
     assert notes[0] == "0 of 1 training rows and 1 of 1 further rows left out for missing values"
     with pytest.raises(BadData, match="chol is missing in 3"):
         data.prepare(rows_of(data, "switzerland"))
-
-
-def test_another_rule_is_refused():
-    with pytest.raises(UnknownName, match="did you mean median"):
-        SOURCES.make("heart-disease", missing="mean")
-
-
-def test_a_changed_file_is_refused(hospitals):
-    (hospitals / "processed.va.data").write_text("1,2\n")
-    with pytest.raises(BadData, match=r"processed\.va\.data is damaged: expected sha256:"):
-        SOURCES.make("heart-disease").load()
 
 
 def test_a_missing_file_is_asked_for(hospitals, monkeypatch):

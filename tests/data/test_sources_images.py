@@ -13,12 +13,10 @@ import pytest
 
 from coterie.core.errors import BadData
 from coterie.data import downloads
-from coterie.data.dataset import Pool
 from coterie.data.downloads import PublishedFile
 from coterie.data.sources import SOURCES, cifar10, cifar100, fashion_mnist, mnist
 from coterie.data.sources.cifar_binary import read_archive
 from coterie.data.sources.idx import read_idx
-from coterie.data.sources.images import Normalise
 
 
 def no_network(url, path):
@@ -118,12 +116,6 @@ def test_images_and_labels_must_belong_together(folder, monkeypatch):
     made = [write(folder / "mnist" / f.name, idx(p)) for f, p in zip(mnist.FILES, parts, strict=True)]
     monkeypatch.setattr(mnist, "FILES", tuple(made))
     assert "do not belong together" in refused(SOURCES.make("mnist").load)
-
-
-def test_normalise_by_channel():
-    pool = Pool(np.array([0, 255], dtype=np.uint8).reshape(1, 2, 1, 1), np.zeros(1))
-    [made], _ = Normalise((0.5, 0.5), (0.25, 0.5))(pool)
-    assert made.x.ravel().tolist() == [-2, 1]
 
 
 # CIFAR

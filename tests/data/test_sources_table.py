@@ -91,8 +91,3 @@ def test_rows_with_gaps_are_counted_when_dropped(patients, tmp_path):
     found = dealt(patients, tmp_path, missing="drop")
     assert sum(len(c.train) + len(c.test) for c in found.clients) == 38
     assert all(any("left out for missing values" in n for n in c.notes) for c in found.clients)
-
-
-def test_no_such_file(tmp_path):
-    with pytest.raises(CoterieError, match="No such file"):
-        TableFile(str(tmp_path / "none.csv"), "ill").load()

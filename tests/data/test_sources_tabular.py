@@ -61,12 +61,6 @@ def test_incomplete_rows_are_left_out_with_their_targets_and_counted():
     assert notes[0] == "2 of 4 training rows and 1 of 2 further rows left out for missing values"
 
 
-def test_nothing_to_drop_is_nothing_to_say():
-    prepare = TabularPrepare(("a",), missing="drop")
-    _, notes = prepare(pool([[1], [2]]))
-    assert notes == ("standardised with this client's own training mean and deviation: all columns",)
-
-
 def test_no_complete_training_row_is_refused():
     prepare = TabularPrepare(("a", "b"), missing="drop")
     with pytest.raises(BadData, match=r"none of 2 training rows is complete \(b is missing in 2\).*median"):
@@ -101,8 +95,3 @@ def test_missing_values_are_refused_unless_a_rule_is_given():
 def test_a_value_outside_its_list_is_refused(row, said):
     with pytest.raises(BadData, match=said):
         PREPARE(pool(TRAIN), pool([row]))
-
-
-def test_an_empty_validation_part_stays_empty():
-    [_, validation], _ = PREPARE(pool(TRAIN), pool(TEST).take(np.arange(0)))
-    assert validation.x.shape == (0, 5)

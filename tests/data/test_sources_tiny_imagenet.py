@@ -11,15 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from coterie.cli.main import main
 from coterie.core.errors import BadData, BadInput
-from coterie.core.seeds import Key
 from coterie.data import downloads
-from coterie.data.build import deal_clients
 from coterie.data.downloads import PublishedFile
-from coterie.data.partition import Dirichlet
 from coterie.data.sources import SOURCES, tiny_imagenet
-from coterie.data.sources.tiny_imagenet import class_names
 
 TOP = "tiny-imagenet-200"
 RED, GREEN, BLUE, GREY = (200, 20, 20), (20, 200, 20), (20, 20, 200), 90
@@ -142,12 +137,6 @@ def test_packed(folder, source, monkeypatch, place):
     assert [p for p in folder.rglob("*") if p.is_file()] == [path]  # nothing was unpacked
 
 
-def test_the_archive_with_its_checksum_comes_first(folder, source, monkeypatch):
-    write_folder(folder / TOP, tree())
-    monkeypatch.setattr(tiny_imagenet, "ARCHIVE", write_zip(folder / "tiny-imagenet-200.zip", tree()))
-    assert source.fetch() == [folder / "tiny-imagenet-200.zip"]
-
-
 def test_without_anything(folder, source):
     said = refused(source.load)
     assert "http://cs231n.stanford.edu/tiny-imagenet-200.zip could not be fetched" in said
@@ -203,26 +192,3 @@ def test_without_pillow_the_remedy_is_named(folder, source, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     said = refused(source.load, BadInput)
     assert said == "tiny-imagenet needs Pillow to read JPEG: pip install 'coterie[images]'"
-
-
-def test_class_names_by_hand():
-    assert class_names(["n1", "n2", "n3"], ["n1\tcat, kitty", "n2\tdog", "no tab"]) == ("cat", "dog", "n3")
-
-
-def test_clients_of_it(folder, source):
-    write_folder(folder / TOP, tree())
-    dealt = deal_clients(source.load(), Dirichlet(0.0001, minimum=2), 2, Key(0))
-    assert sum(len(c.train) for c in dealt.clients) == 6
-    assert sum(len(c.test) for c in dealt.clients) == 3
-    assert dealt.clients[0].train.x.shape[1:] == (3, 64, 64)
-    assert any("the published validation set is the test set" in note for note in dealt.notes)
-
-
-def test_from_the_shell(folder, capsys):
-    write_folder(folder / TOP, tree())
-    assert main(["data", "list"]) == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "tiny-imagenet" in line]
-    assert "yes" in line
-    words = ["--dirichlet.minimum", "2", "--clients", "2", "--resnet18.width", "4"]
-    assert main(["data", "show", "tiny-imagenet", *words]) == 0
-    assert "goldfish" in capsys.readouterr().out

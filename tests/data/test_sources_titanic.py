@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sklearn.datasets
 
-from coterie.core.errors import BadData, UnknownName
+from coterie.core.errors import BadData
 from coterie.data import downloads
 from coterie.data.sources import SOURCES, titanic
 
@@ -48,29 +48,12 @@ def test_the_first_passenger_by_hand(data):
     assert data.train.y[0] == 1
 
 
-def test_age_groups_have_the_sizes_of_the_paper_s_program(data):
-    age = data.train.frame["age"]
-    sizes = [(age <= 20).sum(), ((age > 20) & (age <= 35)).sum(), (age > 35).sum(), age.isna().sum()]
-    assert sizes == [248, 476, 322, 263]
-
-
-def test_unknown_ages_are_28_and_adult(data):
-    unknown = data.train.frame["age"].isna().to_numpy()
-    assert np.allclose(data.train.x[unknown, 1], (28 - 29.8811345) / 14.4134997)
-    assert (data.train.x[unknown, 3] == 0).all()
-
-
 def test_share_gives_unknown_ages_a_fifth_of_a_minor(data):
     shared = SOURCES.make("titanic", minor_if_unknown="share").load()
     unknown = data.train.frame["age"].isna().to_numpy()
     assert np.allclose(shared.train.x[unknown, 3], 263 / 1309)
     assert np.array_equal(shared.train.x[~unknown], data.train.x[~unknown])
     assert any("0.2009 for 263 of unknown age" in note for note in shared.notes)
-
-
-def test_an_unknown_rule_is_refused():
-    with pytest.raises(UnknownName, match="did you mean adult"):
-        SOURCES.make("titanic", minor_if_unknown="adults")
 
 
 def test_the_table_keeps_its_own_columns_without_the_target(data):

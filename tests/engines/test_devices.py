@@ -176,7 +176,9 @@ def test_scoring_needs_outputs_and_losses(device):
 @pytest.mark.parametrize("name", ["cuda", "mps", "gpu", "cuda:99", "", "meta"])
 def test_a_device_that_is_not_there(name, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(BadInput, match="holds no numbers" if name == "meta" else "not to be had here: use cpu"):
+    with pytest.raises(
+        BadInput, match="holds no numbers" if name == "meta" else "not to be had here: use cpu"
+    ):
         device_of(name)
     assert device_of("cpu") == torch.device("cpu")
 

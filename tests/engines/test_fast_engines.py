@@ -22,7 +22,6 @@ from coterie.engines.pictures import channels_last
 from coterie.kernels import SGD, SWAG, Adam, Gather, Proximal, Score
 from coterie.nets import InProcess
 
-
 KEY = Key(0).at_round(1, 1)
 
 

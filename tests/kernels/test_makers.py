@@ -90,7 +90,7 @@ def test_a_product_that_is_none_says_so(three):
     net, start, gathered = three
     joint, _ = joined(net, natural_of(net, gathered, "diagonal").beliefs)
     kernel = Draws(make_of(start.like), prior=1e9, **DRAWS)
-    with pytest.raises(BadInput, match="product of 3 posteriors has precision .*larger variance"):
+    with pytest.raises(BadInput, match=r"product of 3 posteriors has precision .*larger variance"):
         net.visit(kernel, joint, edges_of([(0, 0)]), KEY)
 
 

@@ -21,12 +21,6 @@ class TestBatches:
     def test_in_order_by_hand(self):
         assert deal(5, 2, epochs=2, shuffle=False).tolist() == [[0, 1], [2, 3], [4, -1]] * 2
 
-    def test_a_batch_larger_than_the_data_is_all_of_it(self):
-        assert deal(3, 32, shuffle=False).tolist() == [[0, 1, 2]]
-
-    def test_no_short_batch_where_it_divides(self):
-        assert deal(4, 2, shuffle=False).tolist() == [[0, 1], [2, 3]]
-
     def test_steps_instead_of_epochs(self):
         assert deal(5, 2, epochs=9, steps=4, shuffle=False).tolist() == [[0, 1], [2, 3], [4, -1], [0, 1]]
         assert deal(5, 2, epochs=9, steps=1, shuffle=False).tolist() == [[0, 1]]
@@ -89,11 +83,6 @@ class TestSchedules:
     def test_first_middle_and_last_by_hand(self, schedule, final, factors):
         assert scheduled(schedule, final, self.done).tolist() == pytest.approx(factors)
 
-    def test_a_third_of_the_way_down_a_cosine(self):
-        # cos(60°) = 1/2: three quarters of the fall are left
-        third = scheduled("cosine", 0.2, torch.tensor([1 / 3]))
-        assert third.item() == pytest.approx(0.2 + 0.8 * 0.75)
-
     @pytest.mark.parametrize("schedule", ["linear", "cosine", "exponential"])
     def test_falls_over_the_whole_run_without_a_jump_between_rounds(self, schedule):
         kernel = SGD(schedule=schedule, final=0.1, steps=4)
@@ -111,11 +100,6 @@ class TestSchedules:
 
 
 class TestPlan:
-    def test_has_a_row_a_rate_and_a_seed_for_each_step(self):
-        plan = SGD(batch=4, epochs=3).plan(10, Key(0))
-        assert (len(plan), plan.rows.shape, plan.rates.shape) == (9, (9, 4), (9,))
-        assert plan.seed != SGD(batch=4).plan(10, Key(1)).seed
-
     def test_is_the_keys_own(self):
         def plan(key):
             drawn = SGD(batch=4).plan(20, key)

@@ -22,8 +22,11 @@ KEY = Key(0).at_round(1, 1)
 def net(client_of, net_of):
     """Clients with x = 1 and targets 0, 10 and 20: the slope at w is 2 (w - y)."""
 
-    def make(engine):
-        clients = [client_of(torch.ones(1, 1), torch.tensor([y]), name=str(y)) for y in (0.0, 10.0, 20.0)]
+    def make(engine, sizes=(1, 1, 1)):
+        clients = [
+            client_of(torch.ones(n, 1), torch.full((n,), y), name=str(y))
+            for y, n in zip((0.0, 10.0, 20.0), sizes, strict=True)
+        ]
         return net_of(nn.Linear(1, 1, bias=False), clients, engine)
 
     return make
@@ -50,6 +53,20 @@ class TestByHand:
         assert opened(each) == pytest.approx([1.9, 4.0, 8.8])
         # the loss is that of the data alone, before each step: (4 - 0)² and (2.6 - 0)²
         assert float(common.numbers["loss"][0]) == pytest.approx((16 + 6.76) / 2)
+
+    def test_an_anchor_stays_with_its_edge_whatever_the_numbers_of_steps(self, net, engine):
+        work, anchors = Proximal(SGD(lr=0.1, batch=1), strength=3.0), (2.0, 0.0, 4.0)
+        own = {"anchor": weights(*anchors)}
+        replies = net(engine, (1, 2, 3)).visit(
+            work, weights(4.0), from_server(torch.arange(3)), KEY, beside=own
+        )
+        wanted = []
+        for steps, y, a in zip((1, 2, 3), (0, 10, 20), anchors, strict=True):
+            w = 4.0
+            for _ in range(steps):
+                w = 0.5 * w + 0.2 * y + 0.3 * a
+            wanted.append(w)
+        assert opened(replies) == pytest.approx(wanted)
 
     def test_momentum_and_what_is_kept_have_the_pull_in_them(self, net, engine):
         work = Proximal(SGD(lr=0.1, momentum=0.5, keep=True), strength=3.0)

@@ -181,7 +181,8 @@ class TestBatches:
 
 
 @pytest.mark.parametrize("work", [SGLD_WORK, HMC_WORK], ids=["sgld", "hmc"])
-def test_long_chains_mix_by_arviz(known, work):
+def test_long_chains_mix_by_arviz(known, work, monkeypatch):
+    monkeypatch.setattr(replay, "PATIENCE", 10**9)  # to trace takes longer than all of it
     longer = replace(work, steps=(work.burn + 100) * work.every, rank=100)
     drawn, opened, _ = visited(known, longer, 0, chains=8)
     for d in (0, 1):
@@ -195,7 +196,7 @@ def test_long_chains_mix_by_arviz(known, work):
 
 
 def test_acceptance_comes_near_its_target(client_of, net_of, monkeypatch):
-    monkeypatch.setattr(replay, "PATIENCE", 10**9)  # to trace takes longer than all of it
+    monkeypatch.setattr(replay, "PATIENCE", 10**9)
     # 40 directions of different precision, so that not all paths close at one length of a step
     data = client_of(torch.linspace(0, 3, 40).double().diag(), torch.zeros(40).double())
     net = net_of(nn.Linear(40, 1, bias=False).double(), [data] * 32, "stacked")

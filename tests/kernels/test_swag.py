@@ -235,7 +235,7 @@ class TestRefusals:
     def test_too_few_states_or_columns_or_no_moments(self, line):
         with pytest.raises(BadInput, match="1 collected models: a variance needs at least 2"):
             gaussian(visited(line, steps=1, origin=False), "diagonal")
-        with pytest.raises(BadInput, match="1 deviations of 2 collected models.*or use form=diagonal"):
+        with pytest.raises(BadInput, match=r"1 deviations of 2 collected models.*or use form=diagonal"):
             gaussian(visited(line, steps=1))
         with pytest.raises(BadInput, match="visit with Gather"):
             collected(belief_of(nn.Linear(1, 1)))

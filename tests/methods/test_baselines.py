@@ -12,7 +12,6 @@ from coterie.core.errors import BadData, BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.kernels import SGD, Adam
 from coterie.methods import Central, Local
-from coterie.methods.baselines.central import shares_of
 
 FULL = SGD(lr=0.25, batch=100)
 START = {"weight": torch.zeros(1, 1, 1).double()}
@@ -113,10 +112,6 @@ class TestCentralByCluster:
         assert infos[0].weights.tolist() == [[0.25, 0, 0.75], [0, 1, 0], [0.25, 0, 0.75]]
         assert infos[0].loss.tolist() == [19.0, 36.0, 19.0]  # (64 + 4 + 4 + 4) / 4 and 36
         assert [info.extras["samples_moved"] for info in infos] == [5, 0]
-
-    def test_shares(self):
-        found = shares_of(torch.tensor([1, 4, 3]), torch.tensor([0, 1, 0]))
-        assert found.tolist() == [[0.25, 0, 0.75], [0, 1, 0]]
 
     def test_is_central_of_each_cluster_by_itself(self, crowd, net_of, play):
         module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))

@@ -5,19 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 import coterie
-from coterie.core.belief import belief_of, mix, row
+from coterie.core.belief import belief_of, row
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.held import side_by_side
 from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.methods import FedAvg, FineTune, Local
-from coterie.methods.server.fedavg import averaging_weights
-from coterie.methods.server.norms import calls, models_of, norm_names, parted
+from coterie.methods.server.norms import norm_names, parted
 from coterie.models import MODELS
 
 FULL = SGD(lr=0.25, batch=100)
@@ -74,12 +71,6 @@ class TestByHand:
         a, b = (pair.learner.outputs(row(models.beliefs.tensors, i), x).item() for i in range(2))
         assert a == pytest.approx(1 * (2 * (1 - 0.2) / 1.1**0.5 + 0))
         assert b == pytest.approx(1 * (0.5 * (1 - 0.6) / (0.9 + 0.4 / 3) ** 0.5 + 0.5))
-
-    def test_averaged_norms_for_comparison(self, pair, play):
-        states, _ = play(FedAvg(FULL), pair, normed(), 1)
-        assert flat(states[1].beliefs, "0.weight") == pytest.approx([2 / 3 + 0.5 * 2 / 3])
-        assert flat(states[1].beliefs, "0.running_mean") == pytest.approx([0.2 / 3 + 0.6 * 2 / 3])
-        assert states[1].norms is None
 
     def test_who_does_not_answer_keeps_its_norms(self, pair, play, without):
         states, _ = play(FedAvg(FULL, norm="local"), without(pair, {1: (1,), 2: (0, 1)}), normed(), 2)
@@ -154,37 +145,6 @@ def test_one_client_is_training_alone(crowd, net_of, play):
     assert all(torch.equal(mine[name], t) for name, t in alone.beliefs.tensors.items())
 
 
-@pytest.fixture(scope="module")
-def whole_batches(client_of, net_of):
-    def make(sizes, seed):
-        module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).double()
-        generator = torch.Generator().manual_seed(seed)
-        xs = [torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in sizes]
-        clients = [client_of(x, (x[:, 0] > 0).long(), name=str(i)) for i, x in enumerate(xs)]
-        return module, net_of(module, clients)
-
-    return make
-
-
-@settings(max_examples=20)
-@given(st.lists(st.integers(2, 9), min_size=1, max_size=5), st.booleans(), st.integers(0, 99))
-def test_a_round_is_everybodys_own_work_of_which_all_but_norms_are_averaged(
-    whole_batches, start_of, sizes, weighted, seed
-):
-    module, net = whole_batches(sizes, seed)
-    start, key = start_of(module), Key(seed).at_round(1, 1)
-    method, alone = FedAvg(SGD(batch=9), weighted=weighted, norm="local"), Local(SGD(batch=9))
-    after, _ = method.round(method.init(start, net), net, key)
-    work = alone.round(alone.init(start, net), net, key)[0].beliefs.tensors
-    shares = averaging_weights(torch.tensor(sizes), weighted).unsqueeze(0)
-    for name, t in mix(shares, work).items():
-        if name.startswith("1."):
-            assert torch.equal(after.norms.tensors[name], work[name])
-        else:
-            torch.testing.assert_close(after.beliefs.tensors[name], t)
-    assert {*after.beliefs.names, *after.norms.names} == work.keys()
-
-
 class TestNames:
     def test_all_that_batch_norms_hold_and_nothing_else(self):
         module = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2), nn.GroupNorm(1, 2))
@@ -208,12 +168,3 @@ def test_refusals(pull, start_of):
             kind(norm="local").check(pull([1, 2]).roster, start_of(nn.Linear(2, 2)).tensors, Key(0, rounds=9))
         with pytest.raises(UnknownName, match=r"unknown norm 'locl': did you mean local?"):
             kind(norm="locl")
-
-
-def test_averaged_norms_travel_with_the_one_model(pull, start_of):
-    hosts, start = torch.tensor([1, 3]), start_of({"0.running_mean": torch.tensor([[1.0], [2.0]])})
-    shared, own = parted("average", start, pull([0] * 4))
-    assert own is None
-    assert calls(shared, own, hosts)[1].tolist() == [[0, 1], [0, 3]]
-    assert models_of(shared, own, 4).of.tolist() == [0, 0, 0, 0]
-    assert calls(shared, start_of({"v": torch.zeros(4, 1)}), hosts)[1].tolist() == [[1, 1], [3, 3]]

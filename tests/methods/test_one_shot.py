@@ -132,6 +132,16 @@ class TestFLSWAG:
         sent = method.posteriors(last, net.peek, ["a", "b"])
         assert sorted(sent["a"][1]) == ["0.num_batches_tracked", "0.running_mean", "0.running_var"]
 
+    def test_what_is_no_parameter_is_averaged(self, client_of, net_of, play):
+        class Scaled(nn.Linear):
+            def __init__(self):
+                super().__init__(1, 1)
+                self.register_buffer("scale", torch.tensor([3.0]))
+
+        clients = [client_of(torch.ones(2, 1), torch.full((2,), y), name=str(y)) for y in (4.0, 8.0)]
+        (*_, last), _ = play(FLSWAG(HALF, samples=0), net_of(Scaled(), clients), Scaled(), 2)
+        assert last.drawn.tensors["scale"].flatten().tolist() == [3, 3]
+
 
 class TestWork:
     def test_what_collects(self):

@@ -229,17 +229,6 @@ class TestThreshold:
         assert expected_count(whole(800), 201).tolist() == [4]
         assert lists(neighbours_of(history, threshold)) == [[3]]
 
-    def test_another_threshold(self):
-        @dataclass(frozen=True)
-        class AsRun(PENS):
-            def threshold(self, picks, clients):
-                return super().threshold(picks, clients) - 1
-
-        history = torch.zeros(5, 5, dtype=torch.int64)
-        history[0] = whole(0, 1, 2, 3, 2)
-        assert lists(AsRun().circles({"history": history}))[0] == [2, 3, 4]  # above 1
-        assert lists(PENS().circles({"history": history}))[:2] == [[3], []]
-
 
 class TestGraphs:
     def test_metropolis(self):
@@ -512,14 +501,6 @@ def test_the_defaults_do_for_two_clients_with_beliefs_of_their_own(kind, two_kin
     close(infos[0].weights.sum(dim=1), torch.ones(2))
 
 
-def test_oracle_listens_to_its_own_kind_only(two_kinds, play):
-    net = two_kinds(n=7)
-    _, infos = play(Oracle(selected=3), net, first(net), 2)
-    for info in infos:
-        assert neighbours_found(info.weights, net.roster.clusters).mean_precision == 1
-        assert info.extras["neighbours"] == [3, 2, 3, 2, 3, 2, 3]  # clusters of 4 and of 3
-
-
 class TestRefusals:
     @pytest.mark.parametrize(
         ("kinds", "options", "message"),
@@ -551,7 +532,7 @@ class TestRefusals:
     @pytest.mark.parametrize("kind", EVERYONE)
     def test_too_few_clients_or_validation_samples(self, kind):
         key, options = Key(0, rounds=30), {"own": "train"} if kind is RandomWeighted else {}
-        with pytest.raises(BadInput, match=r"at least 2 clients; got 1|between 1 and 0"):
+        with pytest.raises(BadInput, match="at least 2 clients; got 1"):
             kind(**options).check(known(1), start(0), key)
         clients = Roster((*known(3).members, known(4, validation=0).members[3]), "classification", (3,), 2)
         with pytest.raises(BadInput, match=r"client 'c3' has no validation samples.*or set patience=0"):

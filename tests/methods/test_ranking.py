@@ -117,27 +117,6 @@ class TestChoice:
         members = circle_weights(choose(self.COSTS, best, bound), torch.ones(4)) > 0
         assert ["".join(str(int(m)) for m in row) for row in members] == chosen
 
-    @given(
-        st.integers(2, 6).flatmap(
-            lambda n: st.lists(
-                st.lists(st.floats(-3, 3) | st.just(NAN), min_size=n, max_size=n), min_size=n, max_size=n
-            )
-        ),
-        st.integers(0, 7),
-        st.just(math.inf) | st.floats(-2, 2),
-    )
-    def test_none_left_out_is_better_than_one_chosen(self, rows, best, bound):
-        costs = table(*rows)
-        chosen = choose(costs, best, bound)
-        sums = circle_weights(chosen, torch.arange(1, len(rows) + 1)).sum(dim=1)
-        torch.testing.assert_close(sums, torch.ones_like(sums))
-        for cost, taken in zip(costs, chosen, strict=True):
-            assert not bool(cost[taken].isnan().any())
-            assert not best or int(taken.sum()) <= best
-            if bool(taken.any()):
-                left = cost[~taken & ~cost.isnan()]
-                assert bool((left >= cost[taken].max()).all())
-
 
 class TestNdoye:
     def test_a_ranking_and_a_round_by_hand(self, pull, play):
@@ -302,9 +281,10 @@ class TestBoth:
     def test_who_is_gone_later_leaves_the_average(self, method, pull, play, without):
         net = without(pull([1, 3, 5], sizes=[2] * 3), {2: (2,), 3: (0, 1, 2)})
         states, infos = play(to_all(method), net, START, 3)
-        torch.testing.assert_close(infos[1].weights, table([0.5, 0.5, 0]).expand(3, 3))
+        # who is gone trains nobody's model, and its own cannot visit anybody either
+        torch.testing.assert_close(infos[1].weights, table([0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 0]))
         assert bool(infos[1].loss[2].isnan())
-        assert flat(states[2]) == flat(states[3]) == [1, 1, 1]
+        assert flat(states[2]) == flat(states[3]) == [1, 1, 0]
         assert not bool(infos[2].weights.any())
 
     def test_neither_test_rows_nor_models_are_looked_at(self, method, crowd, net_of, play, closed):

@@ -32,7 +32,7 @@ RESTING = {
     "weight-erosion": {"beliefs": HOME},
     **{key: {"beliefs": HOME, "best": HOME} for key in PEERS},
     "ndoye": {"beliefs": HOME},
-    "influence": {"beliefs": HOME},
+    "influence": {"beliefs": HOME, "first": HERE},
     **{key: {"own": HOME} for key in ("one-shot-fedavg", "one-shot-wfedavg", "bayavg", "wbayavg")},
     "fl-swag": {"own": HOME, "sent": HOME, "drawn": THREE_EACH},
     "bayes-local": {"own": HOME, "drawn": THREE_EACH},
@@ -181,9 +181,9 @@ class TestRanking:
 
     @pytest.mark.parametrize("estimate", ["exact", "first-order"])
     def test_influence(self, pull, passed, estimate):
-        # the first model goes from 0 to 1 and 2; what all make of it, in two folds, to all; 1 trains with 2
+        # the server's first model goes to all; what all make of it, in two folds, to all; 1 trains with 2
         found = passed(Influence(FULL, estimate=estimate, folds=2), pull([1, 3, 5], [2, 2, 2]), START, 2)
-        ranked = [[0, 3, 3, 0], [2, 0, 2, 0], [2, 2, 0, 0], [0, 0, 0, 0]]
+        ranked = [[0, 2, 2, 0], [2, 0, 2, 0], [2, 2, 0, 0], [1, 1, 1, 0]]
         circles = [[0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
         assert models(found) == [HANDED_OUT, ranked, circles]
 

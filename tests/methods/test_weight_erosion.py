@@ -4,7 +4,6 @@ import itertools
 import math
 import shlex
 import weakref
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -87,25 +86,23 @@ class TestCone:
         g = torch.tensor(gradients, dtype=torch.float64)
         return cone_angle((g.unsqueeze(1) - g).norm(dim=2), g.norm(dim=1))
 
-    def test_by_hand(self):
-        assert self.angle((3, 4)) == 0
-        assert self.angle((1, 0), (5, 0)) == pytest.approx(0, abs=1e-4)
-        assert self.angle((1, 0), (0, 7)) == pytest.approx(45)
-        assert self.angle((2, 0), (-1, math.sqrt(3))) == pytest.approx(60)
-        # around (1, 1, 1)
-        assert self.angle((1, 0, 0), (0, 2, 0), (0, 0, 3)) == pytest.approx(math.degrees(math.acos(3**-0.5)))
-        # one between two others changes nothing
-        assert self.angle((1, 0), (1, 1), (0, 1)) == pytest.approx(45)
-
-    def test_what_fits_into_none(self):
-        assert self.angle((1, 2), (-2, -4)) == pytest.approx(90, abs=1e-4)
-        a_third = [(math.cos(t), math.sin(t)) for t in (0, 2 * math.pi / 3, 4 * math.pi / 3)]
-        assert self.angle(*a_third) == pytest.approx(90, abs=1e-4)
-        assert self.angle((1, 0), (0, 1), (-1, -1)) == pytest.approx(90, abs=1e-4)
-
-    def test_a_zero_gradient_fits_everywhere(self):
-        assert self.angle((0, 0), (1, 0), (0, 7)) == pytest.approx(45)
-        assert self.angle((0, 0), (0, 0)) == 0
+    @pytest.mark.parametrize(
+        ("gradients", "degrees"),
+        [
+            ([(3, 4)], 0),
+            ([(1, 0), (5, 0)], 0),
+            ([(1, 0), (0, 7)], 45),
+            ([(2, 0), (-1, math.sqrt(3))], 60),
+            ([(1, 0, 0), (0, 2, 0), (0, 0, 3)], math.degrees(math.acos(3**-0.5))),  # around (1, 1, 1)
+            ([(1, 0), (1, 1), (0, 1)], 45),  # one between two others changes nothing
+            ([(0, 0), (1, 0), (0, 7)], 45),  # a gradient of 0 fits everywhere
+            ([(0, 0), (0, 0)], 0),
+            ([(1, 2), (-2, -4)], 90),
+            ([(1, 0), (0, 1), (-1, -1)], 90),  # these fit into none
+        ],
+    )
+    def test_by_hand(self, gradients, degrees):
+        assert self.angle(*gradients) == pytest.approx(degrees, abs=1e-4)
 
     @given(st.data())
     def test_no_axis_does_better(self, data):
@@ -187,10 +184,10 @@ class TestOptions:
         close(infos[0].weights, [[0.25, 0.75], [0, 0]])
         close(w(states), [[0.5]])
 
-    def test_half_a_server_step(self, pull, play):
-        # halfway from 0 to 8/7; then replies 16/7 and 2/7, d = 7/6, α = 11/24
-        states, _ = play(WeightErosion(HALF, "c0", p_d=0.25, server_step=0.5), pull([4, 0]), start(0), 2)
-        close(w(states), [[4 / 7], [(4 / 7 + (16 / 7 + 2 / 7 * 11 / 24) * 24 / 35) / 2]])
+    def test_a_quarter_of_a_server_step(self, pull, play):
+        # a quarter of the way from 0 to 8/7; then replies 15/7 and 1/7, d = 14/13, α = 3/4 - 7/26 = 25/52
+        states, _ = play(WeightErosion(HALF, "c0", p_d=0.25, server_step=0.25), pull([4, 0]), start(0), 2)
+        close(w(states), [[2 / 7], [0.75 * 2 / 7 + 0.25 * (15 / 7 + 1 / 7 * 25 / 52) * 52 / 77]])
 
     @pytest.mark.parametrize(
         ("importance", "distance"),
@@ -253,27 +250,6 @@ class TestOptions:
         assert infos[-1].extras == {"stopped": ["c0", "c1"], "cone_degrees": {}}
         assert w(states)[opposite:] == [w(states)[opposite - 1]] * (5 - opposite)
         assert torch.equal(states[-1].alpha, states[opposite].alpha)
-
-    def test_a_subclass_counts_passes_its_own_way(self):
-        """What the authors' programs did: 6,000 samples counted as 188 batches of 32, one epoch a round."""
-
-        @dataclass(frozen=True)
-        class InBatches(WeightErosion):
-            def passes(self, rounds, sizes):
-                batch = self.local.batch
-                return rounds * batch // -(-sizes // batch)
-
-        def weights(method):
-            alpha, seen = numbers(1), {}
-            for r in range(1, 31):
-                alpha = erode(alpha, numbers(1.3), 0.1 / 10, 2, method.passes(whole(r - 1), whole(6000)))
-                seen[r] = alpha.item()
-            return [seen[r] for r in (10, 20, 30)]
-
-        # passes 0 up to round 6, 1 up to 12, 2 up to 18, then 3: 0.013 · (6 + 12), 0.013 · (6 + 18 + 30 + 14)
-        close(weights(InBatches(SGD(batch=32), p_s=2)), [1 - 0.234, 1 - 0.884, 0])
-        # one batch of 32 a round is no whole pass in 30 rounds
-        close(weights(WeightErosion(SGD(batch=32, steps=1), p_s=2)), [0.87, 0.74, 0.61])
 
 
 class TestSomebodyIsMissing:

@@ -54,26 +54,6 @@ def test_as_arviz_has_it(phi):
     assert size.tolist() == pytest.approx([float(arviz.ess(c, method="mean")) for c in columns], rel=0.05)
 
 
-def test_correlated_draws_count_for_fewer():
-    # (1 - φ) / (1 + φ) of 4 x 2000 draws
-    found = effective_size(torch.tensor(walks(0.8, 0, (4, 2000, 20)))).mean().item()
-    assert found == pytest.approx(8000 / 9, rel=0.1)
-
-
-def test_chains_apart_are_told():
-    draws = torch.tensor(walks(0.0, 1))
-    draws[0] += 3
-    assert float(split_r_hat(draws).min()) > 1.3
-    assert float(effective_size(draws).max()) < 30
-
-
-@pytest.mark.parametrize(("shift", "unit"), [(3.0, 1.0), (0.0, 0.01), (-5.0, 100.0)])
-def test_neither_place_nor_unit_matters(shift, unit):
-    draws = torch.tensor(walks(0.5, 2, (2, 20, 3)))
-    for measure in (split_r_hat, effective_size):
-        torch.testing.assert_close(measure(shift + unit * draws), measure(draws))
-
-
 def test_what_never_moves_has_no_number():
     still = torch.ones(2, 8, 1)
     assert bool(split_r_hat(still).isnan().all())

@@ -7,11 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput
-from coterie.metrics import low_rank
 from coterie.metrics.low_rank import (
     factorise,
     low_rank_parts,
@@ -76,7 +75,7 @@ class TestEquations:
         # ⌈8 / 2⌉ - 1, ⌈3 / (7/4)⌉ - 1, ⌈1 / (1 + 1/5)⌉ - 1, ⌈4 / (4/3)⌉ - 1
         assert [most_kept(8, 8), most_kept(3, 4), most_kept(1, 5), most_kept(4, 12)] == [3, 1, 0, 2]
 
-    @pytest.mark.parametrize("seed", range(20))
+    @pytest.mark.parametrize("seed", range(0, 20, 4))
     def test_noise_is_the_global_minimum_of_the_free_energy(self, seed):
         rows, columns = 3 + seed, 3 + 2 * seed
         matrix = planted(rows, columns, [6.0 + seed, 2.0], 0.5, seed)
@@ -85,7 +84,7 @@ class TestEquations:
         grid = np.geomspace(1e-4, 10, 1000) * (gamma**2).mean() / columns
         assert all(energy(s, gamma, rows, columns) >= least - 1e-9 for s in grid)
 
-    @pytest.mark.parametrize("seed", range(20))
+    @pytest.mark.parametrize("seed", range(0, 20, 4))
     def test_kept_values_are_shrunk_by_the_formula_and_noise_is_the_rest(self, seed):
         rows, columns = 6 + seed, 40 - seed
         matrix = planted(rows, columns, [20.0, 12.0], 0.3, seed)
@@ -102,7 +101,7 @@ class TestEquations:
         assert sigma2 * rows * columns == pytest.approx(rest, rel=1e-10)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_planted_rank_is_found_and_its_values_are_shrunk_to_what_was_planted(seed):
     draw = np.random.default_rng(seed)
     rows, columns = (int(v) for v in draw.integers(40, 120, 2))
@@ -135,6 +134,7 @@ def matrix_of(case):
 
 
 class TestInvariances:
+    @settings(max_examples=20)
     @given(CASES)
     def test_transpose(self, case):
         one, other = factorise(matrix_of(case)), factorise(matrix_of(case).mT)
@@ -142,6 +142,7 @@ class TestInvariances:
         assert one.noise == pytest.approx(other.noise, rel=1e-9)
         torch.testing.assert_close(one.U * one.S @ one.V.mT, (other.U * other.S @ other.V.mT).mT)
 
+    @settings(max_examples=20)
     @given(CASES, st.floats(-150, 150))
     def test_scaling(self, case, power):
         factor = 10.0**power
@@ -149,14 +150,7 @@ class TestInvariances:
         torch.testing.assert_close(other.S / factor, one.S, rtol=1e-9, atol=1e-12)
         assert other.noise / factor / factor == pytest.approx(one.noise, rel=1e-9)
 
-    @given(CASES)
-    def test_orthogonal_change_of_basis(self, case):
-        rows, columns, _, seed = case
-        left, right = orthonormal(rows, rows, seed + 7), orthonormal(columns, columns, seed + 8)
-        one, other = factorise(matrix_of(case)), factorise(left @ matrix_of(case) @ right)
-        torch.testing.assert_close(one.S, other.S, rtol=1e-9, atol=1e-9)
-        assert one.noise == pytest.approx(other.noise, rel=1e-9)
-
+    @settings(max_examples=20)
     @given(CASES)
     def test_many_at_once_are_as_one_by_one(self, case):
         matrices = torch.stack([matrix_of(case), matrix_of((*case[:2], 0, 5)), torch.zeros(case[:2])])
@@ -167,15 +161,6 @@ class TestInvariances:
             assert float(together.noise[i]) == pytest.approx(sigma2, rel=1e-9)
             torch.testing.assert_close(parts[i], U * S @ V.mT, rtol=1e-7, atol=1e-9)
             torch.testing.assert_close(raw[i], torch.linalg.svdvals(matrix), rtol=1e-7, atol=1e-6)
-
-
-def test_pieces_make_no_difference(monkeypatch):
-    matrices = torch.stack([matrix_of((8, 9, rank, rank)) for rank in range(4)])
-    whole = spectra(matrices)
-    monkeypatch.setattr(low_rank, "CELLS", 1)
-    one_by_one = spectra(matrices)
-    assert torch.equal(one_by_one.S, whole.S)
-    assert torch.equal(one_by_one.noise, whole.noise)
 
 
 class TestEdges:
@@ -201,10 +186,6 @@ class TestEdges:
         torch.testing.assert_close(U * S @ V.mT, matrix)
         many = spectra(matrix.unsqueeze(0))
         assert (int((many.S > 0).sum()), float(many.noise)) == (rank, 0.0)
-
-    def test_equal_values_do_not_stand_out(self):
-        assert len(factorise(torch.eye(6)).S) == 0
-        assert factorise(torch.eye(6)).noise == pytest.approx(1 / 6)
 
     def test_never_more_than_h_are_kept(self):
         squares = torch.tensor([[100.0, 99.0, 98.0, 97.0, 1e-9, 1e-9]], dtype=torch.float64)

@@ -62,7 +62,9 @@ def test_absence_depends_on_seed_and_round_only(net):
     # a longer run, another place in the method and another kernel are all the same
     later = Key(0).at_round(2, 900).at("x")
     assert tuple(absent.present(later).tolist()) == drawn[0, 2]
-    hosts = [absent.visit(kernel, weights(0.0), ALL, later).hosts.tolist() for kernel in (WORK, Score("train"))]
+    hosts = [
+        absent.visit(kernel, weights(0.0), ALL, later).hosts.tolist() for kernel in (WORK, Score("train"))
+    ]
     assert hosts[0] == hosts[1] == torch.tensor(drawn[0, 2]).nonzero().flatten().tolist()
     # before the first round everybody is there
     assert bool(absent.present(Key(0)).all())

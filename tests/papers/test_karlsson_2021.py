@@ -13,10 +13,8 @@ import coterie
 from coterie.api.folders import read_record
 from coterie.cli.reproduce import reproduce
 from coterie.core.belief import belief_of, stack
-from coterie.core.errors import BadData
 from coterie.core.roster import Member, Roster
 from coterie.core.seeds import Key
-from coterie.data.sources.cifar10 import Cifar10
 from coterie.kernels import SGD, Adam
 from coterie.methods import Local
 from coterie.papers.base import Asked
@@ -33,6 +31,10 @@ class TestSettings:
         assert method_of(cell, "text", "full").epochs1 == text
         assert method_of(cell, "as-run", "full").epochs1 == as_run
         assert n * (size.train + size.validation) == 50_000
+        # step 1 is on top at full scale, and within elsewhere
+        other = cell_of(f"common-{n}/random", "full")
+        assert k.rounds_of(cell, "full") == 353 == 20 + k.rounds_of(other, "full")
+        assert k.rounds_of(cell_of("common-16/pens", "small"), "small") == 12
 
     def test_presets_differ_in_optimiser_order_and_threshold(self):
         cell = cell_of("common-200/pens", "full")
@@ -43,11 +45,6 @@ class TestSettings:
         # 4 picked of 20, 10 samplings, 20 rounds: 800 picks of 199 others
         found = [way.threshold(torch.tensor([800]), 200).item() for way in (text, as_run)]
         assert found == pytest.approx([4.0201005, 3.0201005])
-
-    def test_step_1_is_on_top_at_full_scale_and_within_elsewhere(self):
-        assert k.rounds_of(cell_of("common-50/pens", "full"), "full") == 353
-        assert k.rounds_of(cell_of("common-50/random", "full"), "full") == 333
-        assert k.rounds_of(cell_of("common-16/pens", "small"), "small") == 12
 
     def test_figure_4_1_changes_one_option(self):
         usual = method_of(cell_of("iid-200/random", "full"), "text", "full")
@@ -151,16 +148,11 @@ class TestVerdicts:
         assert "1000" not in claims.pens_above_random(cells).why
 
     @pytest.mark.parametrize(("gap", "word"), [(0.02, "holds"), (0.04, "fails")])
-    def test_near_oracle_within_three_points(self, gap, word):
-        cells = {
-            "common-50/pens": {s: made(0.1, 0.5 - gap) for s in range(3)},
-            "common-50/oracle": {s: made(0.1, 0.5) for s in range(3)},
-        }
+    def test_near_oracle_within_three_points_and_precise(self, gap, word):
+        pens = {s: made(0.1, 0.5 - gap, precision=0.9, recall=0.6 + s / 100) for s in range(3)}
+        cells = {"common-50/pens": pens, "common-50/oracle": {s: made(0.1, 0.5) for s in range(3)}}
         assert claims.pens_near_oracle(cells).word == word
-
-    def test_precision_against_recall_and_nothing_run(self):
-        runs = {s: made(0.1, 0.5, precision=0.9, recall=0.6 + s / 100) for s in range(3)}
-        assert claims.precise({"common-50/pens": runs}).word == "holds"
+        assert claims.precise(cells).word == "holds"
         assert all(claim.check({}).word == "undecided" for claim in claims.CLAIMS)
 
 
@@ -230,12 +222,3 @@ class TestTinyRuns:
             pens.run(stop)
         local.run(lambda share, said: None)
         assert set(report.read(asked, k.PAPER)["text"]) == {CELLS[2]}
-
-
-def test_without_cifar_it_says_what_runs(monkeypatch, tmp_path):
-    def absent(self):
-        raise BadData("no cifar10 here")
-
-    monkeypatch.setattr(Cifar10, "fetch", absent)
-    with pytest.raises(BadData, match="no cifar10 here; or see it run with --scale tiny"):
-        k.PAPER.jobs(Asked(("text",), "small", ("common-16/pens",), 1, tmp_path))

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import coterie.papers
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadData, BadInput, UnknownName
+from coterie.data.sources.cifar10 import Cifar10
 from coterie.data.sources.heart_disease import HeartDisease
+from coterie.data.sources.mnist import Mnist
 from coterie.methods import METHODS
 from coterie.metrics.summary import Interval
 from coterie.papers import PAPERS, paper
@@ -52,6 +54,24 @@ def test_every_paper_says_what_it_has_and_registers_nothing(name, monkeypatch):
     importlib.import_module(f"coterie.papers.{name.replace('-', '_')}.report")
     assert list(METHODS) == before
     assert not any(cls.__module__.startswith("coterie.papers") for _, cls in METHODS.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "scale", "cell", "easier"),
+    [
+        ("gengler-2020", Mnist, "full", "B/10", "small"),
+        ("karlsson-2021", Cifar10, "small", "common-16/pens", "tiny"),
+        ("makni-2022", Mnist, "full", "logistic/mnist", "tiny"),
+        ("yang-2023", Cifar10, "small", "cifar10-0.3/fedavg", "tiny"),
+    ],
+)
+def test_without_pictures_it_says_what_runs(monkeypatch, tmp_path, name, source, scale, cell, easier):
+    def absent(self):
+        raise BadData("not here")
+
+    monkeypatch.setattr(source, "fetch", absent)
+    with pytest.raises(BadData, match=f"not here; or see it run with --scale {easier}"):
+        paper(name).jobs(Asked(("text",), scale, (cell,), 1, tmp_path))
 
 
 def test_papers_stand_on_what_anybody_may_use():

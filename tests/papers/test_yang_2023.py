@@ -9,8 +9,7 @@ import pytest
 
 from coterie.api.folders import read_record
 from coterie.cli.reproduce import reproduce
-from coterie.core.errors import BadData, BadInput
-from coterie.data.sources.cifar10 import Cifar10
+from coterie.core.errors import BadInput
 from coterie.kernels import Adam
 from coterie.papers.base import Asked
 from coterie.papers.yang_2023 import paper as y
@@ -87,13 +86,6 @@ def test_a_tiny_run_from_the_shell(tmp_path, monkeypatch):
     assert f"| digits-0.3 | FedKG | 1 | {100 * means.max():.1f} | {100 * means[-1]:.1f} |" in page
 
 
-def test_refusals(monkeypatch, tmp_path):
+def test_there_is_no_program_to_run_again(tmp_path):
     with pytest.raises(BadInput, match="no preset 'as-run', for no program was published: take text"):
         y.PAPER.jobs(Asked(("as-run",), "tiny", ("digits-0.3/fedavg",), 1, tmp_path))
-
-    def absent(self):
-        raise BadData("no cifar10 here")
-
-    monkeypatch.setattr(Cifar10, "fetch", absent)
-    with pytest.raises(BadData, match="no cifar10 here; or see it run with --scale tiny"):
-        y.PAPER.jobs(Asked(("text",), "small", ("cifar10-0.3/fedavg",), 1, tmp_path))

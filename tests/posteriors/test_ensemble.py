@@ -69,13 +69,6 @@ def test_uncertainty_lowers_confidence():
     assert found < sigmoid(2)
 
 
-def test_clients_draw_apart():
-    """Two equal posteriors: their samples differ, so that the average is not that of one alone."""
-    twins = [at(0.0, 1.0), at(0.0, 1.0)]
-    both = first(bayavg(logits, twins, X, 1, Key(0)))
-    assert both != first(bayavg(logits, twins[:1], X, 1, Key(0)))
-
-
 def test_any_learner():
     model = nn.Linear(3, 4)
     learner = Learner(model, "classification")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
 from coterie.posteriors import (
     covariance,
@@ -90,20 +91,6 @@ def test_weights_are_powers():
     assert mean(with_prior)["w"].item() == pytest.approx(3 / (3 - 0.75))
 
 
-def test_density_on_the_line():
-    """log N(1 | 3, 1/2) = ½ log 2 - ½ log 2π - 4."""
-    found = log_density(one(3.0, 0.5), {"w": torch.tensor([[1.0], [3.0]]).double()})
-    at_mean = 0.5 * math.log(2) - 0.5 * math.log(2 * math.pi)
-    assert found.tolist() == pytest.approx([at_mean - 4, at_mean])
-
-
-def test_low_rank_in_the_plane():
-    """d = (1, 1), D = (1, 1), (1, -1): K - 1 = 1, so D Dᵀ = 2 I and the covariance is 3 I."""
-    zero, ones = {"w": torch.zeros(2).double()}, {"w": torch.ones(2).double()}
-    found = low_rank(zero, ones, {"w": torch.tensor([[1.0, 1.0], [1.0, -1.0]]).double()})
-    torch.testing.assert_close(covariance(found), 3 * torch.eye(2).double())
-
-
 def test_moments_of_two_models():
     """Models 1 and 3: mean 2, variance 1; deviations ±1, so ½ · 1 + (1 + 1) / (2 · 1) = 3/2."""
     m, s = {"w": torch.tensor([2.0])}, {"w": torch.tensor([1.0])}
@@ -122,15 +109,10 @@ def test_floor_lifts_only_what_is_below():
     assert variances(found)["w"].tolist() == pytest.approx([1e-6, 4.0])
 
 
-def test_isotropic_prior():
-    prior = isotropic({"w": torch.ones(2, 1)}, 4.0)
-    torch.testing.assert_close(covariance(prior), 4 * torch.eye(2).double())
-    assert mean(prior)["w"].tolist() == [[0.0], [0.0]]
-
-
 # against dense algebra
 
 
+@settings(max_examples=25)
 @given(seeds, forms)
 def test_each_form_is_its_dense_matrix(seed, form):
     posterior, vector, Sigma = drawn(seed, form)
@@ -142,6 +124,7 @@ def test_each_form_is_its_dense_matrix(seed, form):
     torch.testing.assert_close(log_density(posterior, tensors), dense.log_prob(points), **EXACT)
 
 
+@settings(max_examples=25)
 @given(seeds, st.lists(forms, min_size=1, max_size=4), st.booleans(), st.booleans())
 def test_products_of_any_forms(seed, mixture, with_prior, weighted):
     parts = [drawn(seed + i, form, columns=2 + i) for i, form in enumerate(mixture)]
@@ -155,20 +138,19 @@ def test_products_of_any_forms(seed, mixture, with_prior, weighted):
     close(product([p for p, _, _ in parts], prior, weights), Lambda.inverse() @ eta, Lambda.inverse())
 
 
-@given(seeds)
-def test_no_column_is_the_diagonal_form(seed):
-    posterior, *_ = drawn(seed, "diagonal")
+def test_no_column_is_the_diagonal_form():
+    posterior, *_ = drawn(3, "diagonal")
     nothing = {name: t.new_zeros(0, *t.shape) for name, t in mean(posterior).items()}
     same = low_rank(mean(posterior), variances(posterior), nothing)
     assert same.form == "diagonal"
     torch.testing.assert_close(same.precision.diagonal, posterior.precision.diagonal)
-    for name, t in sample(same, 3, Key(seed)).items():
-        torch.testing.assert_close(t, sample(posterior, 3, Key(seed))[name])
+    for name, t in sample(same, 3, Key(0)).items():
+        torch.testing.assert_close(t, sample(posterior, 3, Key(0))[name])
 
 
-@given(seeds, forms)
-def test_full_form_of_any_other(seed, form):
-    posterior, vector, Sigma = drawn(seed, form)
+@pytest.mark.parametrize("form", FORMS)
+def test_full_form_of_any_other(form):
+    posterior, vector, Sigma = drawn(4, form)
     assert densified(posterior).form == "full"
     close(densified(posterior), vector, Sigma)
 
@@ -212,64 +194,6 @@ def test_samples_come_from_the_key_alone():
 # refusals
 
 
-def test_too_few_models(refused):
-    w = {"w": torch.ones(2)}
-    with refused(
-        BadInput, "1 collected models: a variance needs at least 2: collect more often or train longer"
-    ):
-        from_collected(w, w, {"w": torch.ones(1, 2)}, 1)
-
-
-@pytest.mark.parametrize(("columns", "count"), [(0, 5), (1, 5), (3, 2)])
-def test_deviations_that_do_not_fit(columns, count, refused):
-    m, s = {"w": torch.ones(2)}, {"w": torch.full((2,), 2.0)}
-    D = {"w": torch.ones(columns, 2)} if columns else {}
-    with refused(
-        BadInput,
-        f"{columns} deviations of {count} collected models: need at least 2 and no more than models: "
-        "collect more, or use form=diagonal",
-    ):
-        from_collected(m, s, D, count, "low-rank")
-
-
-def test_zero_variance(refused):
-    m = {"layer.w": torch.tensor([[1.0, 2.0]]), "layer.b": torch.zeros(3)}
-    s = {"layer.w": torch.tensor([[1.0, 0.0]]), "layer.b": torch.ones(3)}
-    with refused(
-        BadInput,
-        "the variance of layer.w[0, 1] is 0, must be above 0: that weight did not move; "
-        "give a floor, for instance 1e-6",
-    ):
-        from_collected(m, s, {}, 2)
-
-
-def test_not_a_number(refused):
-    with refused(
-        BadInput, "the mean of w[0] is nan, must be finite: its training diverged; lower the learning rate"
-    ):
-        one(math.nan, 1.0)
-
-
-def test_bad_options_of_what_was_collected(refused):
-    m, s = {"w": torch.ones(1)}, {"w": torch.full((1,), 2.0)}
-    with refused(UnknownName, "unknown form 'diag': did you mean diagonal?"):
-        from_collected(m, s, {}, 2, "diag")
-    with refused(BadInput, "floor=-1 must be at least 0 and finite: try 1e-6"):
-        from_collected(m, s, {}, 2, floor=-1)
-    with refused(BadInput, "posteriors of different models: only one has 'v': join those of one model"):
-        from_collected(m, s | {"v": torch.ones(1)}, {}, 2)
-
-
-def test_different_shapes_and_names(refused):
-    a, b, c = (isotropic({name: torch.zeros(n)}, 1.0) for name, n in (("w", 2), ("w", 3), ("v", 2)))
-    with refused(
-        BadInput, "posteriors of different models: 'w' has shapes [2] and [3]: join those of one model"
-    ):
-        product([a, b])
-    with refused(BadInput, "posteriors of different models: only one has 'v': join those of one model"):
-        product([a, c])
-
-
 def test_a_prior_surer_than_its_posteriors(refused):
     with refused(
         BadInput,
@@ -302,61 +226,50 @@ def test_a_low_rank_part_that_drowns_its_diagonal():
         low_rank(zero, tiny, {"w": torch.ones(2, 2).double()})
 
 
+ONES = {"w": torch.ones(2)}
+
+
+def collect(variance=2.0, columns=0, count=2, **more):
+    D = {"w": torch.ones(columns, 2)} if columns else {}
+    return from_collected(ONES, {"w": torch.tensor([2.0, variance])}, D, count, **more)
+
+
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "said"),
     [
+        (lambda: collect(count=1), "1 collected models: a variance needs at least 2: collect more often"),
+        (lambda: collect(count=5, form="low-rank"), "0 deviations of 5 collected models: need at least 2"),
+        (lambda: collect(columns=1, form="full"), "1 deviations of 2 collected models: need at least 2"),
+        (lambda: collect(columns=3, form="full"), "3 deviations of 2 collected models: need at least 2"),
+        (lambda: collect(variance=0.0), "variance of w[1] is 0, must be above 0: that weight did not move"),
+        (lambda: collect(form="diag"), "unknown form 'diag': did you mean diagonal?"),
+        (lambda: collect(floor=-1), "floor=-1 must be at least 0 and finite: try 1e-6"),
+        (lambda: one(math.nan, 1.0), "the mean of w[0] is nan, must be finite: its training diverged; lower"),
+        (lambda: from_collected(ONES, ONES | {"v": torch.ones(1)}, {}, 2), "only one has 'v'"),
+        (lambda: product([isotropic({"w": torch.zeros(n)}, 1.0) for n in (2, 3)]), "shapes [2] and [3]"),
+        (lambda: product([isotropic({n: torch.zeros(2)}, 1.0) for n in "wv"]), "only one has 'v'"),
         (lambda: product([]), "a product of 0 posteriors: give at least 1"),
-        (
-            lambda: product([one(0.0, 1.0)], weights=[1, 2]),
-            "2 weights for 1 posteriors: give one for each",
-        ),
-        (
-            lambda: product([one(0.0, 1.0)], weights=[0]),
-            "weight 0 must be above 0 and finite: leave that posterior out",
-        ),
+        (lambda: product([one(0.0, 1.0)], weights=[1, 2]), "2 weights for 1 posteriors: give one for each"),
+        (lambda: product([one(0.0, 1.0)], weights=[0]), "weight 0 must be above 0 and finite: leave that"),
         (lambda: sample(one(0.0, 1.0), 0, Key(0)), "samples=0 must be at least 1: try 30"),
-        (
-            lambda: isotropic({"w": torch.zeros(1)}, 0.0),
-            "prior variance=0.0 must be above 0 and finite: try 1",
-        ),
-        (
-            lambda: isotropic({"n": torch.zeros(1, dtype=torch.int64)}, 1.0),
-            "'n' holds torch.int64, a posterior has real numbers only: leave it out",
-        ),
+        (lambda: isotropic(ONES, 0.0), "prior variance=0.0 must be above 0 and finite: try 1"),
+        (lambda: isotropic({"n": torch.zeros(1, dtype=torch.int64)}, 1.0), "'n' holds torch.int64"),
         (lambda: isotropic({}, 1.0), "a posterior of 0 parameters: give a model that has some"),
-        (
-            lambda: full({"w": torch.zeros(2)}, torch.eye(3)),
-            "a covariance of shape [3, 3]: this model needs [2, 2]",
-        ),
-        (
-            lambda: full({"w": torch.zeros(2)}, torch.tensor([[1.0, 1.0], [0.0, 1.0]])),
-            "a covariance that is not symmetric: give (C + Cᵀ) / 2",
-        ),
-        (
-            lambda: full({"w": torch.zeros(2)}, torch.ones(2, 2)),
-            "a covariance that is singular: add a small variance to its diagonal",
-        ),
-        (
-            lambda: full({"w": torch.zeros(FULL + 1)}, torch.eye(1)),
-            "a full covariance of 4097 parameters, at most 4096: use form=low-rank",
-        ),
-        (
-            lambda: full({"w": torch.zeros(2)}, torch.tensor([[1.0, math.inf], [math.inf, 1.0]])),
-            "the covariance of w[0] is inf, must be finite: its training diverged; lower the learning rate",
-        ),
+        (lambda: full(ONES, torch.eye(3)), "a covariance of shape [3, 3]: this model needs [2, 2]"),
+        (lambda: full(ONES, torch.tensor([[1.0, 1.0], [0.0, 1.0]])), "not symmetric: give (C + Cᵀ) / 2"),
+        (lambda: full(ONES, torch.ones(2, 2)), "singular: add a small variance to its diagonal"),
+        (lambda: full({"w": torch.zeros(FULL + 1)}, torch.eye(1)), "at most 4096: use form=low-rank"),
+        (lambda: full(ONES, torch.full((2, 2), math.inf)), "the covariance of w[0] is inf, must be finite"),
         (
             lambda: low_rank(
-                *({"v": torch.ones(2), "w": torch.ones(2)},) * 2,
-                {"v": torch.ones(3, 2), "w": torch.ones(2, 2)},
+                *(ONES | {"v": torch.ones(2)},) * 2, {"v": torch.ones(3, 2), "w": torch.ones(2, 2)}
             ),
             "'w' has [2] rows where others have [3]: cut it",
         ),
-        (
-            lambda: low_rank(*({"w": torch.ones(2)},) * 2, {"w": torch.ones(1, 2)}),
-            "1 deviation: a covariance D Dᵀ / (K-1) needs at least 2: collect more models",
-        ),
+        (lambda: low_rank(ONES, ONES, {"w": torch.ones(1, 2)}), "1 deviation: a covariance"),
     ],
 )
-def test_refusals(call, message, refused):
-    with refused(BadInput, message):
+def test_refusals(call, said):
+    with pytest.raises(BadInput, match=re.escape(said)) as refusal:
         call()
+    assert "\n" not in str(refusal.value)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from coterie.core.errors import BadData, BadInput, BadRun
+from coterie.core.errors import BadData, BadInput
 from coterie.posteriors import (
     Saved,
     covariance,
@@ -16,7 +16,6 @@ from coterie.posteriors import (
     isotropic,
     low_rank,
     mean,
-    product,
     read,
     write,
 )
@@ -73,12 +72,6 @@ def test_a_file_from_before_networks_were_kept(tmp_path):
     found = read(tmp_path / "old")
     assert mean(found.posterior)["w"].tolist() == [1, 0.5]
     assert (found.client, found.samples, found.model, found.buffers) == ("a", 9, {}, {})
-
-
-def test_saved_ones_are_joined(tmp_path):
-    paths = [write(tmp_path / name, Saved(name, 1, low())) for name in ("a", "b")]
-    both = product([read(path).posterior for path in paths])
-    torch.testing.assert_close(covariance(both), covariance(low()) / 2)
 
 
 def test_the_header_names_the_model(tmp_path):
@@ -159,17 +152,3 @@ def test_no_gaussian(tmp_path, refused):
 def test_no_file(tmp_path, refused):
     with refused(BadData, f"no posterior at {tmp_path / 'f'}: check the path"):
         read(tmp_path / "f")
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, refused):
-    path = write(tmp_path / "f", Saved("a", 1, low()))
-    before = path.read_bytes()
-
-    def full_disk(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("coterie.storage.atomic.os.fsync", full_disk)
-    with refused(BadRun, f"cannot write {path}: No space left on device: free space or choose another place"):
-        write(path, Saved("b", 2, low()))
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["f"]

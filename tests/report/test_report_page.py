@@ -251,7 +251,7 @@ def test_notes_are_said_once(make_known):
 
 
 def test_what_was_given_away_is_told_by_sender(make_known):
-    """Each of seven clients sent the coordinator a model in each of two rounds, with two numbers, and got one."""
+    """In two rounds each of seven clients sent the coordinator a model with two numbers, and got one back."""
     names = ["<u>a</u>", *"bcdefg"]
     runs = [make_known({"accuracy": [0.5] * 7}, label, names=names) for label in ("local", "fedavg")]
     text = render_page([Section("x", runs)])

@@ -115,7 +115,7 @@ def run_in():
 
 
 def assert_same_run(path: Path, reference: Path) -> None:
-    """The same files, byte for byte; of a checkpoint all but the ids that its rows were given in a process."""
+    """The same files, byte for byte; of a checkpoint all but the ids that a process gives to rows."""
     assert sorted(p.name for p in path.iterdir()) == sorted(p.name for p in reference.iterdir())
     matrices = sorted(f"collaboration/{p.name}" for p in (reference / "collaboration").iterdir())
     assert matrices

@@ -128,18 +128,6 @@ def test_matrices_by_name_are_read_back_as_they_were(restless, run_in, tmp_path)
         read.matrices["file"][3]
 
 
-def test_matrices_by_name_are_the_same_bytes_after_a_cut(restless, run_in, tmp_path):
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    run_in(whole, telling(restless(checkpoint=3)))
-    for after in (2, 5):
-        run_in(cut, telling(restless(checkpoint=3)), after)
-    same(run(telling(restless(checkpoint=3)), None, "x"), run_in(cut, telling(restless(checkpoint=3))))
-    files = sorted(p.name for p in (whole / "collaboration").iterdir())
-    assert files == sorted(p.name for p in (cut / "collaboration").iterdir())
-    for name in files:
-        assert (whole / "collaboration" / name).read_bytes() == (cut / "collaboration" / name).read_bytes()
-
-
 def test_a_record_sees_matrices_of_rounds_to_come(tiny, tmp_path):
     seen = []
     experiment = telling(tiny("finetune", options={"tune": 1}, rounds=3))
@@ -234,16 +222,6 @@ def test_a_last_line_cut_short_does_not_count(restless, run_in, tmp_path, file, 
     same(run(restless(), None, "x"), run_in(path, restless()))
 
 
-def test_a_line_without_its_end_counts_but_only_a_checkpoint_goes_on(restless, run_in, tmp_path):
-    path = tmp_path / "run"
-    run_in(path, restless(), cut=3)
-    text = (path / "metrics.jsonl").read_text()
-    (path / "metrics.jsonl").write_text(text.rstrip("\n"))
-    assert read_record(path).done == 3
-    (path / "checkpoint.safetensors").unlink()  # without one it begins anew
-    same(run(restless(), None, "x"), run_in(path, restless()))
-
-
 def test_ctrl_c_saves_the_last_finished_round(restless, run_in, tmp_path):
     path = tmp_path / "run"
     run_in(path, restless(checkpoint=100), cut=5, error=KeyboardInterrupt)
@@ -320,13 +298,6 @@ def test_create_refuses_to_write_over_a_file(tmp_path, tiny, name):
         Folder.create(tmp_path / name, experiment.config, experiment.about)
     assert everything(tmp_path) == ["file"]
     assert (tmp_path / "file").read_text() == "mine"
-
-
-def test_create_leaves_nothing_behind_if_it_fails_halfway(tmp_path, tiny):
-    experiment = tiny()
-    with pytest.raises(TypeError):
-        Folder.create(tmp_path / "run", experiment.config, {"clients": object()})
-    assert everything(tmp_path) == []
 
 
 def test_a_folder_is_one_process_own(tmp_path, tiny, refused):

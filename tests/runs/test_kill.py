@@ -122,6 +122,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(finish, killed, tmp_path):
     assert f"coterie resume {path}" in (tmp_path / "log").read_text()
     done = len(read_lines(path / "metrics.jsonl")) - 1
     finish(["resume", str(path)])
+    assert f"200 of 200 rounds: it went on after round {done}" in (tmp_path / "log").read_text()
     lines = read_lines(path / "metrics.jsonl")
     assert [m["round"] for m in lines] == list(range(201))
     assert len(read_lines(path / "timings.jsonl")) == 201

@@ -17,7 +17,6 @@ ROUNDS, STEP_1 = 8, 3
 # where a run is cut off: in the middle of a round, or just after one was written down
 CUTS = {
     "in step 1": ("within", 2),
-    "between rounds of step 1": ("after", 1),
     "at the switch": ("after", STEP_1),
     "in the first round of step 2": ("within", STEP_1 + 1),
     "after the first round of step 2": ("after", STEP_1 + 1),
@@ -97,8 +96,6 @@ def cut_off(path: Path, what: Experiment, cut: str) -> None:
     ("order", "engine", "cut"),
     [
         ("thesis", "stacked", "in step 1"),
-        ("thesis", "stacked", "between rounds of step 1"),
-        ("thesis", "loop", "at the switch"),
         ("program", "stacked", "at the switch"),
         ("program", "stacked", "in the first round of step 2"),
         ("program", "loop", "after the first round of step 2"),

@@ -217,14 +217,6 @@ def test_a_tuning_that_was_cut_off_goes_on_and_repeats_nothing(by_hand, counted,
     assert counted == []
 
 
-def test_more_trials_go_on_from_those_there_are(by_hand, counted, tmp_path):
-    short, long = (Tuning(ONE, ("local",), RATES, trials=n) for n in (2, 4))
-    tune(short, tmp_path / "here")
-    counted.clear()
-    assert tune(long, tmp_path / "here").trials == tune(long).trials
-    assert len(counted) == 2 * 3 + 4 * 3
-
-
 def test_another_tuning_does_not_go_on_in_this_folder(by_hand, tmp_path, refused):
     path = tmp_path / "here"
     tuning = Tuning(ONE, ("local",), RATES, trials=1)
@@ -237,13 +229,6 @@ def test_another_tuning_does_not_go_on_in_this_folder(by_hand, tmp_path, refused
     (path / "run.json").write_text(json.dumps(about | {"fingerprint": "0" * 16}))
     with pytest.raises(BadRun, match="the data or the first model differ"):
         tune(tuning, path)
-
-
-def test_a_folder_with_something_else(by_hand, tmp_path, refused):
-    (tmp_path / "thesis.txt").write_text("mine")
-    with refused(BadRun, f"output folder {tmp_path} is not empty: choose another --out"):
-        tune(Tuning(ONE, ("local",), trials=1), tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_the_watch_sees_every_round(by_hand):

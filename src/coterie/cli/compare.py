@@ -50,8 +50,8 @@ def run_all(
 ) -> list[Record]:
     """Every run of a comparison that is not finished yet, under one progress bar.
 
-    All methods of a seed come one after the other, as they have the same sites; results are in the order of the
-    methods.
+    All methods of a seed come one after the other, as they have the same sites; results are in the order of
+    the methods.
     """
     rounds, builder = comparison.settings.rounds, builder or Builder()
     records: dict[str, Record] = {}

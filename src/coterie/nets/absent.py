@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.errors import BadInput
-from coterie.core.held import Held
+from coterie.core.held import COORDINATOR, Held
 from coterie.core.kernel import Kernel
 from coterie.core.net import WRAPS, Beside, Replies
 from coterie.core.seeds import Key
@@ -32,7 +32,7 @@ class Absent(Wrapped):
             raise BadInput(f"absent={chance} must lie between 0 and 1: try 0.1")
 
     def present(self, key: Key) -> Tensor:
-        """[site] who answers in this round, the same for every visit of the round; before round 1, everybody."""
+        """[site] who answers in this round, the same for all its visits; before round 1, everybody."""
         if key.round == 0:
             return torch.ones(len(self.roster), dtype=torch.bool)
         draws = Key(key.seed, ("absent", key.round)).torch()
@@ -47,7 +47,11 @@ class Absent(Wrapped):
         slot: str = "",
         beside: Beside | None = None,
     ) -> Replies:
-        here = self.present(key)[edges[:, 1]]
+        present = self.present(key)
+        here = present[edges[:, 1]]
+        for part in beliefs.parts:  # nor can a model leave a site that is gone
+            places = part.places[edges[:, 0]]
+            here = here & ((places == COORDINATOR) | present[places])
         if beside and not bool(here.all()):
             index = here.nonzero().flatten()
             beside = {name: b.rows(index) if len(b) == len(edges) > 1 else b for name, b in beside.items()}

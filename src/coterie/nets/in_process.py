@@ -226,7 +226,7 @@ class InProcess:
         return kept
 
     def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
-        by_net: dict[str, dict[str, Tensor]] = {}
+        by_net: dict[str, dict[str, Tensor]] = {"own": {}}
         for key, t in kept.items():
             mark, _, name = key.partition("|")
             by_net.setdefault(mark, {})[name] = t.to(self.device)

@@ -28,7 +28,6 @@ from coterie.nets.remote import Remote
 from coterie.nets.site import rows_of
 from coterie.storage.tensors import write_tensors
 
-
 START = "import sys; from coterie.nets.site import main; main(sys.argv[1:])"
 
 
@@ -124,7 +123,7 @@ class SiteProcesses:
                 line.close()
         for child in self.children:
             try:
-                child.wait(timeout=5)
+                child.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()

@@ -445,7 +445,8 @@ class Remote:
 
 @dataclass(frozen=True, eq=False)
 class Pooled(Wrapped):
-    """Rows of sites that moved to the coordinator, which trains on them here; its beliefs are in its store."""
+    """Rows of sites that moved to the coordinator, which trains on them; its beliefs are in its store.
+    """
 
     net: InProcess
     remote: Remote

@@ -21,6 +21,7 @@ names of its tensors.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -62,7 +63,10 @@ class Site:
         """A message's answer; a refusal is an answer too."""
         try:
             message, tensors = unpack(data)
-            do: Callable[[dict[str, Any], dict[str, Tensor]], Answer] = getattr(self, f"do_{message['do']}")
+            what = message.get("do")
+            do: Callable[..., Answer] | None = getattr(self, f"do_{what}", None)
+            if do is None:
+                raise BadInput(f"site {self.client.name!r} cannot do {what!r}: is it of another version?")
             return pack(*do(message, tensors))
         except CoterieError as error:
             return pack({"error": type(error).__name__, "text": str(error)}, {})
@@ -260,3 +264,4 @@ def main(words: Sequence[str]) -> None:
     path.unlink()
     send(line, b"")  # hello
     serve(Site(client_of(told, rows), int(told["number"])), line)
+    os._exit(0)  # nothing is left to write, and a library's leave-taking may take seconds

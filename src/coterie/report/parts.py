@@ -133,8 +133,8 @@ def notes(records: Sequence[Record]) -> str:
         if gone := record.away():
             who = _few(f"{client} (round {round})" for client, round in gone.items())
             lines.append(
-                f"<b>{escape(record.label)}, seed {views.seed(record)}</b>: away when models were scored last, so "
-                f"that the figures are those of an earlier round: {escape(who)}"
+                f"<b>{escape(record.label)}, seed {views.seed(record)}</b>: away when models were scored "
+                f"last, so that the figures are those of an earlier round: {escape(who)}"
             )
     if not lines:
         return "<p>Nothing was changed, filled in or left out.</p>"

@@ -160,7 +160,9 @@ def cost_part(by_label: views.Groups, colours: Mapping[str, Ink]) -> str:
     if given:
         several = any(len(runs) > 1 for runs in by_label.values())
         seed = f"of seed {views.seed(record)}, " if several else ""
-        said = f"In the rounds {seed}without first models and scoring. Numbers are single figures, such as a loss."
+        said = (
+            f"In the rounds {seed}without first models and scoring. Numbers are single ones, such as a loss."
+        )
         given = more("What was given away", f"{given}<p>{escape(said)}</p>")
     return (
         parts.cost(by_label, colours)

@@ -137,6 +137,9 @@ def read_records(path: Path) -> list[Record]:
     if not is_comparison(path):
         return [read_record(path)]
     table = read_toml(path / "compare.toml")
+    for key in ("methods", "seeds", "seed"):
+        if key not in table:
+            raise BadRun(f"{path / 'compare.toml'} has no {key}: start this comparison anew")
     seeds = range(int(table["seed"]), int(table["seed"]) + int(table["seeds"]))
     places = [(path / slug(spec) / f"seed-{i}", spec) for spec in table["methods"] for i in seeds]
     records = [read_record(place, spec) for place, spec in places if is_run(place)]

@@ -28,8 +28,9 @@ class Random(Peers):
     """With how many others to average (the thesis: 20 of 199)."""
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
+        said = super().check(roster, start, key)
         check_peers("selected", self.selected, len(roster) - 1)
-        return super().check(roster, start, key)
+        return said
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         n, draws = len(net.roster), key.at("peers").torch()

@@ -35,10 +35,14 @@ AT_ONCE = 64  # circles that train in one visit: more gain nothing, and their re
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Each client's belief [client, ...], at home; costs [requester, other] once ranked."""
+    """Each client's belief [client, ...], at home; costs [requester, other] once ranked.
+
+    first   the belief that a ranking sends to everybody, at the coordinator, if it sends one
+    """
 
     beliefs: Held
     costs: Tensor | None = None
+    first: Held | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +142,7 @@ def train(local: Trainer, state: State, weights: Tensor, net: Net, key: Key) -> 
         shares = (receivers.unsqueeze(1) == replies.guests) * listened[replies.guests, replies.hosts]
         beliefs = beliefs.put(receivers, net.mix(shares, replies.beliefs, receivers))
         seen.append(replies)
-    return State(beliefs, state.costs), Info(weights=listened, loss=mean_loss(seen, n))
+    return replace(state, beliefs=beliefs), Info(weights=listened, loss=mean_loss(seen, n))
 
 
 def mean_loss(visits: Sequence[Replies], n: int) -> Tensor:

@@ -37,7 +37,7 @@ from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, handed_out, scatter
+from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, first_of, handed_out, scatter
 from coterie.core.net import Net, Replies, from_server
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -90,20 +90,21 @@ class Influence:
         return ()
 
     def init(self, start: Held, net: Net) -> State:
-        return State(handed_out(start, net))
+        return State(handed_out(start, net), first=first_of(start))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         if state.costs is not None:
             return circles.train(self.local, state, self.weights(state.costs, net), net, key)
-        ranking = self.rank(state.beliefs, net, key)
+        assert state.first is not None
+        ranking = self.rank(state.first, net, key)
         return circles.conclude(state, ranking, self.weights(ranking.costs, net), key)
 
     def weights(self, costs: Tensor, net: Net) -> Tensor:
         chosen = circles.choose(costs, self.best, -self.threshold)
         return circles.circle_weights(chosen, net.roster.sizes)
 
-    def rank(self, beliefs: Held, net: Net, key: Key) -> Ranking:
-        n, start = len(net.roster), beliefs.rows(torch.tensor([0]))
+    def rank(self, start: Held, net: Net, key: Key) -> Ranking:
+        n = len(net.roster)
         requesters = asking(self.requester, net.roster.names)
         visits, looks = [], [nothing_seen(n)]
         for k, (trainer, scorer) in enumerate(circles.looks(self.local, self.folds, self.passes, key)):

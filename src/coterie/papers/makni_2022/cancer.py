@@ -182,16 +182,20 @@ def fit(task: Task, key: Key) -> Fit:
     )
 
 
-def run_chains(
-    task: Task, module: nn.Module, starts: Beliefs, leaps: Leaps, key: Key, progress: Step
-) -> tuple[Beliefs, float, float]:
-    """Draws [chain, draw, ...] of the module's parameters, the acceptance and the length of a leap."""
-    given = task.given
-    work = HMC(
+def sampler(given: Setting, leaps: Leaps) -> HMC:
+    """A block of draws; its reply is the last state, and every second one is kept."""
+    return HMC(
         lr=leaps.length, leaps=leaps.number, steps=given.block, adapt=(given.warm - 1) * given.block,
         target=TARGET, burn=0, every=2, rank=given.block // 2, prior=given.prior,
         temperature=given.temperature, keep=True, average=False,
     )  # fmt: skip
+
+
+def run_chains(
+    task: Task, module: nn.Module, starts: Beliefs, leaps: Leaps, key: Key, progress: Step
+) -> tuple[Beliefs, float, float]:
+    """Draws [chain, draw, ...] of the module's parameters, the acceptance and the length of a leap."""
+    given, work = task.given, sampler(task.given, leaps)
     net, names = task.several(given.chains, module), tuple(n for n, _ in module.named_parameters())
     beliefs = hold(starts, torch.arange(given.chains))
     kept, accepted, leap = [], [], 0.0

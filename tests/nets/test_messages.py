@@ -1,0 +1,138 @@
+"""Messages and what a site does with them: nothing that arrives is run, and a refusal is an answer."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import torch
+
+from coterie.core.errors import BadData
+from coterie.core.seeds import Key
+from coterie.core.wire import key_of, pack, payload, told_key, unpack
+from coterie.nets.frames import receive, send
+from coterie.nets.site import Site
+
+KEY = told_key(Key(3, ("round", 2), round=2, rounds=5))
+BEGIN = {"do": "begin", "model": "logistic", "options": {}, "plugins": [], "shape": [2], "outputs": 2}
+BEGIN |= {"precision": "float32", "engine": {"name": "loop"}}
+
+
+@pytest.fixture
+def site(client_of):
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    made = Site(client_of(x, torch.tensor([0, 1, 1]), name="north"), number=4)
+    assert asked(made, BEGIN) == ({}, {})
+    return made
+
+
+def asked(site, message, tensors=None):
+    return unpack(site.answer(pack(message, tensors or {})))
+
+
+def visit(**more):
+    row = [[7, ["head.weight", "head.bias"]]]
+    usual = {
+        "do": "visit",
+        "kernel": {"name": "sgd", "lr": 1.0, "batch": 9},
+        "key": KEY,
+        "slot": "",
+        "beside": {},
+    }
+    return {**usual, "beliefs": [row], "rows": [0], "guests": [0], "replies": [8], **more}
+
+
+ZEROS = {"7/head.weight": torch.zeros(2, 2), "7/head.bias": torch.zeros(2)}
+
+
+def test_a_message_comes_back_as_it_went_and_says_how_large_its_tensors_are():
+    tensors = {
+        "a": torch.arange(6).view(2, 3),
+        "b": torch.tensor(0.5, dtype=torch.float64),
+        "c": torch.zeros(0),
+    }
+    data = pack({"do": "visit", "n": [1, "ü"], "inf": float("inf")}, tensors)
+    message, back = unpack(data)
+    assert message == {"do": "visit", "n": [1, "ü"], "inf": float("inf")}
+    assert all(torch.equal(back[n], t) and back[n].dtype == t.dtype for n, t in tensors.items())
+    assert payload(data) == 6 * 8 + 8
+    assert data == pack({"do": "visit", "n": [1, "ü"], "inf": float("inf")}, tensors)
+    assert key_of(KEY) == Key(3, ("round", 2), round=2, rounds=5)
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", pack({}, {})[:-1] + b"!", b"\x80\x04]."], ids=repr)
+def test_what_is_no_message_is_refused(data):
+    with pytest.raises(BadData, match="cannot be read"):
+        unpack(data)
+
+
+def test_frames_end_where_the_other_side_hangs_up():
+    left, right = socket.socketpair()
+    send(left, b"one")
+    send(left, b"")
+    left.sendall((9).to_bytes(8, "big") + b"cut")
+    left.close()
+    assert [receive(right) for _ in range(3)] == [b"one", b"", None]
+    right.close()
+
+
+def test_a_visit_leaves_its_reply_at_the_site_and_tells_numbers_alone(site):
+    answer, numbers = asked(site, visit(), ZEROS)
+    assert numbers.keys() == {"loss", "samples"}
+    assert float(numbers["loss"]) == pytest.approx(0.6931472)
+    assert answer["like"]["head.weight"] == ["float32", [2, 2]]
+    # the gradient of the mean loss at 0 is (p - y) xᵀ / 3, with p = 1/2: by hand
+    _, given = asked(site, {"do": "give", "rows": [[[8, ["head.weight"]]]]})
+    wanted = torch.tensor([[0.0, -1 / 3], [0.0, 1 / 3]])
+    torch.testing.assert_close(given["0/head.weight"], wanted)
+    again, _ = asked(site, visit(), ZEROS)  # a message that is sent twice does the same twice
+    assert again == answer
+
+
+@pytest.mark.parametrize(
+    ("message", "tensors", "said"),
+    [
+        (visit(kernel={"name": "os.system", "command": "true"}), ZEROS, "unknown kernel"),
+        (visit(kernel={"name": "sgd", "lr": -1.0}), ZEROS, "must be above 0"),
+        (visit(kernel={"name": "fold", "inner": {"name": "nobody"}}), ZEROS, "unknown kernel"),
+        (visit(), {}, "does not hold"),
+        ({**BEGIN, "model": "../../secret"}, {}, "unknown model"),
+        ({"do": "give", "rows": [[[99, ["x"]]]]}, {}, "does not hold"),
+        ({"do": "fetch", "live": [99], "round": 1, "fresh": False}, {}, "does not hold"),
+        ({"do": "store", "live": [], "round": 1}, {}, "has no folder"),
+        ({"do": "eval", "code": "1"}, {}, "cannot do 'eval'"),
+        ({"nothing": 1}, {}, "cannot do"),
+    ],
+)
+def test_a_refusal_is_an_answer_in_one_line(site, message, tensors, said):
+    answer, _ = asked(site, message, tensors)
+    assert said in answer["text"]
+    assert "\n" not in answer["text"]
+
+
+def test_copies_last_for_a_round_and_own_models_as_long_as_they_are_named(site):
+    asked(site, visit(), ZEROS)
+    assert site.held.keys() == {7, 8}
+    asked(site, {"do": "keep", "live": [7, 8], "round": 1})
+    assert site.held.keys() == {8}  # 7 was a copy of what the coordinator has
+    asked(site, {"do": "keep", "live": [], "round": 1})
+    assert not site.held
+
+
+def test_a_site_keeps_what_is_its_own_in_its_folder(site, client_of, tmp_path):
+    keeping = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "keep": True}
+    asked(site, {"do": "home", "folder": str(tmp_path)})
+    asked(site, visit(kernel=keeping), ZEROS)
+    asked(site, {"do": "store", "live": [8], "round": 2})
+    other = Site(site.client, number=4, home=tmp_path)
+    asked(other, BEGIN)
+    assert asked(other, {"do": "fetch", "live": [8], "round": 2, "fresh": True}) == ({}, {})
+    next_round = {**KEY, "round": 3}
+    message = visit(
+        kernel=keeping, key=next_round, beliefs=[[[8, ["head.weight", "head.bias"]]]], replies=[9]
+    )
+    for where in (site, other):
+        asked(where, message)
+    assert all(torch.equal(t, other.held[9][n]) for n, t in site.held[9].items())
+    asked(site, {"do": "keep", "live": [], "round": 3})
+    assert not list(tmp_path.glob("*.safetensors"))
