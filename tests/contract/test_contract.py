@@ -89,7 +89,7 @@ def test_sites_in_processes_give_the_numbers_of_loop_and_live_on_without_a_coord
             net.keep(handles_in(state), r)
     checkpoint.save(path, state, checkpoint.Stamp(2, "x"), net.kept(handles_in(state), 2))
     method.round(state, net, Key(SEED).at_round(3, ROUNDS))  # begun, and lost with the coordinator
-    counted, measured = net.book.read(), remote.measured
+    counted, measured = net.book.read(), remote.post.measured
     assert (counted.models == measured.models).all()
     assert (counted.bytes == measured.bytes).all()
     assert (counted.numbers == measured.numbers).all()

@@ -14,6 +14,7 @@ from coterie.core.method import Reveals
 from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.methods import METHODS
+from coterie.nets.courier import Courier
 from coterie.nets.remote import Remote
 from coterie.report.reveals import reveals_page
 
@@ -22,8 +23,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "reveals.md"
 OPENING = {"central", "central by cluster", "bayes-central", "guided", "fedkg", "fedunique"}
 
 
-class Curious(Remote):
-    """Notes every tensor and number that reaches it."""
+class Noting(Courier):
+    """Notes every tensor and number that reaches the coordinator."""
 
     def __init__(self, *told) -> None:
         self.notes = {"coordinator": False, "opened": False, "sites": False, "numbers": set(), "rows": False}
@@ -35,18 +36,24 @@ class Curious(Remote):
     def heard(self, place, names):
         self.notes["numbers"] |= {name.partition("/")[0] for name in names}
 
+    def carry(self, place, to, some):
+        self.notes["sites"] |= to != COORDINATOR
+        super().carry(place, to, some)
+
+
+class Curious(Remote):
+    """A coordinator that notes what it learns."""
+
+    courier = Noting
+
     def open(self, beliefs):
         away = any(bool((p.places != COORDINATOR).any()) for p in beliefs.parts)
-        self.notes["opened"] |= away
+        self.post.notes["opened"] |= away
         return super().open(beliefs)
 
-    def _carry(self, place, to, some):
-        self.notes["sites"] |= to != COORDINATOR
-        super()._carry(place, to, some)
-
-    def pool(self, groups):
-        self.notes["rows"] = True
-        return super().pool(groups)
+    def in_one_place(self, groups):
+        self.post.notes["rows"] = True
+        return super().in_one_place(groups)
 
 
 class Closed(Remote):
@@ -57,7 +64,7 @@ class Closed(Remote):
             raise Refused("open: sites have not allowed it")
         return super().open(beliefs)
 
-    def pool(self, groups):
+    def in_one_place(self, groups):
         raise Refused("rows: sites have not allowed them to move")
 
 
@@ -77,7 +84,7 @@ def run(row, kind):
 @pytest.mark.parametrize("row", ROWS)
 def test_the_notes_of_a_curious_coordinator_are_what_the_method_says(row):
     method, net = run(row, Curious)
-    said, noted = method.reveals(), net.notes
+    said, noted = method.reveals(), net.post.notes
     assert noted.pop("numbers") == set(said.numbers)
     assert Reveals(numbers=said.numbers, **noted) == said
 

@@ -82,7 +82,7 @@ class TestBank:
 
     def test_pooling_all_copies_nothing(self):
         net, _ = net_of(Loop(), nn.Linear(3, 2))
-        everything = net.pool([range(3)])
+        everything = net.in_one_place([range(3)])
         assert everything.banks["train"].x.data_ptr() == net.banks["train"].x.data_ptr()
         assert everything.roster.sizes.tolist() == [16]
 

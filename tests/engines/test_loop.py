@@ -219,7 +219,7 @@ class TestVerbs:
             return client_of(*train, name=name, test=test, validation=validation)
 
         net = net_of(nn.Linear(1, 1, bias=False), [client("a", 0), client("b", 10), client("c", 20)])
-        pool = net.pool([[2, 0], [1]])
+        pool = net.in_one_place([[2, 0], [1]])
         assert pool.roster.names == ["c+a", "b"]
         assert (pool.roster.sizes.tolist(), net.roster.sizes.tolist()) == ([6, 3], [3, 3, 3])
         assert pool.clients[0].train.y.tolist() == [20.0, 21.0, 22.0, 0.0, 1.0, 2.0]
@@ -227,7 +227,7 @@ class TestVerbs:
         assert pool.clients[0].validation.y.tolist() == [25.0, 5.0]
         replies = pool.visit(SGD(lr=1e-9), weights(1), edges_of([(0, 1)]), KEY)
         assert replies.beliefs.places.tolist() == SERVER.tolist()
-        assert net.pool([[2, 0], [1]]) is pool
+        assert net.in_one_place([[2, 0], [1]]) is pool
 
 
 class TestScore:

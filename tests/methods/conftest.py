@@ -117,7 +117,7 @@ def closed():
         def open(self, beliefs):
             raise AssertionError("a model is looked at")
 
-        def pool(self, groups):
+        def in_one_place(self, groups):
             raise AssertionError("rows move")
 
     return Closed

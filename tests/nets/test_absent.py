@@ -95,7 +95,7 @@ def test_the_other_verbs_pass_through(net):
     to = torch.tensor([0])
     assert torch.equal(absent.distances(replies, to, 0).apart, net.distances(replies, to, 0).apart)
     assert absent.roster is net.roster
-    assert absent.pool([range(30)]).roster.sizes.tolist() == [30]
+    assert absent.in_one_place([range(30)]).roster.sizes.tolist() == [30]
 
 
 @pytest.mark.parametrize("chance", [-0.1, 1.1, float("nan")])

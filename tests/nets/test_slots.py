@@ -96,13 +96,13 @@ class TestVisits:
         first, pooled = self.net(client_of, net_of), [[0, 1]]
         for r in (1, 2):
             self.play(first, r)
-            self.play(first.pool(pooled), r, (0,))
+            self.play(first.in_one_place(pooled), r, (0,))
         first.keep([], 1)
         kept, second = first.kept([], 1), self.net(client_of, net_of)
         second.restore(kept, [], 1)
         assert self.play(second, 2) == [0.5, 8]
         # both clients' rows in one: slope -6, then velocity -9
-        assert self.play(second.pool(pooled), 2, (0,)) == [4.25]
+        assert self.play(second.in_one_place(pooled), 2, (0,)) == [4.25]
 
     def test_an_empty_visit_keeps_what_there_is(self, client_of, net_of):
         net = self.net(client_of, net_of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,6 +32,12 @@ CROSS = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]).double(
 @pytest.fixture(scope="module")
 def task() -> c.Task:
     return c.task_of(SETTINGS["tiny"], 0)
+
+
+@pytest.fixture
+def brief(task) -> c.Task:
+    """The same with four blocks of four draws."""
+    return replace(task, given=replace(task.given, block=4, warm=2, blocks=2))
 
 
 def test_the_network_and_its_rows(task):
@@ -153,19 +160,18 @@ class TestTinyRun:
         assert heard == sorted(heard)
         assert heard[0] == 0 < heard[-1] <= 1
 
-    def test_chains_in_the_plane_stay_there(self, task):
+    def test_chains_in_the_plane_stay_there(self, brief):
         swag = torch.randn(30, 393, generator=torch.Generator().manual_seed(0)).double() / 10
-        draws = c.in_swags_plane(task, swag, Key(0), lambda share, said: None).draws.flatten(0, 1)
+        draws = c.in_swags_plane(brief, swag, Key(0), lambda share, said: None).draws.flatten(0, 1)
         plane = plane_of(swag)
         torch.testing.assert_close(plane.lift(plane.project(draws)), draws, rtol=0, atol=1e-5)
         assert float(draws.std(dim=0).max()) > 0
 
-    def test_a_chain_goes_on_from_its_last_state(self, task):
-        given, everybody = task.given, torch.arange(task.given.chains)
-        starts = stack([belief_of(task.net)] * given.chains)
-        draws, *_ = c.run_chains(task, task.net, starts, given.free, Key(0), lambda share, said: None)
-        net, own = task.several(given.chains, task.net), hold(starts, everybody)
-        total = given.warm + given.blocks
+    def test_a_chain_goes_on_from_its_last_state(self, brief):
+        given, everybody = brief.given, torch.arange(brief.given.chains)
+        starts, total = stack([belief_of(brief.net)] * given.chains), given.warm + given.blocks
+        draws, *_ = c.run_chains(brief, brief.net, starts, given.free, Key(0), lambda share, said: None)
+        net, own = brief.several(given.chains, brief.net), hold(starts, everybody)
         for block in range(1, total + 1):
             key = Key(0).at_round(block, total)
             own = net.visit(c.sampler(given, given.free), own, to_own(given.chains), key).beliefs

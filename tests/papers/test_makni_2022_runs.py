@@ -96,7 +96,7 @@ def test_the_mean_of_low_rank_is_what_the_run_itself_ends_with(whole, cell, pres
     record = read_record(path_of(whole, cell, preset))
     ours = figures_of(whole, cell, preset)["low rank 2, mean"]
     for metric in said.FACTORS:
-        assert ours[metric] == pytest.approx(record.final(metric, "point/test")[0], rel=1e-5)
+        assert ours[metric] == pytest.approx(record.final(metric)[0], rel=1e-5)
 
 
 def test_what_is_read_of_the_server_and_of_a_sampler(whole):

@@ -129,7 +129,7 @@ class Net(Protocol):
         """The beliefs in the clear, at the coordinator."""
         ...
 
-    def pool(self, groups: Sequence[Sequence[int]]) -> Net:
+    def in_one_place(self, groups: Sequence[Sequence[int]]) -> Net:
         """A net at the coordinator in which each group of sites is one. Rows move: for baselines only."""
         ...
 

@@ -181,7 +181,14 @@ class Gather(Around):
     """
 
     inner: Any = None
-    """The local work itself."""
+    """The local work itself, which has to be one that collects."""
+
+    def __post_init__(self) -> None:
+        if self.inner is not None and not isinstance(self.inner, Collecting):
+            raise BadInput(
+                f"gather needs work that collects (swag, sgld, psgld, hmc); got "
+                f"{type(self.inner).__name__.lower()}: put gather inside of it"
+            )
 
     def finish(self, carry: Carry) -> Reply:
         reply: Reply = self.inner.finish(carry, gather=True)

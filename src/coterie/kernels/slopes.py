@@ -2,8 +2,8 @@
 
     numbers   slope/NAME = ⟨∇L(w), w - v⟩      for each belief v that the visit has beside it, by its name
 
-∇L is the gradient of the mean loss over all rows of the work inside, as in training. The belief comes back as
-it went: only numbers leave.
+Beside them are the mean loss and the number of rows. ∇L is the gradient of the mean loss over all rows of the
+work inside, as in training. The belief comes back as it went: only numbers leave.
 """
 
 from __future__ import annotations

@@ -147,13 +147,13 @@ class Counting(Wrapped):
         self.rows(beliefs, [(row, COORDINATOR) for row in range(len(beliefs))])
         return self.net.open(beliefs)
 
-    def pool(self, groups: Sequence[Sequence[int]]) -> Net:
+    def in_one_place(self, groups: Sequence[Sequence[int]]) -> Net:
         chosen = tuple(tuple(group) for group in groups)
         if chosen not in self.book.moved:
             self.book.moved.add(chosen)
             for site in (i for group in chosen for i in group):
                 self.book.traffic.rows[site] += int(self.roster.sizes[site])
-        return self.net.pool(groups)
+        return self.net.in_one_place(groups)
 
     def keep(self, live: Iterable[Held], round: int) -> None:
         self.book.known.clear()

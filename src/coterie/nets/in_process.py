@@ -202,7 +202,7 @@ class InProcess:
     def peek(self, beliefs: Held) -> Beliefs | None:
         return beliefs.tensors
 
-    def pool(self, groups: Sequence[Sequence[int]]) -> InProcess:
+    def in_one_place(self, groups: Sequence[Sequence[int]]) -> InProcess:
         chosen = tuple(tuple(group) for group in groups)
         if chosen not in self.pools:
             joined = tuple(pooled([self.clients[i] for i in group]) for group in chosen)
@@ -234,7 +234,7 @@ class InProcess:
             groups = (
                 [[int(i) for i in group.split(",")] for group in mark.split(";")] if mark != "own" else None
             )
-            net = self if groups is None else self.pool(groups)
+            net = self if groups is None else self.in_one_place(groups)
             net.slots.load(tensors)
             net.slots.rewind(round)
 

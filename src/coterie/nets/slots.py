@@ -8,6 +8,7 @@ never see it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import quote, unquote
 
 from torch import Tensor
 
@@ -52,7 +53,7 @@ class Slots:
     def tensors(self) -> dict[str, Tensor]:
         """Everything kept, by slot, round and name: slots may have any letters, names too."""
         return {
-            f"{slot!r}|{r}|{name}": t
+            f"{quote(slot, safe='')}|{r}|{name}": t
             for slot, versions in self._kept.items()
             for r, memory in versions.items()
             for name, t in memory.items()
@@ -63,4 +64,4 @@ class Slots:
         self._kept = {}
         for key, t in tensors.items():
             slot, r, name = key.split("|", 2)
-            self._kept.setdefault(slot[1:-1], {}).setdefault(int(r), {})[name] = t.clone()
+            self._kept.setdefault(unquote(slot), {}).setdefault(int(r), {})[name] = t.clone()

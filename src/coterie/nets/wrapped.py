@@ -53,8 +53,8 @@ class Wrapped:
     def open(self, beliefs: Held) -> Beliefs:
         return self.net.open(beliefs)
 
-    def pool(self, groups: Sequence[Sequence[int]]) -> Net:
-        return self.net.pool(groups)
+    def in_one_place(self, groups: Sequence[Sequence[int]]) -> Net:
+        return self.net.in_one_place(groups)
 
     def keep(self, live: Iterable[Held], round: int) -> None:
         self.net.keep(live, round)

@@ -74,7 +74,7 @@ class Central:
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         of, sizes = self.groups(net.roster), net.roster.sizes
         n, m = len(of), int(of.max()) + 1
-        pool = net.pool([(of == g).nonzero().flatten().tolist() for g in range(m)])
+        pool = net.in_one_place([(of == g).nonzero().flatten().tolist() for g in range(m)])
         beliefs = state.beliefs
         if len(beliefs) < m:
             beliefs = beliefs.rows(torch.zeros(m, dtype=torch.int64))

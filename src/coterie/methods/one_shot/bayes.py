@@ -100,7 +100,7 @@ class BayesLocal(Alone):
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         n, shares = len(net.roster), net.roster.sizes / net.roster.sizes.sum()
         if self.by == "all":
-            net = net.pool([list(range(n))])
+            net = net.in_one_place([list(range(n))])
         replies = self.train(net, state.own, key)
         own = settle(net, state.own, replies)
         info = by_oneself(len(own), replies)

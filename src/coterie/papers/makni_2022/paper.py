@@ -159,7 +159,8 @@ def work_of(kind: str, data: str, preset: Preset, scale: Scale) -> Work:
     if kind in SAMPLERS:
         features = server("resnet", preset, scale) if data == "cifar10" else None
         return Work(network, BayesCentral(sampler(kind, data, preset, scale)), given.chain, features)
-    method = FLSWAG(swag(preset, scale), warm=plain / rounds, form="low-rank")
+    # draws are made once, of what was sent, and not by every client in the run itself
+    method = FLSWAG(swag(preset, scale), warm=plain / rounds, form="low-rank", samples=0)
     if kind == "logistic":
         return Work(Logistic(), method, rounds)
     return Work(network, method, rounds, server(kind, preset, scale))
