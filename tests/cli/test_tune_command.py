@@ -17,7 +17,7 @@ from coterie.cli.main import main
 from coterie.report.inks import inks
 from coterie.report.tuning import tried_plot
 from coterie.runs.settings import Settings
-from coterie.runs.tuning import Trial, Tuned, Tuning
+from coterie.runs.trials import Trial, Tuned, Tuning
 
 DATA = ("--data", "breast-cancer", "--clients", "2", "--engine", "loop")
 QUICK = (*DATA, "--rounds", "2", "--trials", "3", "--folds", "2")

@@ -1,10 +1,11 @@
 """The contract: every method on every engine and net, against `loop`, and what holds for every method.
 
-Methods and engines come from their registries: a new one is in the table as soon as it is registered (`table.py`).
+Methods and engines come from their registries: a new one is in the table as soon as it is registered.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import json
@@ -143,7 +144,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(row):
 @pytest.mark.parametrize("absent", [0.4, 1.0], ids=["absent", "nobody"])
 @every_row
 def test_what_holds_for_every_round(row, model, absent, tmp_path):
-    """A round changes nothing it was given; Info and models are of the right make; a state survives a file."""
+    """A round changes nothing given to it; Info and models are of the right make; states survive a file."""
     n, dtype = len(SIZES), torch.float32
     net, start, method = net_for("loop", model, dtype, absent), start_of(model, dtype), method_of(row)
     template, given = belief_of(model_of(model, dtype)), copy.deepcopy(start)
@@ -181,13 +182,13 @@ def test_what_holds_for_every_round(row, model, absent, tmp_path):
 
 @pytest.mark.parametrize("row", ROWS)
 def test_one_client_is_enough_or_is_refused_before_anything_runs(row):
-    method, start = method_of(row), start_of("dropout", torch.float32)
+    method, start, refused = method_of(row), start_of("dropout", torch.float32), True
     learner = Learner(model_of("dropout", torch.float32), "classification")
     net = InProcess(ENGINES.make("loop"), learner, clients_of(torch.float32)[3:4])
-    try:
+    with contextlib.suppress(BadInput):
         method.check(net.roster, start.tensors, Key(0, rounds=ROUNDS))
-    except BadInput as error:
-        assert "\n" not in str(error)
+        refused = False
+    if refused:
         return
     run = play(method, net, start)
     assert run.models[-1]["of"].shape == (1,)

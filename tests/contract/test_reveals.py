@@ -1,4 +1,4 @@
-"""A curious coordinator: what reaches it is what the method says, no more; and what works if nothing may be opened."""
+"""A curious coordinator: what reaches it is what the method says; and what works if nothing may be opened."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Closed(Remote):
 
 
 def run(row, kind):
-    """Three rounds on sites that see nothing but messages; local work without momentum, so that all take it."""
+    """Three rounds on sites that see nothing but messages, with local work that every method takes."""
     method = method_of(row, SGD(lr=0.1, batch=8))
     net = remote_of(Here(clients_of(torch.float64)), "dropout", torch.float64, kind=kind)
     start = start_of("dropout", torch.float64)

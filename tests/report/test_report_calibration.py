@@ -22,8 +22,8 @@ from coterie.report import (
     views,
     write_csv,
 )
-from coterie.report.figures import draw
 from coterie.report.inks import inks
+from coterie.report.paper_figures import draw
 
 
 def tally(size: int, **held: tuple[list[float], list[float], list[float]]) -> Tally:

@@ -7,8 +7,8 @@ import pytest
 
 from coterie.core.errors import BadInput, BadRun
 from coterie.report import write_figures
-from coterie.report.figures import draw
 from coterie.report.inks import ALONE, inks
+from coterie.report.paper_figures import draw
 
 pytest.importorskip("matplotlib")
 

@@ -13,9 +13,18 @@ import pytest
 from rich.console import Console
 
 from coterie.core.method import CIRCLE
-from coterie.report import Section, heatmaps, plots, print_table, render_page, summary_frame, traces, views
-from coterie.report.figures import draw
+from coterie.report import (
+    Section,
+    heatmaps,
+    plotly_data,
+    print_table,
+    render_page,
+    summary_frame,
+    traces,
+    views,
+)
 from coterie.report.inks import inks
+from coterie.report.paper_figures import draw
 
 NAMES = ["a", "b", "c", "d"]
 # a and c are of one kind; after round 1, a chose c, b chose a, c chose both others and d nobody
@@ -85,7 +94,7 @@ def test_many_clients_are_means_of_whom_they_could_collect_from(make_likely):
 
 def test_curves_of_measures_have_no_band_for_one_seed(choosy):
     by_label = views.groups([choosy()])
-    choices = {c["name"]: c for c in plots.measures_plot(by_label, inks(list(by_label)))["choices"]}
+    choices = {c["name"]: c for c in plotly_data.measures_plot(by_label, inks(list(by_label)))["choices"]}
     assert list(choices) == [
         "precision",
         "recall",
@@ -98,7 +107,7 @@ def test_curves_of_measures_have_no_band_for_one_seed(choosy):
     (line,) = choices["distance to the mean model"]["data"]
     assert (line["x"], line["y"]) == ([0, 1], [0, 2.5])
     two = views.groups([choosy(), choosy(seed=1)])
-    assert len(plots.measures_plot(two, inks(list(two)))["choices"][0]["data"]) == 3
+    assert len(plotly_data.measures_plot(two, inks(list(two)))["choices"][0]["data"]) == 3
 
 
 def test_the_page_shows_them(choosy, make_known):

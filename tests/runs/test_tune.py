@@ -29,8 +29,8 @@ from coterie.runs.experiment import Builder
 from coterie.runs.folds import deal_folds, held_out
 from coterie.runs.search import Axis, default_axes, read_axis, suggest
 from coterie.runs.settings import Settings, from_table, read_toml
+from coterie.runs.trials import Trial, Tuned, Tuning, best_of, read_tuning
 from coterie.runs.tune import tune
-from coterie.runs.tuning import Trial, Tuned, Tuning, best_of, read_tuning
 
 ONE = Settings(
     data="diabetes", rounds=1, engine="loop"

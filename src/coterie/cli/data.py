@@ -18,7 +18,7 @@ from coterie.core.options import Option
 from coterie.data.sources import SOURCES
 from coterie.papers import drawing
 from coterie.report import splits
-from coterie.report.figures import write_figures
+from coterie.report.paper_figures import write_figures
 from coterie.runs.experiment import prepare
 from coterie.runs.record import Record
 

@@ -13,8 +13,8 @@ from coterie.cli import screen
 from coterie.cli.flags import parse
 from coterie.cli.run import title
 from coterie.core.errors import BadRun
-from coterie.report.figures import write_figures
 from coterie.report.page import Section, write_report
+from coterie.report.paper_figures import write_figures
 from coterie.report.tables import write_csv
 from coterie.runs.compare import is_comparison, read_records
 from coterie.runs.folder import is_run

@@ -19,7 +19,7 @@ from coterie.runs.about import command_line
 from coterie.runs.compare import is_comparison, read_comparison, run_cell
 from coterie.runs.folder import read_record
 from coterie.runs.settings import from_table
-from coterie.runs.tuning import is_tuning, read_tuning
+from coterie.runs.trials import is_tuning, read_tuning
 
 HELP = """Goes on with a run, comparison or tuning that was cut off, to the same numbers as one that was not.
 

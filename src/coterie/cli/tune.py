@@ -20,7 +20,7 @@ from coterie.report.tuning import command, screen_table, write_tuning
 from coterie.runs import tune as tuner
 from coterie.runs.about import command_line
 from coterie.runs.settings import read_toml
-from coterie.runs.tuning import Tuning
+from coterie.runs.trials import Tuning
 
 HELP = """Picks learning rates and method options by cross-validation on the clients' training rows alone.
 

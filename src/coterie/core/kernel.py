@@ -112,7 +112,7 @@ class Scorer(Protocol):
 
 
 class Maker(Protocol):
-    """Beliefs from a belief. All edges between the same two ends are one call, which makes a belief for each."""
+    """Beliefs from a belief. All edges between the same two ends are one call, which makes one for each."""
 
     def make(
         self, belief: Belief, beside: Mapping[str, Belief], times: int, key: Key

@@ -71,7 +71,7 @@ class Replies:
 
 
 class Distances(NamedTuple):
-    """Norms of differences in trained parameters, between replies [reply, to] and to what went out [reply]."""
+    """Norms of differences in trained parameters: between replies [reply, to], and to what went out."""
 
     apart: Tensor
     lengths: Tensor
@@ -138,7 +138,7 @@ class Net(Protocol):
         ...
 
     def peek(self, beliefs: Held) -> Beliefs | None:
-        """For the experimenter's measures, never for a method: the tensors, if all sites are in this process."""
+        """For an experimenter's measures, never for a method: the tensors, if sites are in this process."""
         ...
 
     def save(self, beliefs: Held, paths: Mapping[int, str]) -> None:

@@ -1,7 +1,7 @@
 """Runs on paper: a page that opens offline, tables, CSV and figures. All read only `Record`s."""
 
-from coterie.report.figures import write_figures
 from coterie.report.page import Section, render_page, write_report
+from coterie.report.paper_figures import write_figures
 from coterie.report.tables import (
     calibration_frame,
     clients_frame,

@@ -21,7 +21,7 @@ import torch
 
 from coterie.metrics.calibration import Calibration, Tally, ece_of, mce_of, taus
 from coterie.metrics.summary import Interval, interval, mean_over_clients
-from coterie.report import canvas, plots, tables, views, words
+from coterie.report import canvas, plotly_data, tables, views, words
 from coterie.report.inks import Ink
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _entropy(label: str, t: Tally) -> Line:
     return _line(label, t, 100 * taus(len(upto))[1:], upto, 100 * t.accuracy)
 
 
-def plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plots.Plot | None:
+def plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plotly_data.Plot | None:
     """For the page, a choice for each chart."""
     made = charts(by_label)
     return {"choices": [_choice(c, inks) for c in made], "height": 540} if made else None
@@ -143,20 +143,20 @@ def _choice(chart: Chart, inks: Mapping[str, Ink]) -> dict[str, Any]:
     for line in chart.lines:
         ink = inks[line.label]
         share = line.samples / max(1.0, float(line.samples.max(initial=0)))
-        shared: dict[str, Any] = {"type": "scatter", "x": plots.tidy(line.x), "legendgroup": line.label}
-        shared |= {"name": plots.plain(line.label), "mode": "lines+markers"}
+        shared: dict[str, Any] = {"type": "scatter", "x": plotly_data.tidy(line.x), "legendgroup": line.label}
+        shared |= {"name": plotly_data.plain(line.label), "mode": "lines+markers"}
         shared["line"] = {"color": ink.colour, "dash": ink.dash, "width": 1.6}
         said = "{}: %{{x}}<br>{}: %{{y}}<br>%{{customdata}}<extra>%{{fullData.name}}</extra>"
         shared["customdata"] = [words.several(float(n), "sample") for n in line.samples]
-        sizes = plots.tidy(4 + 8 * np.sqrt(share))
+        sizes = plotly_data.tidy(4 + 8 * np.sqrt(share))
         data.append(
             shared
-            | {"y": plots.tidy(line.y), "hovertemplate": said.format(across, above)}
+            | {"y": plotly_data.tidy(line.y), "hovertemplate": said.format(across, above)}
             | {"marker": {"color": ink.colour, "symbol": ink.mark, "size": sizes, "opacity": 0.85}}
         )
         data.append(
             shared
-            | {"y": plots.tidy(line.below), "hovertemplate": said.format(across, below), "yaxis": "y2"}
+            | {"y": plotly_data.tidy(line.below), "hovertemplate": said.format(across, below), "yaxis": "y2"}
             | {"showlegend": False, "marker": {"color": ink.colour, "symbol": ink.mark, "size": 4}}
         )
     scale = {"type": "log", "dtick": 1} if below == SAMPLES else {"range": [-4, 104]}

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from coterie.core.belief import Belief
-from coterie.report import plots, views, words
+from coterie.report import plotly_data, views, words
 from coterie.report.inks import Ink
 from coterie.runs.record import Record
 
@@ -107,7 +107,7 @@ def largest(values: np.ndarray, most: int = DRAWN) -> list[int]:
     return sorted(np.argsort(-size, kind="stable")[:most].tolist())
 
 
-def features_plot(found: Weighed, inks: Mapping[str, Ink]) -> plots.Plot | None:
+def features_plot(found: Weighed, inks: Mapping[str, Ink]) -> plotly_data.Plot | None:
     """For each client and method, packed: [mean, low, high][output, feature]. None for too many features."""
     if len(found.features) > MOST:
         return None
@@ -116,14 +116,14 @@ def features_plot(found: Weighed, inks: Mapping[str, Ink]) -> plots.Plot | None:
     chosen = views.thin(range(len(found.clients)), max(1, CELLS // each))
     clients = [
         {
-            "name": plots.one_line(found.clients[i]),
-            "methods": [plots.pack(s[:, i]) for s in spreads.values()],
+            "name": plotly_data.one_line(found.clients[i]),
+            "methods": [plotly_data.pack(s[:, i]) for s in spreads.values()],
         }
         for i in chosen
     ]
     methods = [
         {
-            "label": plots.plain(label),
+            "label": plotly_data.plain(label),
             "colour": inks[label].colour,
             "hatch": inks[label].hatch,
             "spread": len(s) == 3,
@@ -133,8 +133,8 @@ def features_plot(found: Weighed, inks: Mapping[str, Ink]) -> plots.Plot | None:
     rows = min(DRAWN, len(found.features))
     return {
         "kind": "features",
-        "features": plots.ticks(found.features),
-        "outputs": [plots.one_line(name) for name in found.outputs],
+        "features": plotly_data.ticks(found.features),
+        "outputs": [plotly_data.one_line(name) for name in found.outputs],
         "clients": clients,
         "methods": methods,
         "of": len(found.clients),
@@ -143,7 +143,7 @@ def features_plot(found: Weighed, inks: Mapping[str, Ink]) -> plots.Plot | None:
     }
 
 
-def caption(plot: plots.Plot, found: Weighed) -> str:
+def caption(plot: plotly_data.Plot, found: Weighed) -> str:
     """How to read it, and what was left out."""
     to = (
         found.outputs[0] if len(found.outputs) == 1 else "logit of the class, against the mean of all classes"

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from coterie.report import inks as colours
-from coterie.report import plots, views
+from coterie.report import plotly_data, views
 
 FRAMES = 40  # of a matrix
 CELLS = 1_000_000  # of all matrices of a section together: 2.7 MB
 SIDE = 240  # clients that a matrix shows one by one
 
 
-def matrix_plot(by_label: views.Groups) -> plots.Plot | None:
+def matrix_plot(by_label: views.Groups) -> plotly_data.Plot | None:
     """Who listened to whom: {"names", "runs": [{"label", "seed", "rounds", "low", "high", "packed"}], ...}.
 
     `packed` holds [round, receiver, sender] as little-endian 16-bit numbers in base64: 0 to 65534 stand for
@@ -32,7 +32,7 @@ def matrix_plot(by_label: views.Groups) -> plots.Plot | None:
     return _heat([m for m in found if m is not None], views.baseline(by_label), said)
 
 
-def collected_plot(by_label: views.Groups) -> plots.Plot | None:
+def collected_plot(by_label: views.Groups) -> plotly_data.Plot | None:
     """In how many rounds each collected each other's model, laid out as `matrix_plot` is: one frame a run."""
     order = views.client_order(next(iter(by_label.values()))[0])
     found = [views.collected(label, runs, order, SIDE) for label, runs in by_label.items()]
@@ -40,15 +40,20 @@ def collected_plot(by_label: views.Groups) -> plots.Plot | None:
     return _heat([m for m in found if m is not None], views.baseline(by_label), said)
 
 
-def _heat(shown: Sequence[views.Matrices], alone: str | None, said: Mapping[str, str]) -> plots.Plot | None:
+def _heat(
+    shown: Sequence[views.Matrices], alone: str | None, said: Mapping[str, str]
+) -> plotly_data.Plot | None:
     if not shown:
         return None
     runs = [
         {"label": m.label, "seed": m.seed, "rounds": m.rounds[-len(m.values) :], "of": m.of_rounds}
-        | plots.pack(m.values)
+        | plotly_data.pack(m.values)
         for m in shown
     ]
-    names = {"names": plots.ticks(shown[0].names), "full": [plots.plain(n) for n in shown[0].names]}
+    names = {
+        "names": plotly_data.ticks(shown[0].names),
+        "full": [plotly_data.plain(n) for n in shown[0].names],
+    }
     others = ~np.eye(len(shown[0].names), dtype=bool)
     apart = [float(np.nan_to_num(m.values[-1][others]).std()) if others.any() else 0.0 for m in shown]
     # at first where it matters most who is listened to
@@ -59,12 +64,12 @@ def _heat(shown: Sequence[views.Matrices], alone: str | None, said: Mapping[str,
         "runs": runs,
         "edges": shown[0].edges,
         "said": said,
-        "scale": plots.ramp(colours.SCALE),
-        "signed": plots.ramp(colours.SCALE_SIGNED),
+        "scale": plotly_data.ramp(colours.SCALE),
+        "signed": plotly_data.ramp(colours.SCALE_SIGNED),
     }
 
 
-def places(plot: plots.Plot, by_label: views.Groups) -> str:
+def places(plot: plotly_data.Plot, by_label: views.Groups) -> str:
     """In which order clients stand in a matrix, how many there are, and of which seed."""
     first = next(iter(by_label.values()))[0]
     n, drawn, said = len(first.clients), len(plot["names"]), ""

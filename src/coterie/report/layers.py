@@ -14,7 +14,7 @@ import numpy as np
 
 from coterie.methods.server.guided import LAYERS
 from coterie.report import inks as colours
-from coterie.report import plots, views
+from coterie.report import plotly_data, views
 from coterie.runs.record import Record
 
 CELLS = 60_000  # numbers of a section: 0.4 MB
@@ -31,7 +31,7 @@ def layer_weights(record: Record) -> tuple[list[int], list[str], np.ndarray]:
     return [round for round, _ in told], layers, np.array(rows, dtype=float).reshape(shape)
 
 
-def layers_plot(by_label: views.Groups) -> plots.Plot | None:
+def layers_plot(by_label: views.Groups) -> plotly_data.Plot | None:
     """Maps of the first seed of each method that has layers' weights; None if none has."""
     found = [(label, runs[0], *layer_weights(runs[0])) for label, runs in by_label.items()]
     found = [f for f in found if f[2]]
@@ -39,7 +39,7 @@ def layers_plot(by_label: views.Groups) -> plots.Plot | None:
         return None
     choices, most = [], max(len(f[3]) for f in found)
     for label, record, rounds, layers, values in found:
-        names, several = plots.ticks(record.clients), f"{label}: " if len(found) > 1 else ""
+        names, several = plotly_data.ticks(record.clients), f"{label}: " if len(found) > 1 else ""
         keep = views.thin(range(len(rounds)), FRAMES)
         room = max(1, CELLS // (len(found) * len(layers) * len(keep)))
         shown = views.thin(range(len(names)), SIDE)
@@ -47,7 +47,7 @@ def layers_plot(by_label: views.Groups) -> plots.Plot | None:
         choices.append({"name": f"{several}round {rounds[-1]}"} | last)
         for i in views.thin(range(len(names)), room):
             one = _map([rounds[r] for r in keep], layers, values[keep][:, :, i].T, "round")
-            choices.append({"name": f"{several}{plots.one_line(record.clients[i])}"} | one)
+            choices.append({"name": f"{several}{plotly_data.one_line(record.clients[i])}"} | one)
     return {"choices": choices, "height": 120 + 18 * most}
 
 
@@ -56,9 +56,9 @@ def _map(across: Sequence[Any], layers: Sequence[str], values: np.ndarray, what:
     heat = {
         "type": "heatmap",
         "x": list(across),
-        "y": plots.ticks(layers, 28),
-        "z": [plots.tidy(row) for row in values],
-        "colorscale": plots.ramp(colours.SCALE),
+        "y": plotly_data.ticks(layers, 28),
+        "z": [plotly_data.tidy(row) for row in values],
+        "colorscale": plotly_data.ramp(colours.SCALE),
         "colorbar": {"thickness": 10, "outlinewidth": 0, "title": {"text": "weight"}},
         "hovertemplate": f"{what} %{{x}}, %{{y}}: %{{z}}<extra></extra>",
     }

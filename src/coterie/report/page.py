@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from coterie.core.errors import BadInput
-from coterie.report import parts, sections, tables, views, words
+from coterie.report import page_figures, page_tables, tables, views, words
 from coterie.report.inks import Ink, inks
 from coterie.runs.record import Record
 from coterie.storage.atomic import write_whole
@@ -78,7 +78,7 @@ def _outcome(section: Section, i: int, several: bool) -> str:
     kind = f"<h2>{name}</h2>" if section.title else ""
     return (
         f'<div class="outcome">{kind}<p class="headline">{escape(words.headline(section.records))}</p>'
-        f'<p class="what">{parts.what(section.records)}</p></div>'
+        f'<p class="what">{page_tables.what(section.records)}</p></div>'
     )
 
 
@@ -94,22 +94,22 @@ def _section(
     def at(name: str) -> str:
         return f"s{i}-{name}-plot"
 
-    settings = sections.more("Settings", parts.settings(by_label))
+    settings = page_figures.more("Settings", page_tables.settings(by_label))
     shown = [
         ("summary", "Summary", warnings + summary),
-        ("rounds", "Round by round", sections.rounds_part(by_label, colours, at("rounds"))),
-        ("clients", "Client by client", sections.clients_part(by_label, colours, at("clients"))),
-        ("calibration", "Calibration", sections.calibration_part(by_label, colours, at("calibration"))),
-        ("matrix", "Who listens to whom", sections.matrix_part(by_label, at("matrix"))),
-        ("collected", "Who collected from whom", sections.collected_part(by_label, at("collected"))),
-        ("layers", "Layer by layer", sections.layers_part(by_label, at("layers"))),
-        ("measures", "Neighbours and drift", sections.measures_part(by_label, colours, at("measures"))),
-        ("traces", "One client, round by round", sections.traces_part(by_label, colours, at("traces"))),
-        ("features", "What the models weigh", sections.features_part(by_label, colours, at("features"))),
-        ("data", "Who has which data", sections.data_part(first, records, f"s{i}")),
-        ("cost", "Cost", sections.cost_part(by_label, colours)),
-        ("notes", "What happened to the data", parts.notes(records)),
-        ("repeat", "How to repeat it", parts.repeat(records) + settings),
+        ("rounds", "Round by round", page_figures.rounds_part(by_label, colours, at("rounds"))),
+        ("clients", "Client by client", page_figures.clients_part(by_label, colours, at("clients"))),
+        ("calibration", "Calibration", page_figures.calibration_part(by_label, colours, at("calibration"))),
+        ("matrix", "Who listens to whom", page_figures.matrix_part(by_label, at("matrix"))),
+        ("collected", "Who collected from whom", page_figures.collected_part(by_label, at("collected"))),
+        ("layers", "Layer by layer", page_figures.layers_part(by_label, at("layers"))),
+        ("measures", "Neighbours and drift", page_figures.measures_part(by_label, colours, at("measures"))),
+        ("traces", "One client, round by round", page_figures.traces_part(by_label, colours, at("traces"))),
+        ("features", "What the models weigh", page_figures.features_part(by_label, colours, at("features"))),
+        ("data", "Who has which data", page_figures.data_part(first, records, f"s{i}")),
+        ("cost", "Cost", page_figures.cost_part(by_label, colours)),
+        ("notes", "What happened to the data", page_tables.notes(records)),
+        ("repeat", "How to repeat it", page_tables.repeat(records) + settings),
     ]
     shown = [part for part in shown if part[2]]
     links = " ".join(f'<a href="#s{i}-{key}">{escape(name)}</a>' for key, name, _ in shown)

@@ -16,7 +16,7 @@ import numpy as np
 
 from coterie.core.method import CIRCLE
 from coterie.report import inks as colours
-from coterie.report import plots, views, words
+from coterie.report import plotly_data, views, words
 from coterie.report.inks import Ink
 from coterie.runs.record import Record
 
@@ -107,7 +107,7 @@ def has_own_line(trace: Trace, i: int) -> bool:
     return bool((np.nan_to_num(own) != 0).any())
 
 
-def traces_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plots.Plot | None:
+def traces_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plotly_data.Plot | None:
     """{"names", "groups", "runs": [a trace], "scores": [a method's line], ...} for the page."""
     found = traces(by_label)
     if not found:
@@ -124,7 +124,7 @@ def traces_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plots.Plot |
             "of_rounds": t.of_rounds,
             "of_receivers": t.of_receivers,
             "receivers": [
-                {"client": client, "own": has_own_line(t, i)} | plots.pack(t.values[:, i])
+                {"client": client, "own": has_own_line(t, i)} | plotly_data.pack(t.values[:, i])
                 for i, client in enumerate(t.receivers)
             ],
         }
@@ -138,7 +138,7 @@ def traces_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plots.Plot |
     ]
     return {
         "kind": "traces",
-        "names": [plots.one_line(name) for name in found[0].record.clients],
+        "names": [plotly_data.one_line(name) for name in found[0].record.clients],
         "groups": groups(found[0].record),
         "runs": runs,
         "scores": lines,
@@ -161,21 +161,21 @@ def _score_lines(
     """What the upper panel draws: {"label", "seed", "rounds", "values": {client: [round]}, colour, dash}."""
     lines, factor = [], words.factor(metric)
     for score in scores(by_label, seed, metric):
-        keep = views.thin(range(len(score.rounds)), plots.POINTS)
-        values = {str(c): plots.tidy(factor * score.values[keep, c]) for c in chosen}
+        keep = views.thin(range(len(score.rounds)), plotly_data.POINTS)
+        values = {str(c): plotly_data.tidy(factor * score.values[keep, c]) for c in chosen}
         look = {"colour": inks[score.label].colour, "dash": inks[score.label].dash}
         about = {"label": score.label, "seed": seed, "rounds": [score.rounds[i] for i in keep]}
         lines.append(about | {"values": values} | look)
     always = commonest(record) if metric == "accuracy" else None
     if always is not None and lines:
         ends = [0, max(int(r.config["rounds"]) for runs in by_label.values() for r in runs)]
-        flat = {str(c): plots.tidy(factor * always[[c, c]]) for c in chosen}
+        flat = {str(c): plotly_data.tidy(factor * always[[c, c]]) for c in chosen}
         about = {"label": "always its commonest class", "seed": seed, "rounds": ends, "values": flat}
         lines.append(about | {"colour": "#9aa5b1", "dash": "dot"})
     return lines
 
 
-def caption(plot: plots.Plot, by_label: views.Groups) -> str:
+def caption(plot: plotly_data.Plot, by_label: views.Groups) -> str:
     """How to read it, and what was left out."""
     n, runs = len(plot["names"]), plot["runs"]
     said = (

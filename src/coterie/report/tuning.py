@@ -14,14 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
-from coterie.report import parts, plots, words
+from coterie.report import page_tables, plotly_data, words
 from coterie.report.inks import Ink, inks
 from coterie.report.page import document
-from coterie.report.sections import figure, more
+from coterie.report.page_figures import figure, more
 from coterie.runs.compare import slug
 from coterie.runs.record import Record
 from coterie.runs.search import Axis
-from coterie.runs.tuning import Trial, Tuned
+from coterie.runs.trials import Trial, Tuned
 from coterie.storage.atomic import write_whole
 
 LEGEND = "Mean over clients, then over folds; ± the standard deviation over folds."
@@ -51,8 +51,8 @@ def render_tuning(tuned: Tuned, folder: Path) -> str:
         ("best", "Best options", _best(tuned, colours)),
         ("tried", "What was tried", _tried(tuned, colours)),
         ("use", "How to use them", _use(tuned, folder)),
-        ("notes", "What happened to the data", parts.notes([record])),
-        ("repeat", "How to repeat it", parts.repeat([record]) + _settings(tuned)),
+        ("notes", "What happened to the data", page_tables.notes([record])),
+        ("repeat", "How to repeat it", page_tables.repeat([record]) + _settings(tuned)),
     ]
     links = " ".join(f'<a href="#{key}">{escape(name)}</a>' for key, name, _ in shown)
     inner = "".join(
@@ -86,7 +86,7 @@ def cells(tuned: Tuned) -> tuple[list[str], list[list[str]]]:
 
 
 def options(trial: Trial) -> str:
-    return ", ".join(f"{name} {text}" for name, text in parts.flatten(trial.options).items())
+    return ", ".join(f"{name} {text}" for name, text in page_tables.flatten(trial.options).items())
 
 
 def over_folds(trial: Trial) -> Interval:
@@ -94,7 +94,7 @@ def over_folds(trial: Trial) -> Interval:
     return Interval(trial.value or 0.0, stdev(trial.folds), len(trial.folds))
 
 
-def tried_plot(tuned: Tuned, colours: Mapping[str, Ink]) -> plots.Plot:
+def tried_plot(tuned: Tuned, colours: Mapping[str, Ink]) -> plotly_data.Plot:
     """The held-out metric against each searched option; trials that failed lie on the lower edge."""
     axes = {spec: {a.name: a for a in tuned.tuning.axes(spec)} for spec in tuned.tuning.methods}
     choices = []
@@ -105,7 +105,7 @@ def tried_plot(tuned: Tuned, colours: Mapping[str, Ink]) -> plots.Plot:
             ink, fine = colours[spec], [t for t in trials if t.value is not None]
             sizes = [13 if t is best else 7 for t in fine]
             mark = {"color": ink.colour, "symbol": ink.mark, "size": sizes, "opacity": 0.8}
-            values = plots.tidy(words.factor(tuned.metric) * (t.value or 0.0) for t in fine)
+            values = plotly_data.tidy(words.factor(tuned.metric) * (t.value or 0.0) for t in fine)
             data.append(_dots(fine, axis, values, spec, tuned.metric) | {"marker": mark})
             if failed := [t for t in trials if t.value is None]:
                 lost = _dots(failed, axis, [0.02] * len(failed), f"{spec}, failed", tuned.metric)
@@ -113,7 +113,7 @@ def tried_plot(tuned: Tuned, colours: Mapping[str, Ink]) -> plots.Plot:
         kind = "category" if axis.values else "log" if axis.log else "linear"
         layout = {
             "hovermode": "closest",
-            "xaxis": {"title": {"text": plots.plain(name)}, "type": kind},
+            "xaxis": {"title": {"text": plotly_data.plain(name)}, "type": kind},
             "yaxis": {"title": {"text": f"held-out {words.unit(tuned.metric)}"}, "type": _scale(tuned)},
             "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
         }
@@ -131,7 +131,7 @@ def _scale(tuned: Tuned) -> str:
 def _dots(
     trials: Sequence[Trial], axis: Axis, values: Sequence[float | None], name: str, metric: str
 ) -> dict[str, Any]:
-    found = [parts.flatten(t.options) if axis.values else t.options for t in trials]
+    found = [page_tables.flatten(t.options) if axis.values else t.options for t in trials]
     said = [
         f"trial {t.number}: {options(t)}: "
         + (words.spread(over_folds(t), metric) if t.error is None else t.error)
@@ -140,18 +140,18 @@ def _dots(
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": plots.plain(name),
+        "name": plotly_data.plain(name),
         "x": [f[axis.name] for f in found],
         "y": list(values),
-        "customdata": [plots.plain(s) for s in said],
+        "customdata": [plotly_data.plain(s) for s in said],
         "hovertemplate": "%{customdata}",
     }
 
 
 def _best(tuned: Tuned, colours: Mapping[str, Ink]) -> str:
     header, rows = cells(tuned)
-    lines = [[parts.swatch(spec, colours), *map(escape, rest)] for spec, *rest in rows]
-    return parts.table(header, lines, "figures") + f"<p>{escape(LEGEND)}</p>"
+    lines = [[page_tables.swatch(spec, colours), *map(escape, rest)] for spec, *rest in rows]
+    return page_tables.table(header, lines, "figures") + f"<p>{escape(LEGEND)}</p>"
 
 
 def _tried(tuned: Tuned, colours: Mapping[str, Ink]) -> str:
@@ -162,14 +162,14 @@ def _tried(tuned: Tuned, colours: Mapping[str, Ink]) -> str:
         value = words.spread(over_folds(trial), tuned.metric) if trial.error is None else trial.error
         rows.append(
             [
-                parts.swatch(trial.method, colours),
+                page_tables.swatch(trial.method, colours),
                 str(trial.number),
                 escape(options(trial)),
                 escape(value),
             ]
         )
     header = ["method", "trial", "options", f"held-out {words.unit(tuned.metric)}"]
-    return plot + more("Every trial as a table", parts.table(header, rows))
+    return plot + more("Every trial as a table", page_tables.table(header, rows))
 
 
 def _use(tuned: Tuned, folder: Path) -> str:
@@ -182,5 +182,5 @@ def _use(tuned: Tuned, folder: Path) -> str:
 
 
 def _settings(tuned: Tuned) -> str:
-    rows = [[escape(k), escape(v)] for k, v in parts.flatten(tuned.tuning.table()).items()]
-    return more("Settings", parts.table(["setting", "value"], rows, "settings"))
+    rows = [[escape(k), escape(v)] for k, v in page_tables.flatten(tuned.tuning.table()).items()]
+    return more("Settings", page_tables.table(["setting", "value"], rows, "settings"))

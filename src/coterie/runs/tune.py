@@ -38,7 +38,7 @@ from coterie.runs.record import Record
 from coterie.runs.runner import evaluate, same_threads
 from coterie.runs.search import Axis, Options, need_optuna, suggest
 from coterie.runs.settings import Settings, read_toml
-from coterie.runs.tuning import Trial, Tuned, Tuning, best_of, is_tuning
+from coterie.runs.trials import Trial, Tuned, Tuning, best_of, is_tuning
 from coterie.storage.atomic import append_line, keep_lines, read_lines, write_whole
 
 

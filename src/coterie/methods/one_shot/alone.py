@@ -93,7 +93,7 @@ class Alone:
                 )
 
     def fit(self, told: Replies) -> Tensor:
-        """Which replies come from clients that collected enough; one who was away may have less than others."""
+        """Which replies come from clients that collected enough; who was away may have less than others."""
         pairs = zip(told.numbers["count"].tolist(), told.numbers["columns"].tolist(), strict=True)
         return torch.tensor([i for i, (n, k) in enumerate(pairs) if enough(self.form, int(n), int(k))]).long()
 

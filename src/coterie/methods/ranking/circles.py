@@ -67,7 +67,7 @@ def check_options(best: int, threshold: float, folds: int, passes: int) -> None:
 
 
 def check_clients(roster: Roster, requester: str, folds: int) -> None:
-    """Somebody has to ask and somebody else to be ranked; and every client holds each of its folds out once."""
+    """Somebody has to ask and somebody else to be ranked; every client holds each of its folds out once."""
     if len(roster) < 2:
         raise BadInput(f"a ranking needs at least 2 clients; got {len(roster)}: add clients, or use local")
     asking(requester, roster.names)

@@ -9,7 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from coterie.report import calibration, features, heatmaps, layers, parts, plots, tables, traces, views, words
+from coterie.report import (
+    calibration,
+    features,
+    heatmaps,
+    layers,
+    page_tables,
+    plotly_data,
+    tables,
+    traces,
+    views,
+    words,
+)
 from coterie.report.inks import Ink
 from coterie.runs.measures import MEASURES
 from coterie.runs.record import Record
@@ -17,7 +28,7 @@ from coterie.runs.record import Record
 
 def rounds_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
     said = f"{_lines(by_label)} Round 0 is the model before training."
-    return figure(key, plots.curves_plot(by_label, colours), said)
+    return figure(key, plotly_data.curves_plot(by_label, colours), said)
 
 
 def _lines(by_label: views.Groups, over_clients: bool = True) -> str:
@@ -33,8 +44,8 @@ def _lines(by_label: views.Groups, over_clients: bool = True) -> str:
             "there is one seed."
         )
     most = max(len(views.figures(r, "loss", views.TRAIN)[0]) for runs in by_label.values() for r in runs)
-    if most > plots.POINTS:
-        said += f" At most {plots.POINTS} evenly chosen rounds are drawn."
+    if most > plotly_data.POINTS:
+        said += f" At most {plotly_data.POINTS} evenly chosen rounds are drawn."
     return said
 
 
@@ -42,9 +53,9 @@ def clients_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -
     said = "Each client's own model on its own test data, after the last scored round."
     if any(len(runs) > 1 for runs in by_label.values()):
         said += " Mean over seeds; the thin lines are 95 % intervals over seeds."
-    plot = figure(key, plots.clients_plot(by_label, colours), said)
+    plot = figure(key, plotly_data.clients_plot(by_label, colours), said)
     unit = f"test {words.unit(views.headline_metric([next(iter(by_label.values()))[0]]))}"
-    return plot + more(f"The same as a table ({unit})", parts.clients(by_label))
+    return plot + more(f"The same as a table ({unit})", page_tables.clients(by_label))
 
 
 def calibration_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
@@ -100,7 +111,7 @@ def layers_part(by_label: views.Groups, key: str) -> str:
 def measures_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
     """Nothing where nothing was measured, or all had one model and no group."""
     records = [r for runs in by_label.values() for r in runs]
-    plot = plots.measures_plot(by_label, colours)
+    plot = plotly_data.measures_plot(by_label, colours)
     if not any(np.nansum(views.figures(r, m, views.MEASURED)[1]) for r in records for m in MEASURES):
         return ""
     last = f'<div class="box">{tables.measures_html(records, colours)}</div>'
@@ -138,8 +149,8 @@ def data_part(first: Record, records: Sequence[Record], key: str) -> str:
     others = [r for r in records if r.about["clients"] != first.about["clients"]]
     if others:
         said += f" Other seeds were split differently; this is seed {views.seed(first)}."
-    made = figure(f"{key}-sizes-plot", plots.sizes_plot(first), said, kind="low")
-    labels = plots.labels_plot(first)
+    made = figure(f"{key}-sizes-plot", plotly_data.sizes_plot(first), said, kind="low")
+    labels = plotly_data.labels_plot(first)
     if labels is not None:
         made += figure(f"{key}-labels-plot", labels, "How many samples of each class a client holds.")
     return made
@@ -156,7 +167,7 @@ def cost_part(by_label: views.Groups, colours: Mapping[str, Ink]) -> str:
         for label, n in moved.items()
         if n
     )
-    given = parts.given_away(by_label, colours)
+    given = page_tables.given_away(by_label, colours)
     if given:
         several = any(len(runs) > 1 for runs in by_label.values())
         seed = f"of seed {views.seed(record)}, " if several else ""
@@ -165,7 +176,7 @@ def cost_part(by_label: views.Groups, colours: Mapping[str, Ink]) -> str:
         )
         given = more("What was given away", f"{given}<p>{escape(said)}</p>")
     return (
-        parts.cost(by_label, colours)
+        page_tables.cost(by_label, colours)
         + given
         + "<p>For a whole run, the mean over seeds. A model counts when a client sends or receives one "
         f"({one} each); one that goes straight from a client to another counts at both ends. Models per "
