@@ -4,8 +4,10 @@
     pens-cnn   1,000 clients x 125 of 3x32x32, the PENS CNN, Adam, averaging with 5 peers
     pens       the same clients and model, a round of PENS, step 1, with 2 sampled and scored
 
-The peak is that of the whole process: the data, torch itself and all models. That of pens does not grow with
-the number sampled, for a client's images pass through a model a few at a time.
+Every client comes with tensors of its own, as data that were dealt do. The peak is that of the whole process:
+the data, torch itself and all models; while the data are put into one piece, they are there twice, and from
+then on once. What pens takes does not grow with the number sampled, for a client's images pass through a
+model a few at a time.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from pens_round import Asked, Round
 
 from coterie.bench.contenders import prepare
-from coterie.bench.workloads import Workload, clients_of
+from coterie.bench.workloads import Workload, own_clients
 from coterie.core.seeds import Key
 from coterie.kernels import SGD, Adam
 
@@ -40,12 +43,20 @@ def ready(name: str) -> Callable[[], object]:
     """The round, with its data made."""
     if name == "pens":
         return Round(Asked(clients=1_000, sampled=2, samplings=1)).whole
-    run = prepare("auto", WORKLOADS[name], clients_of(WORKLOADS[name]))
+    run = prepare("auto", WORKLOADS[name], own_clients(WORKLOADS[name]))
     return lambda: run(Key(0))
+
+
+def now() -> float:
+    """Gigabytes in memory at this moment; NaN where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e9
+    except OSError:
+        return float("nan")
 
 
 if __name__ == "__main__":
     run = ready(sys.argv[1])
-    print(f"{sys.argv[1]}: {peak():.2f} GB with the data")
+    print(f"{sys.argv[1]}: {now():.2f} GB with the data, {peak():.2f} at most until then")
     run()
-    print(f"{sys.argv[1]}: {peak():.2f} GB after a round")
+    print(f"{sys.argv[1]}: {now():.2f} GB after a round, {peak():.2f} at most")

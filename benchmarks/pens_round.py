@@ -30,7 +30,7 @@ import tyro
 from torch import Tensor
 
 from coterie.bench.measure import as_found
-from coterie.bench.workloads import Workload, clients_of
+from coterie.bench.workloads import Workload, own_clients
 from coterie.cli.bench import say_busy
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
@@ -82,7 +82,7 @@ class Round:
         self.key, self.module = Key(0).at_round(1, 1), workload.module().eval()
         self.plain = asked.plain
         self.net = InProcess(
-            ENGINES.make(asked.engine), Learner(self.module, "classification"), clients_of(workload)
+            ENGINES.make(asked.engine), Learner(self.module, "classification"), own_clients(workload)
         )
         self.images = self.net.banks["train"].x.view(asked.clients, asked.samples, *shape)
         start = tree.stack([tree.belief_of(self.module)])

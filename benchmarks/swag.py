@@ -35,7 +35,7 @@ from coterie.core.learner import Learner
 from coterie.core.net import SERVER, from_server
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition import SPLITS
 from coterie.data.sources import SOURCES
 from coterie.engines import ENGINES
@@ -83,8 +83,8 @@ def mnist() -> tuple[Dataset, str]:
     x = draws.standard_normal((61_000, 1, 28, 28), dtype=np.float32)
     y = draws.integers(10, size=len(x))
     train, test = (
-        Pool(x[1000:], y[1000:]),
-        Pool(x[:1000], y[:1000]),
+        Arrays(x[1000:], y[1000:]),
+        Arrays(x[:1000], y[:1000]),
     )  # a test set, so that nobody holds rows out
     data = Dataset("random", "classification", train, test, classes=tuple("0123456789"))
     return data, "random numbers"

@@ -1,4 +1,4 @@
-"""Models by name, so that a site in another process can build them: a plugin of the contract's tests."""
+"""Models for the contract's tests. As a plugin, this file registers them, for sites in other processes."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from torch import nn
 
 from coterie.models import MODELS
 
-NAMES = ("contract-dropout", "contract-batchnorm")
 
-if NAMES[0] not in MODELS:
+@dataclass(frozen=True)
+class Dropout:
+    """Two layers with seeded masks between them."""
 
-    @MODELS.register("contract-dropout")
-    @dataclass(frozen=True)
-    class Dropout:
-        """Two layers with seeded masks between them."""
+    def build(self, shape, outputs, seed):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(5)
+            return nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, 3))
 
-        def build(self, shape, outputs, seed):
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(5)
-                return nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, 3))
 
-    @MODELS.register("contract-batchnorm")
-    @dataclass(frozen=True)
-    class BatchNorm:
-        """Batch norm, whose statistics are buffers, one of them an integer."""
+@dataclass(frozen=True)
+class BatchNorm:
+    """Batch norm, whose statistics are buffers, one of them an integer."""
 
-        def build(self, shape, outputs, seed):
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(5)
-                return nn.Sequential(
-                    nn.Linear(4, 6, bias=False), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3)
-                )
+    def build(self, shape, outputs, seed):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(5)
+            return nn.Sequential(nn.Linear(4, 6, bias=False), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3))
+
+
+KINDS = {"dropout": Dropout, "batchnorm": BatchNorm}
+if __name__.startswith("coterie_plugin"):
+    for name, kind in KINDS.items():
+        MODELS.register(f"contract-{name}")(kind)

@@ -16,19 +16,17 @@ from coterie.core.client import Client, Samples
 from coterie.core.held import Held, at_coordinator, handles_in, hold
 from coterie.core.learner import Learner
 from coterie.core.method import Info
-from coterie.core.plugins import load_plugins
 from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
 from coterie.kernels import SGD
 from coterie.methods import METHODS
-from coterie.models import MODELS
 from coterie.nets import Absent, InProcess
 from coterie.nets.remote import Remote
 from coterie.nets.site import Site
+from models import KINDS
 
 PLUGIN = str(Path(__file__).with_name("models.py"))
-load_plugins([PLUGIN])
 
 ROUNDS, SEED = 3, 1  # with this seed every client is away at times, and none always
 SIZES = (7, 12, 20, 34, 5)
@@ -80,7 +78,7 @@ PAIRS = [(row, model) for row in ROWS for model in ("dropout", "batchnorm")] + [
 
 
 def model_of(name: str, dtype: torch.dtype):
-    return MODELS.make(f"contract-{name}").build((4,), 3, 0).to(dtype)
+    return KINDS[name]().build((4,), 3, 0).to(dtype)
 
 
 def clients_of(dtype: torch.dtype) -> tuple[Client, ...]:

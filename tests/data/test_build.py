@@ -16,18 +16,18 @@ from coterie.core.client import Client
 from coterie.core.errors import BadData, BadInput, CoterieError
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition import Bands, Clusters, Deal, Dirichlet, Iid, Interests, Shift, Silos
 
 KEY = Key(0, ("data",))
 FIRST_TEST_ROW = 10_000  # rows of a published test set are numbered from here
 
 
-def pool_of(rows: int, first: int = 0, classes: int = 3) -> Pool:
+def pool_of(rows: int, first: int = 0, classes: int = 3) -> Arrays:
     """Rows that say in x who they are; the label follows from that, and so do the table's columns."""
     number = np.arange(first, first + rows)
     frame = pd.DataFrame({"number": number, "ward": [f"w{n % 4}" for n in number], "age": number % 90.0})
-    return Pool(number[:, None].astype(np.float32), number % classes, frame)
+    return Arrays(number[:, None].astype(np.float32), number % classes, frame)
 
 
 def data_of(rows: int = 60, test: int = 0, classes: int = 3, **more) -> Dataset:
@@ -96,10 +96,10 @@ class Spy:
     def __init__(self) -> None:
         self.shown: list[list[list[int]]] = []
 
-    def __call__(self, train: Pool, *others: Pool):
+    def __call__(self, train: Arrays, *others: Arrays):
         self.shown.append([p.x[:, 0].astype(int).tolist() for p in (train, *others)])
         mean = train.x.mean()
-        made = [Pool(p.x - mean, p.y, p.frame) for p in (train, *others)]
+        made = [Arrays(p.x - mean, p.y, p.frame) for p in (train, *others)]
         return made, (f"mean {mean:g} of {len(train)}",)
 
 
@@ -137,10 +137,10 @@ def test_rows_that_preparing_leaves_out():
     assert torch.equal(a.train.y, a.train.x[:, 0].long() % 3)
 
 
-def pictures(rows: int, first: int = 0) -> Pool:
+def pictures(rows: int, first: int = 0) -> Arrays:
     """Pictures of 2 x 2 pixels, all different, between 0 and 1."""
     x = (first + np.arange(rows * 4, dtype=np.float32).reshape(rows, 1, 2, 2)) / 4000
-    return Pool(x, np.arange(rows) % 2)
+    return Arrays(x, np.arange(rows) % 2)
 
 
 def test_each_clients_pictures_are_turned_in_training_and_in_test():

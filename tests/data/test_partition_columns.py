@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition import AgeSome, AgeStrict, Bands, Silos
 from coterie.data.partition.bands import find_bands
 from coterie.data.sources.titanic import Titanic
 
 
 def table(columns: dict[str, list[object]], test: dict[str, list[object]] | None = None) -> Dataset:
-    def made(part: dict[str, list[object]]) -> Pool:
+    def made(part: dict[str, list[object]]) -> Arrays:
         frame = pd.DataFrame(part)
-        return Pool(np.zeros((len(frame), 1)), np.arange(len(frame)) % 2, frame)
+        return Arrays(np.zeros((len(frame), 1)), np.arange(len(frame)) % 2, frame)
 
     return Dataset("toy", "classification", made(columns), made(test) if test else None)
 
@@ -126,7 +126,7 @@ def test_bands_refuse_what_cannot_be() -> None:
     once = table({"age": [1, 2, np.nan]})
     with pytest.raises(BadInput, match=r"band age unknown has 1 .* drop unknown values"):
         Bands("age").deal(once, once.train, None, Key(0))
-    bare = Dataset("toy", "classification", Pool(np.zeros((4, 1)), np.zeros(4, dtype=int)))
+    bare = Dataset("toy", "classification", Arrays(np.zeros((4, 1)), np.zeros(4, dtype=int)))
     with pytest.raises(BadInput, match="toy has no table: use iid or dirichlet"):
         Bands("age").deal(bare, bare.train, None, Key(0))
 
@@ -179,6 +179,6 @@ def test_silos_refuse_what_cannot_be() -> None:
         Silos(minimum=1)
     with pytest.raises(UnknownName, match="did you mean drop"):
         Silos(small="dorp")  # type: ignore[arg-type]
-    bare = Dataset("toy", "classification", Pool(np.zeros((4, 1)), np.zeros(4, dtype=int)))
+    bare = Dataset("toy", "classification", Arrays(np.zeros((4, 1)), np.zeros(4, dtype=int)))
     with pytest.raises(BadInput, match="toy has no table"):
         Silos().deal(bare, bare.train, None, Key(0))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput
-from coterie.data.dataset import Dataset, Pool, label_counts
+from coterie.data.dataset import Arrays, Dataset, label_counts
 from coterie.data.partition.counts import (
     class_total,
     columns_to_shares,
@@ -22,7 +22,7 @@ from coterie.data.partition.counts import (
 
 
 def dataset(labels: list[int], task: str = "classification") -> Dataset:
-    return Dataset("toy", task, Pool(np.zeros((len(labels), 1)), np.array(labels)))  # type: ignore[arg-type]
+    return Dataset("toy", task, Arrays(np.zeros((len(labels), 1)), np.array(labels)))  # type: ignore[arg-type]
 
 
 def test_largest_remainders_by_hand() -> None:
@@ -69,7 +69,7 @@ def test_topping_up_stops_when_nobody_has_rows_to_spare() -> None:
 
 
 def test_a_client_that_wants_nothing_stays_empty_and_is_named() -> None:
-    pool = Pool(np.zeros((3, 1)), np.array([0, 0, 1]))
+    pool = Arrays(np.zeros((3, 1)), np.array([0, 0, 1]))
     owner, notes = deal_table(pool, np.array([[2, 0], [0, 0]]), np.array([[1.0, 0.0], [0.0, 0.0]]), 1, None)
     assert owner.tolist() == [0, 0, -1]
     assert notes == (

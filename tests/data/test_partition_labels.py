@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
-from coterie.data.dataset import Dataset, Pool, label_counts
+from coterie.data.dataset import Arrays, Dataset, label_counts
 from coterie.data.partition import Deal, Dirichlet, Iid, Interests, Shift, Split
 from coterie.data.partition.dirichlet import draw, log_gamma_draws, repair
 from coterie.data.partition.interests import draw_sizes, statistics
@@ -29,8 +29,8 @@ LABEL_SPLITS: list[Split] = [
 ]
 
 
-def pool(y: np.ndarray) -> Pool:
-    return Pool(np.zeros((len(y), 1)), y.astype(np.int64))
+def pool(y: np.ndarray) -> Arrays:
+    return Arrays(np.zeros((len(y), 1)), y.astype(np.int64))
 
 
 def balanced(rows: int, classes: int = 10, test: int = 0) -> Dataset:
@@ -47,7 +47,7 @@ def random_dataset(seed: int, rows: int, classes: int) -> Dataset:
     return Dataset("toy", "classification", train, test, classes=tuple(map(str, range(classes))))
 
 
-def table(deal: Deal, rows: Pool, classes: int = 10) -> np.ndarray:
+def table(deal: Deal, rows: Arrays, classes: int = 10) -> np.ndarray:
     return label_counts(rows.y, deal.owner, len(deal.names), classes)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition import TURNS, Clusters, turn
 from coterie.data.partition.clusters import blocks
 
@@ -17,8 +17,8 @@ ONE = np.array([[[[1, 2], [3, 4]]]], dtype=np.uint8)
 
 
 def pictures(rows: int = 60, test: int = 30, shape: tuple[int, ...] = (1, 4, 4)) -> Dataset:
-    def made(n: int) -> Pool:
-        return Pool(np.zeros((n, *shape), dtype=np.uint8), np.arange(n) % 3)
+    def made(n: int) -> Arrays:
+        return Arrays(np.zeros((n, *shape), dtype=np.uint8), np.arange(n) % 3)
 
     return Dataset("toy", "classification", made(rows), made(test), classes=("a", "b", "c"))
 

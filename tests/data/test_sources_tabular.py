@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from coterie.core.errors import BadData, UnknownName
-from coterie.data.dataset import Pool
+from coterie.data.dataset import Arrays
 from coterie.data.tabular import TabularPrepare
 
 NaN = np.nan
@@ -17,9 +17,9 @@ TEST = [[7, 1, 1], [NaN, NaN, NaN]]
 DEVIATION = np.sqrt(8 / 3)  # of 1, 3, 5
 
 
-def pool(rows: list[list[float]]) -> Pool:
+def pool(rows: list[list[float]]) -> Arrays:
     x = np.array(rows, dtype=np.float64)
-    return Pool(x, np.arange(len(rows)), pd.DataFrame({"row": np.arange(len(rows))}))
+    return Arrays(x, np.arange(len(rows)), pd.DataFrame({"row": np.arange(len(rows))}))
 
 
 def test_numbers_flags_and_categories_by_hand():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from coterie.api.folders import read_record
-from coterie.data.dataset import Pool
+from coterie.data.dataset import Arrays
 from coterie.data.partition.shift import DISTRIBUTIONS
 from coterie.kernels import SGD
 from coterie.methods import FedAvg, Local
@@ -53,7 +53,7 @@ class TestDealing:
     def test_the_others_share_what_is_left(self):
         y = np.tile(np.arange(10), 20)
         taken = g.tested(y, DISTRIBUTIONS["B"], None)
-        others = g.others_tested(Pool(y.astype(float), y), taken, DISTRIBUTIONS["B"], 10)
+        others = g.others_tested(Arrays(y.astype(float), y), taken, DISTRIBUTIONS["B"], 10)
         assert len(others) == 9
         assert min(map(len, others)) >= 1
         joined = np.concatenate([taken, *others])

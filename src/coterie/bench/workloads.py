@@ -107,6 +107,14 @@ def clients_of(workload: Workload, seed: int = 0) -> tuple[Client, ...]:
     )
 
 
+def own_clients(workload: Workload) -> tuple[Client, ...]:
+    """Clients whose tensors are nobody else's: made one by one."""
+    return tuple(
+        replace(clients_of(replace(workload, sizes=(size,)), seed=i)[0], name=f"c{i}")
+        for i, size in enumerate(workload.sizes)
+    )
+
+
 def hosts_of(workload: Workload, key: Key) -> list[int]:
     """The clients of one FedAvg round, as FedAvg draws them from the round's key."""
     hosts: Tensor = sample_clients(len(workload.sizes), workload.sample, key.at("sample"))

@@ -18,9 +18,9 @@ import tyro
 
 from coterie.core.errors import BadInput
 from coterie.core.options import Option, coerced, options_of, table_of
-from coterie.core.plugins import load_plugins
 from coterie.runs.features import Features
 from coterie.runs.settings import NATURAL, PARTS, Settings, from_table, read_toml
+from coterie.storage.plugins import load_plugins
 
 
 def parse(kind: Any, words: Sequence[str], command: str, description: str) -> Any:

@@ -16,17 +16,25 @@ from coterie.cli.flags import parse
 from coterie.core.errors import UnknownName
 from coterie.core.options import options_of
 from coterie.methods import METHODS
+from coterie.nets import WRAPS
 from coterie.report.reveals import in_words, reveals_page
 from coterie.runs.settings import PARTS
 
-HELP = """Lists methods, splits, models and kernels, or explains one with its equations and options.
+HELP = """Lists methods, splits, models, kernels, engines, nets and wrappers, or explains one of them.
 
 examples:
   coterie methods
   coterie methods fedavg
 """
 
-SHOWN = {"method": "methods", "split": "splits", "model": "models", "kernel": "kernels", "engine": "engines"}
+SHOWN = {
+    "method": "methods",
+    "split": "splits",
+    "model": "models",
+    "kernel": "kernels",
+    "engine": "engines",
+    "net": "nets",
+}
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,10 @@ def methods(words: Sequence[str]) -> int:
         for entry, cls in PARTS[kind].items():
             table.add_row(f"  {entry}", first_line(cls))
         screen.out.print(table)
+    table = Table(title="wrappers", title_justify="left", title_style="bold", box=None, show_header=False)
+    for entry, cls in WRAPS.items():
+        table.add_row(f"  {entry}", first_line(cls))
+    screen.out.print(table)
     return 0
 
 

@@ -11,7 +11,7 @@ from coterie.core.client import Client
 from coterie.core.errors import BadData, BadInput
 from coterie.core.seeds import Key
 from coterie.data.clients import check_clients, samples
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.holdout import hold_out
 from coterie.data.intake import Array
 from coterie.data.partition.base import Deal, Split
@@ -71,12 +71,12 @@ def deal_clients(
     return Dealt(tuple(made), (*notes, *said))
 
 
-def _client(data: Dataset, deal: Deal, i: int, train: Pool, validation: Pool, test: Pool) -> Client:
+def _client(data: Dataset, deal: Deal, i: int, train: Arrays, validation: Arrays, test: Arrays) -> Client:
     pools = [train, validation, test]
     notes: tuple[str, ...] = ()
     if deal.turns is not None:
         turn = TURNS[deal.turns[i]]
-        pools = [Pool(turn(p.x), p.y, p.frame) for p in pools]
+        pools = [Arrays(turn(p.x), p.y, p.frame) for p in pools]
     if data.prepare is not None:
         try:
             pools, notes = data.prepare(*pools)

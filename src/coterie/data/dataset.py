@@ -14,7 +14,7 @@ from coterie.data.intake import Array
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class Arrays:
     """Rows to deal.
 
     x       inputs [n, ...], raw: a source's `prepare` makes numbers of them
@@ -29,9 +29,9 @@ class Pool:
     def __len__(self) -> int:
         return len(self.y)
 
-    def take(self, rows: Array) -> Pool:
+    def take(self, rows: Array) -> Arrays:
         frame = None if self.frame is None else self.frame.iloc[rows].reset_index(drop=True)
-        return Pool(self.x[rows], self.y[rows], frame)
+        return Arrays(self.x[rows], self.y[rows], frame)
 
 
 class Prepare(Protocol):
@@ -41,7 +41,7 @@ class Prepare(Protocol):
     rows out, so it returns pools (inputs with their targets), not bare arrays.
     """
 
-    def __call__(self, train: Pool, *others: Pool) -> tuple[list[Pool], tuple[str, ...]]: ...
+    def __call__(self, train: Arrays, *others: Arrays) -> tuple[list[Arrays], tuple[str, ...]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +50,8 @@ class Dataset:
 
     name: str
     task: Task
-    train: Pool
-    test: Pool | None = None
+    train: Arrays
+    test: Arrays | None = None
     features: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     prepare: Prepare | None = None
@@ -59,7 +59,7 @@ class Dataset:
     citation: str = ""
 
     @property
-    def pools(self) -> Sequence[Pool]:
+    def pools(self) -> Sequence[Arrays]:
         return (self.train,) if self.test is None else (self.train, self.test)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from coterie.core.errors import BadData
-from coterie.data.dataset import Pool
+from coterie.data.dataset import Arrays
 from coterie.data.intake import Array
 from coterie.data.missing import Missing, check_missing_rule, fill_missing, fit_median, refuse_missing
 
@@ -55,8 +55,8 @@ class TabularPrepare:
     def numbers(self) -> list[str]:
         return [c for c in self.columns if c not in self.flags and c not in dict(self.categories)]
 
-    def __call__(self, train: Pool, *others: Pool) -> tuple[list[Pool], tuple[str, ...]]:
-        pools: list[Pool] = [train, *others]
+    def __call__(self, train: Arrays, *others: Arrays) -> tuple[list[Arrays], tuple[str, ...]]:
+        pools: list[Arrays] = [train, *others]
         notes: list[str] = []
         refuse_infinite(pools, self.columns)
         if self.missing == "drop":
@@ -76,12 +76,12 @@ class TabularPrepare:
             which = "all columns" if len(mean) == len(self.columns) else ", ".join(mean.index)
             notes.append(f"standardised with this client's own training mean and deviation: {which}")
         made = [
-            Pool(self._encode(table, mean, deviation), pool.y, pool.frame)
+            Arrays(self._encode(table, mean, deviation), pool.y, pool.frame)
             for table, pool in zip(tables, pools, strict=True)
         ]
         return made, tuple(notes)
 
-    def _table(self, pool: Pool) -> pd.DataFrame:
+    def _table(self, pool: Arrays) -> pd.DataFrame:
         """x with names; flags and categories as objects, so that their stand-in is the most frequent one."""
         table = pd.DataFrame(np.asarray(pool.x, dtype=np.float64), columns=list(self.columns))
         allowed = {**dict.fromkeys(self.flags, (0.0, 1.0)), **dict(self.categories)}
@@ -123,7 +123,7 @@ class TabularPrepare:
         return np.concatenate(parts, axis=1)
 
 
-def refuse_infinite(pools: Sequence[Pool], columns: Sequence[str]) -> None:
+def refuse_infinite(pools: Sequence[Arrays], columns: Sequence[str]) -> None:
     for pool in pools:
         infinite = np.isinf(np.asarray(pool.x, dtype=np.float64))
         if infinite.any():
@@ -138,7 +138,7 @@ def fit_scale(table: pd.DataFrame, columns: Sequence[str]) -> tuple[pd.Series, p
     return known.mean(), known.std(ddof=0).where(varies, 1.0)
 
 
-def drop_incomplete(pools: Sequence[Pool], columns: Sequence[str]) -> tuple[list[Pool], list[str]]:
+def drop_incomplete(pools: Sequence[Arrays], columns: Sequence[str]) -> tuple[list[Arrays], list[str]]:
     """The pools without rows that miss a value; the note counts those that went."""
     gaps = [np.isnan(np.asarray(pool.x, dtype=np.float64)) for pool in pools]
     complete = [np.logical_not(gap.any(axis=1)) for gap in gaps]

@@ -35,13 +35,13 @@ from coterie.core.belief import Belief
 from coterie.core.client import Client, Samples
 from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Diverged
 from coterie.core.learner import Learner
-from coterie.core.plugins import load_plugins
 from coterie.core.wire import key_of, pack, unpack
 from coterie.engines import ENGINES
 from coterie.kernels import kernel_of
 from coterie.models import MODELS
 from coterie.nets.frames import receive, send
 from coterie.nets.in_process import InProcess
+from coterie.storage.plugins import load_plugins
 from coterie.storage.tensors import read_tensors, write_tensors
 
 PARTS = ("train", "validation", "test")

@@ -13,11 +13,11 @@ from torch import nn
 from coterie.core import belief as tree
 from coterie.core.errors import BadRun, UnknownName
 from coterie.core.options import coerced
-from coterie.core.plugins import load_plugins
 from coterie.models import MODELS
 from coterie.runs.folder import read_models
 from coterie.runs.last_layer import Body, headless
 from coterie.runs.settings import read_toml
+from coterie.storage.plugins import load_plugins
 from coterie.storage.tensors import read_tensors, write_tensors
 
 FILE = "features.safetensors"

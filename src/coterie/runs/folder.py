@@ -24,7 +24,7 @@ import json
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -46,6 +46,7 @@ from coterie.posteriors import Saved, store
 from coterie.runs import checkpoint
 from coterie.runs.record import Record
 from coterie.runs.settings import digest, read_toml
+from coterie.runs.stored import NAMED, PASSED, WEIGHTS, StoredByName, StoredMatrices
 from coterie.storage import locks
 from coterie.storage.atomic import (
     append_line,
@@ -60,10 +61,7 @@ T = TypeVar("T")
 
 CALIBRATION = "calibration.npz"
 POSTERIORS = "posteriors"
-WEIGHTS = "weights"
-PASSED = "traffic"
 MODELS = "models"
-NAMED = "matrices/"  # before the names that methods choose
 
 
 class Folder:
@@ -166,50 +164,6 @@ class Folder:
         replace_atomically(self.path / CALIBRATION, _savez(kinds))
 
 
-class StoredMatrices(Mapping[int, np.ndarray]):
-    """One matrix by round, read from the folder when asked for: for many clients all would not fit."""
-
-    def __init__(self, path: Path, key: str = WEIGHTS, rounds: list[int] | None = None) -> None:
-        self._path, self._key, self._rounds = path, key, rounds
-
-    def __getitem__(self, round: int) -> np.ndarray:
-        return _load(self._path, round, lambda file: np.asarray(file[self._key]))
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(_rounds(self._path) if self._rounds is None else self._rounds)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-class StoredByName(Mapping[str, Mapping[int, np.ndarray]]):
-    """Further matrices by name; a round may have others than the next."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._held: dict[int, list[str]] = {}  # what a file holds never changes: it is looked up once
-
-    def __getitem__(self, name: str) -> StoredMatrices:
-        return StoredMatrices(self._path, NAMED + name, self._found()[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found())
-
-    def __len__(self) -> int:
-        return len(self._found())
-
-    def _found(self) -> dict[str, list[int]]:
-        """The rounds that have each name."""
-        found: dict[str, list[int]] = {}
-        for round in _rounds(self._path):
-            if round not in self._held:
-                self._held[round] = _load(self._path, round, lambda file: list(file.files))
-            for key in self._held[round]:
-                if key.startswith(NAMED):
-                    found.setdefault(key.removeprefix(NAMED), []).append(round)
-        return found
-
-
 def is_run(path: Path) -> bool:
     return (path / "config.toml").exists() and (path / "run.json").exists()
 
@@ -226,11 +180,14 @@ def read_record(path: Path, label: str | None = None) -> Record:
         about = json.loads((path / "run.json").read_text())
     except json.JSONDecodeError as error:
         raise BadRun(f"{path / 'run.json'} is damaged ({error}): start this run anew") from None
+    lines = read_lines(path / "metrics.jsonl")
+    if lines and "sent_bytes" not in lines[0]:
+        raise BadRun(f"{path} was written by an earlier version, which did not count bytes: run it anew")
     return Record(
         label=label or config["method"],
         config=config,
         about=about,
-        metrics=read_lines(path / "metrics.jsonl"),
+        metrics=lines,
         timings=read_lines(path / "timings.jsonl"),
         weights=StoredMatrices(path),
         passed=StoredMatrices(path, PASSED),
@@ -280,22 +237,6 @@ def _calibration(path: Path) -> Calibration | None:
             return Calibration(*(Tally(*torch.from_numpy(file[kind])) for kind in Calibration._fields))
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
         raise BadRun(f"{name} is damaged ({error}): delete it to do without") from None
-
-
-def _rounds(path: Path) -> list[int]:
-    return sorted(int(m.stem) for m in (path / "collaboration").glob("[0-9]*.npz"))
-
-
-def _load(path: Path, round: int, look: Callable[[Any], T]) -> T:
-    """What `look` sees in a round's file; numpy reads only the matrices that it touches."""
-    name = path / "collaboration" / f"{round:05d}.npz"
-    try:
-        with np.load(name) as file:
-            return look(file)
-    except FileNotFoundError:
-        raise KeyError(round) from None
-    except (zipfile.BadZipFile, ValueError, EOFError) as error:
-        raise BadRun(f"{name} is damaged ({error}): delete it to do without this round's matrices") from None
 
 
 def _savez(matrices: Mapping[str, np.ndarray]) -> Callable[[Path], None]:

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.options import coerced, plain, table_of
-from coterie.core.plugins import load_plugins
 from coterie.core.registry import Registry
 from coterie.data.partition import SPLITS
 from coterie.data.sources import SOURCES
@@ -24,6 +23,7 @@ from coterie.models import MODELS
 from coterie.nets import NETS
 from coterie.nets.ground import check_wraps
 from coterie.runs.features import Features
+from coterie.storage.plugins import load_plugins
 
 PARTS: dict[str, Registry[Any]] = {
     "data": SOURCES,

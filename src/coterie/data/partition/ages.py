@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coterie.core.seeds import Key
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.bands import Bands, Unknown
 from coterie.data.partition.base import SPLITS, Deal
 
@@ -20,7 +20,7 @@ class AgeStrict:
 
     unknown: Unknown = "own"
 
-    def deal(self, data: Dataset, pool: Pool, clients: int | None, key: Key) -> Deal:
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         bands = Bands("age", (20, 35), unknown=self.unknown, labels=("0-20", "21-35", "36+"))
         return bands.deal(data, pool, clients, key)
 
@@ -35,6 +35,6 @@ class AgeSome:
 
     unknown: Unknown = "own"
 
-    def deal(self, data: Dataset, pool: Pool, clients: int | None, key: Key) -> Deal:
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         bands = Bands("age", (35,), agents=(2, 1), unknown=self.unknown, labels=("0-35", "36+"))
         return bands.deal(data, pool, clients, key)

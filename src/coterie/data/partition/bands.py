@@ -18,7 +18,7 @@ import pandas as pd
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.base import SPLITS, Deal
 from coterie.data.partition.columns import column_of, refuse_other_count
 from coterie.data.partition.counts import Counts, Shares
@@ -63,7 +63,7 @@ class Bands:
         if self.unknown not in ("own", "drop"):
             raise UnknownName("rule for unknown values", self.unknown, ("own", "drop"))
 
-    def deal(self, data: Dataset, pool: Pool, clients: int | None, key: Key) -> Deal:
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         if not self.column:
             raise BadInput("split bands needs a column and its edges: for instance column=age edges=20,35")
         trained = self.bands_of(column_of("bands", data, data.train, self.column))

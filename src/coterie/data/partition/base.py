@@ -13,7 +13,7 @@ from typing import Protocol
 
 from coterie.core.registry import Registry
 from coterie.core.seeds import Key
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
 
 
@@ -42,7 +42,7 @@ class Split(Protocol):
     knows its number (bands, values) refuses another.
     """
 
-    def deal(self, data: Dataset, pool: Pool, clients: int | None, key: Key) -> Deal: ...
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal: ...
 
 
 SPLITS: Registry[Split] = Registry("split")

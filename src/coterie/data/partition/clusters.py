@@ -19,7 +19,7 @@ import numpy as np
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.base import SPLITS, Deal
 from coterie.data.partition.counts import client_names, how_many, round_column
 from coterie.data.partition.iid import deal_equally, empty_note
@@ -65,7 +65,7 @@ class Clusters:
         """M, the number of clusters."""
         return len(self.turns) if self.clusters is None else self.clusters
 
-    def deal(self, data: Dataset, pool: Pool, clients: int | None, key: Key) -> Deal:
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         if pool.x.ndim != 4:
             raise BadInput(
                 f"split clusters turns pictures, but {data.name} has inputs of shape "

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from coterie.core.errors import BadInput, UnknownName
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 
 
-def column_of(split: str, data: Dataset, pool: Pool, column: str) -> pd.Series:
+def column_of(split: str, data: Dataset, pool: Arrays, column: str) -> pd.Series:
     """A pool's column by name; a dataset without a table, or without that column, is refused."""
     if pool.frame is None:
         raise BadInput(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.core.errors import BadInput
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
 
 Counts = npt.NDArray[np.int64]
@@ -128,7 +128,7 @@ def some(names: Sequence[str], most: int = 5) -> str:
 
 
 def deal_table(
-    pool: Pool, counts: Counts, wants: Shares | Counts, minimum: int, rng: np.random.Generator | None
+    pool: Arrays, counts: Counts, wants: Shares | Counts, minimum: int, rng: np.random.Generator | None
 ) -> tuple[Counts, tuple[str, ...]]:
     """Owners [row] by a table of counts, after `top_up`; the notes say who was topped up, who is empty and
     how many rows are nobody's.

@@ -26,7 +26,7 @@ import numpy as np
 
 from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.base import SPLITS, Deal
 from coterie.data.partition.counts import (
     Counts,
@@ -71,7 +71,7 @@ class Dirichlet:
                 "one row to train and one to test: try 10"
             )
 
-    def deal(self, data: Dataset, pool: Pool, clients: int | None, key: Key) -> Deal:
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         classes = class_total("dirichlet", data)
         n = how_many("dirichlet", data, clients, self.minimum)
         supply = tally(data.train.y, classes)

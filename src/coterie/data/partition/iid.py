@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.core.seeds import Key
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.base import SPLITS, Deal
 from coterie.data.partition.counts import Counts, client_names, how_many
 
@@ -17,7 +17,7 @@ from coterie.data.partition.counts import Counts, client_names, how_many
 class Iid:
     """Rows shuffled and dealt in turn: sizes differ by at most one."""
 
-    def deal(self, data: Dataset, pool: Pool, clients: int | None, key: Key) -> Deal:
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         n = how_many("iid", data, clients, minimum=2)
         owner = deal_equally(len(pool), n, key.at("rows", len(pool)).numpy())
         return Deal(owner, client_names(n), notes=empty_note(len(pool), n))

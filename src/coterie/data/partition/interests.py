@@ -24,7 +24,7 @@ import numpy as np
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.base import SPLITS, Deal
 from coterie.data.partition.counts import Shares, class_total, client_names, deal_table, how_many, tally
 
@@ -56,7 +56,7 @@ class Interests:
                 "one row to train and one to test: try 10"
             )
 
-    def deal(self, data: Dataset, pool: Pool, clients: int | None, key: Key) -> Deal:
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         classes = class_total("interests", data)
         n = how_many("interests", data, clients, self.minimum)
         shares = statistics(draw_sizes(self.sizes, n, key.at("clients").numpy()), classes, self.p)

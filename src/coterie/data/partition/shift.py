@@ -29,7 +29,7 @@ import numpy as np
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.base import SPLITS, Deal
 from coterie.data.partition.counts import (
     Shares,
@@ -77,7 +77,7 @@ class Shift:
                 f"not {sum(self.shares):g}: divide each by their sum"
             )
 
-    def deal(self, data: Dataset, pool: Pool, clients: int | None, key: Key) -> Deal:
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         classes = class_total("shift", data)
         n = how_many("shift", data, clients, minimum=2)
         first, notes = self.first(classes)

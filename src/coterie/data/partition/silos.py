@@ -10,7 +10,7 @@ import pandas as pd
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.bands import notes_on
 from coterie.data.partition.base import SPLITS, Deal
 from coterie.data.partition.columns import column_of, refuse_other_count
@@ -42,7 +42,7 @@ class Silos:
         if self.small not in ("refuse", "drop"):
             raise UnknownName("rule for small silos", self.small, ("refuse", "drop"))
 
-    def deal(self, data: Dataset, pool: Pool, clients: int | None, key: Key) -> Deal:
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         column = self.column or self.natural(data)
         sizes = column_of("silos", data, data.train, column).map(text_of).value_counts()
         if (few := sizes[sizes < self.minimum].sort_index()).size and self.small == "refuse":

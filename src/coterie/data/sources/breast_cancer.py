@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.sources.base import SOURCES
 from coterie.data.tabular import TabularPrepare
 
@@ -37,7 +37,7 @@ class BreastCancer:
         return Dataset(
             name="breast-cancer",
             task="classification",
-            train=Pool(raw.data, raw.target.astype("int64"), pd.DataFrame(raw.data, columns=list(columns))),
+            train=Arrays(raw.data, raw.target.astype("int64"), pd.DataFrame(raw.data, columns=list(columns))),
             features=prepare.features,
             classes=tuple(map(str, raw.target_names)),
             prepare=prepare,

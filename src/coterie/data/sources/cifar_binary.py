@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.errors import BadData
-from coterie.data.dataset import Pool
+from coterie.data.dataset import Arrays
 
 SHAPE = (3, 32, 32)
 PIXELS = 3072
 
 
-def read_records(parts: Mapping[str, bytes], names: Sequence[str], label_bytes: int, label: int) -> Pool:
+def read_records(parts: Mapping[str, bytes], names: Sequence[str], label_bytes: int, label: int) -> Arrays:
     """The named parts, one after the other; `label` is which of the label bytes counts."""
     size = label_bytes + PIXELS
     for name in names:
@@ -24,7 +24,7 @@ def read_records(parts: Mapping[str, bytes], names: Sequence[str], label_bytes: 
             raise BadData(f"{name} has {len(parts[name])} bytes, not a multiple of {size}: fetch it again")
     blocks = [np.frombuffer(parts[name], np.uint8).reshape(-1, size) for name in names]
     x = np.concatenate([block[:, label_bytes:] for block in blocks]).reshape(-1, *SHAPE)
-    return Pool(x, np.concatenate([block[:, label] for block in blocks]).astype(np.int64))
+    return Arrays(x, np.concatenate([block[:, label] for block in blocks]).astype(np.int64))
 
 
 def read_archive(path: Path, names: Sequence[str]) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.sources.base import SOURCES
 from coterie.data.tabular import TabularPrepare
 
@@ -40,7 +40,7 @@ class Diabetes:
         return Dataset(
             name="diabetes",
             task="regression",
-            train=Pool(raw.data, y, pd.DataFrame(raw.data, columns=list(columns))),
+            train=Arrays(raw.data, y, pd.DataFrame(raw.data, columns=list(columns))),
             features=prepare.features,
             prepare=prepare,
             notes=(

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.sources.base import SOURCES
 
 
@@ -36,7 +36,7 @@ class Digits:
         return Dataset(
             name="digits",
             task="classification",
-            train=Pool(x, raw.target.astype(np.int64)),
+            train=Arrays(x, raw.target.astype(np.int64)),
             classes=tuple("0123456789"),
             notes=("the copy that comes with scikit-learn", "pixels divided by 16"),
             citation=self.citation,

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from coterie.data import downloads
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.downloads import PublishedFile
 from coterie.data.sources.base import SOURCES, check_choice
 from coterie.data.tabular import TabularPrepare
@@ -86,7 +86,7 @@ class HeartDisease:
         return Dataset(
             name="heart-disease",
             task="classification",
-            train=Pool(known.to_numpy(dtype=np.float64), ill, frame),
+            train=Arrays(known.to_numpy(dtype=np.float64), ill, frame),
             features=prepare.features,
             classes=("well", "ill"),
             prepare=prepare,

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.errors import BadData
-from coterie.data.dataset import Pool
+from coterie.data.dataset import Arrays
 from coterie.data.downloads import PublishedFile
 from coterie.data.intake import Array
 
@@ -47,11 +47,11 @@ def read_idx(path: Path) -> Array:
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
 
 
-def read_pool(images: Path, labels: Path) -> Pool:
+def read_pool(images: Path, labels: Path) -> Arrays:
     """Grey pictures [n, 1, height, width] as bytes, with their labels."""
     x, y = read_idx(images), read_idx(labels)
     if x.ndim != 3 or y.ndim != 1 or len(x) != len(y):
         raise BadData(
             f"{images} has shape {list(x.shape)}, {labels} {list(y.shape)}: they do not belong together"
         )
-    return Pool(x[:, None], y.astype(np.int64))
+    return Arrays(x[:, None], y.astype(np.int64))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.data.dataset import Pool
+from coterie.data.dataset import Arrays
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Normalise:
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
-    def __call__(self, train: Pool, *others: Pool) -> tuple[list[Pool], tuple[str, ...]]:
+    def __call__(self, train: Arrays, *others: Arrays) -> tuple[list[Arrays], tuple[str, ...]]:
         mean, deviation = (
             np.array(v, dtype=np.float32).reshape(1, -1, 1, 1) for v in (self.mean, self.deviation)
         )
@@ -29,7 +29,7 @@ class Normalise:
             x /= 255
             x -= mean
             x /= deviation
-            made.append(Pool(x, pool.y, pool.frame))
+            made.append(Arrays(x, pool.y, pool.frame))
         constants = f"mean {_list(self.mean)} and deviation {_list(self.deviation)}"
         return made, (f"pixels scaled to [0, 1], then normalised with the published {constants}",)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from coterie.core.errors import BadData, BadInput, UnknownName
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.missing import Missing, check_missing_rule
 from coterie.data.sources.base import SOURCES, check_choice
 from coterie.data.tabular import TabularPrepare
@@ -77,7 +77,7 @@ class TableFile:
         return Dataset(
             name=Path(self.path).stem,
             task="classification" if classes else "regression",
-            train=Pool(codes.to_numpy(dtype=np.float64), y, frame),
+            train=Arrays(codes.to_numpy(dtype=np.float64), y, frame),
             features=tuple(features),
             classes=classes,
             prepare=prepare,

@@ -22,7 +22,7 @@ import numpy as np
 
 from coterie.core.errors import BadData, BadInput
 from coterie.data import downloads
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.downloads import PublishedFile
 from coterie.data.intake import Array
 from coterie.data.sources.base import SOURCES
@@ -72,8 +72,8 @@ class TinyImageNet:
         return Dataset(
             name="tiny-imagenet",
             task="classification",
-            train=Pool(x, np.array(list(train.values()), dtype=np.int64)),
-            test=Pool(held, np.array(list(test.values()), dtype=np.int64)),
+            train=Arrays(x, np.array(list(train.values()), dtype=np.int64)),
+            test=Arrays(held, np.array(list(test.values()), dtype=np.int64)),
             classes=names,
             prepare=Normalise((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821)),
             notes=(

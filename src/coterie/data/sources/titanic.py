@@ -18,7 +18,7 @@ import pandas as pd
 
 from coterie.core.errors import BadData
 from coterie.data import downloads
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
 from coterie.data.sources.base import SOURCES, check_choice
 
@@ -69,7 +69,7 @@ class Titanic:
         return Dataset(
             name="titanic",
             task="classification",
-            train=Pool(x, y, frame.drop(columns="survived")),
+            train=Arrays(x, y, frame.drop(columns="survived")),
             features=FEATURES,
             classes=("died", "survived"),
             notes=(origin, *notes),

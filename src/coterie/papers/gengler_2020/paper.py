@@ -18,7 +18,7 @@ from coterie.core.client import Client
 from coterie.core.method import Method
 from coterie.core.seeds import Key
 from coterie.data.clients import samples
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.counts import client_names, deal_table, round_shares, tally
 from coterie.data.partition.shift import DISTRIBUTIONS, Shift, shifted
 from coterie.data.sources import SOURCES
@@ -129,7 +129,7 @@ def tested(y: np.ndarray, first: Sequence[float], rng: np.random.Generator | Non
     return np.sort(np.concatenate(chosen))
 
 
-def others_tested(pool: Pool, taken: np.ndarray, first: Sequence[float], agents: int) -> list[np.ndarray]:
+def others_tested(pool: Arrays, taken: np.ndarray, first: Sequence[float], agents: int) -> list[np.ndarray]:
     """The other agents' test rows, from what agent 0 leaves: [agent from 1]."""
     left = np.setdiff1d(np.arange(len(pool)), taken)
     parts = shifted(np.array(first), agents)[1:]

@@ -21,7 +21,7 @@ from coterie.core.net import Net
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.data.clients import samples
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.counts import client_names
 from coterie.data.partition.turns import TURNS
 from coterie.data.sources import SOURCES
@@ -144,9 +144,9 @@ def pictures(scale: Scale) -> Dataset:
     return replace(data, prepare=Normalise((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)))
 
 
-def numbers(data: Dataset, pool: Pool, turn: str) -> Samples:
+def numbers(data: Dataset, pool: Arrays, turn: str) -> Samples:
     """Pictures turned and prepared, which is the same for every client."""
-    turned = Pool(TURNS[turn](pool.x), pool.y)
+    turned = Arrays(TURNS[turn](pool.x), pool.y)
     if data.prepare is not None:
         (turned,), _ = data.prepare(turned)
     return samples(turned.x, turned.y)

@@ -21,7 +21,7 @@ from coterie.core.method import Method
 from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.data.clients import samples
-from coterie.data.dataset import Dataset, Pool
+from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.interests import Interests
 from coterie.data.sources import SOURCES
 from coterie.kernels import PSGLD, SGD, SGLD, SWAG
@@ -92,7 +92,7 @@ def loaded(name: str, scale: Scale) -> Dataset:
     return cut(SOURCES.make(name).load(), SETTINGS[scale].rows, np.random.default_rng(0))
 
 
-def prepared(data: Dataset, pool: Pool) -> Samples:
+def prepared(data: Dataset, pool: Arrays) -> Samples:
     """Rows as numbers, which for pictures is the same for every client."""
     pools = [pool] if data.prepare is None else data.prepare(pool)[0]
     return samples(pools[0].x, pools[0].y)
