@@ -54,12 +54,15 @@ def test_the_table_has_every_method():
     assert {"loop", "stacked", "pool", "auto"} <= set(ENGINES)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "absent"), [(torch.float64, 0.4), (torch.float32, 0.0)], ids=["absent", "all"]
-)
 @pytest.mark.parametrize("engine", ["stacked", "pool"])
 @every_row
-def test_every_engine_gives_the_numbers_of_loop(row, model, engine, dtype, absent):
+def test_every_engine_gives_the_numbers_of_loop(row, model, engine):
+    """Dropout with all there, in float32, and with some away; batch norm with some away."""
+    for dtype, absent in [(torch.float64, 0.4), (torch.float32, 0.0)][: 1 if model == "batchnorm" else 2]:
+        gives_the_numbers_of_loop(row, model, engine, dtype, absent)
+
+
+def gives_the_numbers_of_loop(row, model, engine, dtype, absent):
     if engine == "stacked" and model == "batchnorm":
         with pytest.raises(BadInput, match="engine stacked cannot train a model with batch norm"):
             play(method_of(row), net_for(engine, model, dtype), start_of(model, dtype))

@@ -51,7 +51,7 @@ def model_of(kind: str) -> nn.Module:
 
 
 @pytest.mark.parametrize("engine", ["stacked", "pool"])
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     sizes=st.lists(st.integers(1, 20), min_size=1, max_size=6),
     kind=st.sampled_from(["linear", "frozen", "dropout", "layernorm", "conv"]),

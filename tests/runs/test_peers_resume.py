@@ -49,7 +49,7 @@ def experiment(order: str, engine: str, checkpoint: int = 1) -> Experiment:
     """Momentum kept, clients away, some stopped early: the state has everything in it."""
     options = {
         "pens": {"order": order, "samplings": 2, "rounds_step1": STEP_1, "patience": 2, "window": 2},
-        "sgd": {"lr": 0.3, "epochs": 2, "momentum": 0.5, "keep": True},
+        "sgd": {"lr": 0.3, "batch": 64, "momentum": 0.5, "keep": True},
     }
     settings = Settings(
         data="digits", split="clusters", model="logistic", clients=6, method="pens", engine=engine,
@@ -98,8 +98,8 @@ def cut_off(path: Path, what: Experiment, cut: str) -> None:
         ("thesis", "stacked", "in step 1"),
         ("program", "stacked", "at the switch"),
         ("program", "stacked", "in the first round of step 2"),
-        ("program", "loop", "after the first round of step 2"),
-        ("thesis", "loop", "in step 2"),
+        ("program", "pool", "after the first round of step 2"),
+        ("thesis", "pool", "in step 2"),
     ],
 )
 def test_cut_off_once(order, engine, cut, unbroken, same_run, tmp_path):
