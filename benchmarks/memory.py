@@ -35,8 +35,9 @@ WORKLOADS = {
 
 
 def peak() -> float:
-    """In gigabytes (Linux counts in kilobytes, macOS in bytes)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6)
+    """In gigabytes (Linux counts in units of 1,024 bytes, macOS in bytes)."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 def ready(name: str) -> Callable[[], object]:
