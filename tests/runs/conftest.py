@@ -22,9 +22,10 @@ from coterie.engines import ENGINES
 from coterie.kernels import SGD
 from coterie.methods import METHODS
 from coterie.nets import NETS
-from coterie.runs.experiment import Experiment, Footing, experiment_of
+from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.folder import Folder
 from coterie.runs.runner import Outcome, run
+from coterie.sites.footing import Footing
 from coterie.storage.tensors import read_tensors
 
 

@@ -20,14 +20,14 @@ from coterie.core.client import Client, Samples
 from coterie.core.errors import BadData, BadInput, BadRun, Diverged, UnknownName
 from coterie.core.seeds import Key
 from coterie.models import MODELS
-from coterie.runs import feature_store, features
 from coterie.runs.body import body_of, network_of, save_body
 from coterie.runs.experiment import prepare
-from coterie.runs.features import Features, stage
 from coterie.runs.folder import read_models
-from coterie.runs.last_layer import cut, last_linear
-from coterie.runs.pretraining import divided
 from coterie.runs.settings import Settings, from_table, read_toml
+from coterie.sites import feature_store, features
+from coterie.sites.features import Features, stage
+from coterie.sites.last_layer import cut, last_linear
+from coterie.sites.pretraining import divided
 
 CPU = torch.device("cpu")
 QUICK = Settings(

@@ -26,11 +26,11 @@ from coterie.methods.server.finetune import FineTune
 from coterie.runs import tune as tuner
 from coterie.runs.compare import slug
 from coterie.runs.experiment import Builder
-from coterie.runs.folds import deal_folds, held_out
 from coterie.runs.search import Axis, default_axes, read_axis, suggest
 from coterie.runs.settings import Settings, from_table, read_toml
 from coterie.runs.trials import Trial, Tuned, Tuning, best_of, read_tuning
 from coterie.runs.tune import tune
+from coterie.sites.folds import deal_folds, held_out
 
 ONE = Settings(
     data="diabetes", rounds=1, engine="loop"

@@ -25,9 +25,9 @@ from coterie.report.page import Section, write_report
 from coterie.report.tables import summary_frame
 from coterie.runs.about import fingerprint
 from coterie.runs.compare import is_comparison, parsed, slug
-from coterie.runs.experiment import Footing
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings, read_toml
+from coterie.sites.footing import Footing
 from coterie.storage.atomic import write_whole
 
 

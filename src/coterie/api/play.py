@@ -22,7 +22,7 @@ from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
 from coterie.nets import InProcess
-from coterie.runs.experiment import precision_of
+from coterie.sites.footing import precision_of
 
 
 class Played(NamedTuple):

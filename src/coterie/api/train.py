@@ -24,12 +24,13 @@ from coterie.methods import METHODS
 from coterie.models import MODELS
 from coterie.nets import Made
 from coterie.runs.about import fingerprint
-from coterie.runs.experiment import Check, Experiment, Footing, experiment_of, grounded, reinitialised
-from coterie.runs.features import Features
+from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.folder import Folder, is_run, read_record
-from coterie.runs.last_layer import Body
 from coterie.runs.runner import Outcome, Watch, run, same_threads
 from coterie.runs.settings import Settings, digest
+from coterie.sites.features import Features
+from coterie.sites.footing import Check, Footing, grounded, reinitialised
+from coterie.sites.last_layer import Body
 
 GIVEN = "given in Python"
 

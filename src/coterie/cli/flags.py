@@ -18,8 +18,8 @@ import tyro
 
 from coterie.core.errors import BadInput
 from coterie.core.options import Option, coerced, options_of, table_of
-from coterie.runs.features import Features
 from coterie.runs.settings import NATURAL, PARTS, Settings, from_table, read_toml
+from coterie.sites.features import Features
 from coterie.storage.plugins import load_plugins
 
 

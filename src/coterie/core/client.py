@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -79,3 +79,10 @@ def bytes_of(tensor: Tensor) -> memoryview:
     """A tensor of any kind as it lies in memory; numpy itself does not know all of them."""
     flat = tensor.cpu().contiguous().reshape(-1)
     return flat.view(torch.uint8).numpy().data if len(flat) else memoryview(b"")
+
+
+def add_tensors(total: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Names and numbers go into a hash."""
+    for name, tensor in tensors.items():
+        total.update(name.encode())
+        total.update(bytes_of(tensor))

@@ -20,8 +20,7 @@ from coterie.core.wire import told_key
 from coterie.engines.base import Engine
 from coterie.nets.courier import Courier, Message, Transport
 from coterie.nets.in_process import InProcess
-from coterie.nets.pooled import Pooled
-from coterie.nets.site import client_of
+from coterie.nets.pooled import Pooled, moved_rows, precision_of
 from coterie.storage.tensors import write_tensors
 
 
@@ -215,21 +214,9 @@ class Remote:
     def in_one_place(self, groups: Sequence[Sequence[int]]) -> Pooled:
         chosen = tuple(tuple(group) for group in groups)
         if chosen not in self.pools:
-            sites = sorted({i for group in chosen for i in group})
-            answers = self.post.ask({site: ({"do": "rows"}, {}) for site in sites})
-            clients = []
-            for site in range(len(self.roster)):
-                member = self.roster.members[site]
-                about: dict[str, Any] = {
-                    "name": member.name,
-                    "features": self.roster.features,
-                    "classes": self.roster.classes,
-                }
-                about |= {"cluster": member.cluster, "notes": member.notes}
-                clients.append(client_of(about, answers[site if site in answers else sites[0]][1]))
-                self.post.measured.rows[site] += member.train if site in answers else 0
-            dtype = next(p.dtype for p in self.learner.training.parameters() if p.is_floating_point())
-            here = InProcess(self.engine, self.learner, tuple(c.cast(dtype) for c in clients))
+            here = InProcess(
+                self.engine, self.learner, moved_rows(self.post, chosen, precision_of(self.learner))
+            )
             self.pools[chosen] = Pooled(here.in_one_place(chosen), self.post)
         return self.pools[chosen]
 

@@ -9,18 +9,17 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 import coterie
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
-from coterie.core.client import bytes_of
+from coterie.core.client import add_tensors
 from coterie.core.options import plain
 from coterie.core.roster import Roster
 
@@ -65,13 +64,6 @@ def fingerprint(roster: Roster, beliefs: Beliefs) -> str:
     total = hashlib.sha256("/".join(m.digest for m in roster.members).encode())
     add_tensors(total, beliefs)
     return total.hexdigest()[:16]
-
-
-def add_tensors(total: Any, tensors: Mapping[str, Tensor]) -> None:
-    """Names and numbers go into a hash."""
-    for name, tensor in tensors.items():
-        total.update(name.encode())
-        total.update(bytes_of(tensor))
 
 
 def commit() -> str | None:

@@ -15,8 +15,8 @@ from coterie.core.errors import BadRun, UnknownName
 from coterie.core.options import coerced
 from coterie.models import MODELS
 from coterie.runs.folder import read_models
-from coterie.runs.last_layer import Body, headless
 from coterie.runs.settings import read_toml
+from coterie.sites.last_layer import Body, headless
 from coterie.storage.plugins import load_plugins
 from coterie.storage.tensors import read_tensors, write_tensors
 

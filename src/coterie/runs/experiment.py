@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
-from coterie.core.client import Client
 from coterie.core.devices import device_of
-from coterie.core.errors import BadInput
 from coterie.core.method import Method
 from coterie.core.net import Net
 from coterie.core.roster import Roster, roster_of
@@ -30,34 +27,13 @@ from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
 from coterie.data.dataset import Dataset
 from coterie.data.sources.base import Source
-from coterie.engines.bank import banked
 from coterie.engines.base import Engine
 from coterie.nets import Counting, Ground, Made, wrapped
 from coterie.nets.ground import Connector
 from coterie.runs.about import about_run
-from coterie.runs.features import Features, Staged, stage
-from coterie.runs.last_layer import Body
 from coterie.runs.settings import Settings
-
-Check = Callable[[Roster, Beliefs], object]
-
-
-@dataclass(frozen=True, eq=False)
-class Footing:
-    """What methods are compared on: sites, a model, its first weights [1 or client, ...], and what to say of
-    them.
-
-    `body` is what came before the model on its way to the clients' samples, in last-layer mode; `made` how to
-    build the model by name.
-    """
-
-    clients: tuple[Client, ...]
-    roster: Roster
-    model: nn.Module
-    beliefs: Beliefs
-    notes: tuple[str, ...]
-    body: Body | None = None
-    made: Made | None = None
+from coterie.sites.footing import Check, Footing, grounded
+from coterie.sites.last_layer import Body
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,47 +151,6 @@ def prepare(settings: Settings, command: str | None) -> Experiment:
     return Builder().prepare(settings, command)
 
 
-def grounded(
-    clients: Sequence[Client],
-    model: nn.Module,
-    beliefs: Beliefs,
-    notes: Sequence[str],
-    check: Check,
-    *,
-    made: Made | None,
-    features: Features | None,
-    key: Key,
-    server: Callable[[int], nn.Module],
-    called: str,
-    device: str,
-    one_class: bool,
-) -> Footing:
-    """Clients and model as methods meet them: in the model's precision, held once, behind frozen layers if
-    wanted.
-
-    `server` builds the network that the server starts from, from a seed.
-    """
-    clients = [c.cast(precision_of(beliefs)) for c in clients]
-    check_outputs(model, roster_of(clients), clients[0].train.x[:1])
-    ready = Staged(tuple(clients), model, beliefs, (), None)
-    if features is not None:
-        check(roster_of(clients), beliefs)  # what cannot work is refused before the server trains, not after
-        first, where = server(key.at("features").integer()), device_of(device)
-        ready = stage(
-            features, clients, first, beliefs, key, called=called, device=where, one_class=one_class
-        )
-    together = banked(ready.clients)
-    return Footing(
-        together,
-        roster_of(together, digests=True),
-        ready.model,
-        ready.beliefs,
-        (*notes, *ready.notes),
-        ready.body,
-        made if ready.body is None else None,
-    )
-
-
 def experiment_of(
     footing: Footing,
     config: Mapping[str, Any],
@@ -250,42 +185,6 @@ def experiment_of(
         key=Key(int(config["seed"])),
         body=footing.body,
     )
-
-
-def precision_of(beliefs: Beliefs) -> torch.dtype:
-    return next((t.dtype for t in beliefs.values() if t.is_floating_point()), torch.float32)
-
-
-def check_outputs(model: nn.Module, roster: Roster, x: Tensor) -> None:
-    """One sample through a copy of the model: does it take these inputs and give enough outputs?"""
-    wanted = roster.outputs
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            out = copy.deepcopy(model).eval()(x)
-    except Exception as error:  # whatever a module of one's own may raise
-        text = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadInput(f"the model does not take inputs of shape {list(x.shape[1:])}: {text}") from None
-    if not isinstance(out, Tensor):
-        raise BadInput(
-            f"the model gives a {type(out).__name__}, one tensor is needed: return the logits alone"
-        )
-    if out.ndim != 2 or out.shape[1] < wanted or (wanted == 1 and out.shape[1] != 1):
-        raise BadInput(
-            f"the model gives outputs of shape {list(out.shape[1:])}, the data needs [{wanted}]: "
-            "change its last layer"
-        )
-
-
-def reinitialised(model: nn.Module, seed: int) -> nn.Module:
-    """A copy whose layers drew their first weights anew, from this seed."""
-    fresh = copy.deepcopy(model)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        for layer in fresh.modules():
-            reset = getattr(layer, "reset_parameters", None)
-            if callable(reset):
-                reset()
-    return fresh
 
 
 def _large_batches(method: Method, roster: Roster) -> list[str]:

@@ -22,7 +22,7 @@ from coterie.methods import METHODS
 from coterie.models import MODELS
 from coterie.nets import NETS
 from coterie.nets.ground import check_wraps
-from coterie.runs.features import Features
+from coterie.sites.features import Features
 from coterie.storage.plugins import load_plugins
 
 PARTS: dict[str, Registry[Any]] = {

@@ -31,14 +31,16 @@ from coterie.core.held import at_coordinator, hold
 from coterie.core.method import Method
 from coterie.core.seeds import Key
 from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
-from coterie.runs.experiment import Builder, Footing
+from coterie.runs.experiment import Builder
 from coterie.runs.folder import Folder
-from coterie.runs.folds import fold_experiment, folds_of, validate
 from coterie.runs.record import Record
 from coterie.runs.runner import evaluate, same_threads
 from coterie.runs.search import Axis, Options, need_optuna, suggest
 from coterie.runs.settings import Settings, read_toml
 from coterie.runs.trials import Trial, Tuned, Tuning, best_of, is_tuning
+from coterie.runs.validation import fold_experiment, validate
+from coterie.sites.folds import folds_of
+from coterie.sites.footing import Footing
 from coterie.storage.atomic import append_line, keep_lines, read_lines, write_whole
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from scipy.optimize import nnls
@@ -30,3 +32,13 @@ def cone_angle(apart: Tensor, lengths: Tensor) -> float:
     wanted[-1] = 1
     _, rest = nnls(system.numpy(), wanted.numpy(), maxiter=100 * len(system))
     return math.degrees(math.acos(min(1.0, rest / math.sqrt(1 - rest**2))))
+
+
+def cone_figures(
+    names: Sequence[str], stopped: Sequence[bool], angles: Sequence[float | None]
+) -> dict[str, Any]:
+    """Who has stopped, and the half-angles measured in this round."""
+    return {
+        "stopped": [name for name, over in zip(names, stopped, strict=True) if over],
+        "cone_degrees": {name: a for name, a in zip(names, angles, strict=True) if a is not None},
+    }

@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -46,7 +46,7 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
-from coterie.methods.server.cone import cone_angle
+from coterie.methods.server.cone import cone_angle, cone_figures
 from coterie.methods.server.importance import by_tensor, parsed
 
 Late = Literal["mean", "median", "one"]
@@ -177,7 +177,11 @@ class WeightErosion:
                 "alpha": rows_of(who, [t.alpha.where(t.rounds > 0, math.nan) for t in turns]),
                 "relative distance": rows_of(who, [t.distance for t in turns]),
             },
-            extras={} if self.cone == 90 else cone_figures(turns, [names[r] for r in who]),
+            extras={}
+            if self.cone == 90
+            else cone_figures(
+                [names[r] for r in who], [bool(t.stopped) for t in turns], [t.angle for t in turns]
+            ),
         )
         return state, info
 
@@ -293,12 +297,3 @@ def rows_of(who: Sequence[int], rows: Sequence[Tensor], empty: float = math.nan)
     """Requesters' rows as a matrix [receiver, sender]."""
     matrix = torch.full((len(rows[0]), len(rows[0])), empty, dtype=torch.float64)
     return matrix.index_copy(0, torch.tensor(who), torch.stack(list(rows)).double())
-
-
-def cone_figures(turns: Sequence[Turn], names: Sequence[str]) -> dict[str, Any]:
-    """Who has stopped, and the half-angles measured in this round."""
-    pairs = list(zip(names, turns, strict=True))
-    return {
-        "stopped": [name for name, t in pairs if t.stopped],
-        "cone_degrees": {name: t.angle for name, t in pairs if t.angle is not None},
-    }

@@ -43,10 +43,10 @@ from coterie.core.seeds import Key
 from coterie.engines.bank import place
 from coterie.kernels import SGD
 from coterie.metrics.summary import HEADLINE
-from coterie.runs import feature_store as cache
-from coterie.runs.feature_store import Entry, Figures
-from coterie.runs.last_layer import Body, cut, headless, last_linear, of_last
-from coterie.runs.pretraining import check_kept, divided, pretrained
+from coterie.sites import feature_store as cache
+from coterie.sites.feature_store import Entry, Figures
+from coterie.sites.last_layer import Body, cut, headless, last_linear, of_last
+from coterie.sites.pretraining import check_kept, divided, pretrained
 
 Source = Literal["aside", "clients"]
 

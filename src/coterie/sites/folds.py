@@ -7,7 +7,6 @@ was fitted on all of the client's training rows, as in the run.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,16 +14,12 @@ import numpy.typing as npt
 import torch
 
 from coterie.core.client import Client, Samples
-from coterie.core.errors import BadInput, Diverged
-from coterie.core.method import Method
+from coterie.core.errors import BadInput
 from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
 from coterie.data.holdout import Rows
 from coterie.engines.bank import banked
-from coterie.metrics.summary import mean_over_clients
-from coterie.runs.experiment import Experiment, Footing, experiment_of
-from coterie.runs.runner import Watch, run
-from coterie.runs.settings import Settings
+from coterie.sites.footing import Footing
 
 
 def deal_folds(y: npt.NDArray[np.generic], folds: int, rng: np.random.Generator) -> Rows:
@@ -62,24 +57,3 @@ def held_out(client: Client, fold: Rows, i: int) -> Client:
     """The client with fold i for its test part, the other folds for training, and no other test rows."""
     x, y, mine = client.train.x, client.train.y, torch.from_numpy(fold == i)
     return replace(client, train=Samples(x[~mine], y[~mine]), test=Samples(x[mine], y[mine]))
-
-
-def fold_experiment(settings: Settings, fold: Footing, method: Method) -> Experiment:
-    """A run of these settings on what a fold leaves to train on, scored after its last round."""
-    config = {**settings.table(), "evaluate": settings.rounds}
-    connector, engine = settings.made("net"), settings.made("engine")
-    return experiment_of(fold, config, method, connector=connector, engine=engine, command=None)
-
-
-def validate(experiment: Experiment, metric: str, watch: Watch) -> float:
-    """The mean over clients of a metric on the fold that was left out."""
-    try:
-        record = run(experiment, None, "fold", watch).record
-    finally:
-        experiment.net.close()
-    if any(math.isnan(loss) for loss in record.final("loss")):
-        raise Diverged("the loss on held-out rows is not finite: lower the learning rate")
-    value = mean_over_clients(record.final(metric))
-    if math.isnan(value):
-        raise BadInput(f"{metric} is not defined on any client's held-out rows: lower folds or use loss")
-    return value

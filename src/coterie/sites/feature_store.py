@@ -21,11 +21,10 @@ from torch import Tensor, nn
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.client import Client, bytes_of
+from coterie.core.client import Client, add_tensors, bytes_of
 from coterie.core.errors import BadRun
 from coterie.data.downloads import store
 from coterie.engines.threads import one_thread_each
-from coterie.runs.about import add_tensors
 from coterie.storage.tensors import read_tensors, write_tensors
 
 VERSION = 1  # of the server's training and of φ: count up when either gives other numbers

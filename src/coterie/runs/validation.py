@@ -1,0 +1,34 @@
+"""A run on what a fold leaves to train on, judged by the fold."""
+
+from __future__ import annotations
+
+import math
+
+from coterie.core.errors import BadInput, Diverged
+from coterie.core.method import Method
+from coterie.metrics.summary import mean_over_clients
+from coterie.runs.experiment import Experiment, experiment_of
+from coterie.runs.runner import Watch, run
+from coterie.runs.settings import Settings
+from coterie.sites.footing import Footing
+
+
+def fold_experiment(settings: Settings, fold: Footing, method: Method) -> Experiment:
+    """A run of these settings on what a fold leaves to train on, scored after its last round."""
+    config = {**settings.table(), "evaluate": settings.rounds}
+    connector, engine = settings.made("net"), settings.made("engine")
+    return experiment_of(fold, config, method, connector=connector, engine=engine, command=None)
+
+
+def validate(experiment: Experiment, metric: str, watch: Watch) -> float:
+    """The mean over clients of a metric on the fold that was left out."""
+    try:
+        record = run(experiment, None, "fold", watch).record
+    finally:
+        experiment.net.close()
+    if any(math.isnan(loss) for loss in record.final("loss")):
+        raise Diverged("the loss on held-out rows is not finite: lower the learning rate")
+    value = mean_over_clients(record.final(metric))
+    if math.isnan(value):
+        raise BadInput(f"{metric} is not defined on any client's held-out rows: lower folds or use loss")
+    return value
