@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from coterie.core.errors import BadRun
 from coterie.core.method import CIRCLE, Info
 from coterie.report import render_page, summary_frame
 from coterie.report.page import Section
@@ -135,3 +136,14 @@ def test_old_runs_go_on_and_are_measured_from_there(tiny, run_in, tmp_path):
     ]
     assert after.final("loss") == whole.final("loss")
     assert after.collaboration()["drift"].notna().tolist() == [False] * 4 + [True] * 4
+
+
+def test_runs_from_before_bytes_were_counted_are_refused_in_one_line(tiny, run_in, tmp_path):
+    run_in(tmp_path / "run", tiny("local", rounds=1))
+    path = tmp_path / "run" / "metrics.jsonl"
+    lines = [json.loads(x) for x in path.read_text().splitlines()]
+    path.write_text(
+        "".join(json.dumps({k: v for k, v in x.items() if "bytes" not in k}) + "\n" for x in lines)
+    )
+    with pytest.raises(BadRun, match="run it anew"):
+        read_record(tmp_path / "run")
