@@ -12,11 +12,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 def processes():
     """Five sites in processes of their own, for all tests of a worker."""
     import torch
-    from table import clients_of
+    from table import PLUGIN, clients_of
 
     from coterie.nets.processes import SiteProcesses
 
-    sites = SiteProcesses(clients_of(torch.float64))
+    sites = SiteProcesses(clients_of(torch.float64), [PLUGIN])
     yield sites
     sites.close()
     assert [child.returncode for child in sites.children] == [0] * 5

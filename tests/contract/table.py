@@ -24,6 +24,7 @@ from coterie.methods import METHODS
 from coterie.nets import Absent, InProcess
 from coterie.nets.remote import Remote
 from coterie.nets.site import Site
+from coterie.storage.plugins import load_plugins
 from models import KINDS
 
 PLUGIN = str(Path(__file__).with_name("models.py"))
@@ -105,6 +106,7 @@ class Here:
     """Sites in this process that see nothing but messages."""
 
     def __init__(self, clients) -> None:
+        load_plugins([PLUGIN])  # as a site of its own process does when it starts
         self.sites = [Site(c, i) for i, c in enumerate(clients)]
 
     def ask(self, messages: Mapping[int, bytes]) -> dict[int, bytes]:
@@ -116,7 +118,7 @@ class Here:
 
 def remote_of(transport, model: str, dtype: torch.dtype, kind=Remote, takes_over: bool = False):
     """A coordinator for these sites, which begin anew or live on."""
-    begin = {"model": f"contract-{model}", "options": {}, "plugins": [PLUGIN], "shape": [4], "outputs": 3}
+    begin = {"model": f"contract-{model}", "options": {}, "shape": [4], "outputs": 3}
     begin |= {"precision": str(dtype).removeprefix("torch."), "engine": {"name": "loop"}}
     learner = Learner(model_of(model, dtype), "classification")
     roster = roster_of(clients_of(dtype))

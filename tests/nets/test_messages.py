@@ -14,7 +14,7 @@ from coterie.nets.frames import receive, send
 from coterie.nets.site import Site
 
 KEY = told_key(Key(3, ("round", 2), round=2, rounds=5))
-BEGIN = {"do": "begin", "model": "logistic", "options": {}, "plugins": [], "shape": [2], "outputs": 2}
+BEGIN = {"do": "begin", "model": "logistic", "options": {}, "shape": [2], "outputs": 2}
 BEGIN |= {"precision": "float32", "engine": {"name": "loop"}}
 
 
@@ -74,6 +74,12 @@ def test_frames_end_where_the_other_side_hangs_up():
     left.close()
     assert [receive(right) for _ in range(3)] == [b"one", b"", None]
     right.close()
+
+
+def test_no_message_makes_a_site_run_a_file(site, tmp_path):
+    (tmp_path / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    asked(site, {**BEGIN, "plugins": [str(tmp_path / "code.py")]})
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_visit_leaves_its_reply_at_the_site_and_tells_numbers_alone(site):

@@ -49,6 +49,28 @@ def coerced(cls: type, table: Mapping[str, Any], where: str) -> dict[str, Any]:
     return values
 
 
+def read_pairs(text: str, whose: str) -> dict[str, Any]:
+    """option=value,option=value as a table: true, false and numbers as such, anything else is text."""
+    table = {}
+    for pair in filter(None, text.split(",")):
+        option, equals, value = pair.partition("=")
+        if not equals:
+            raise BadInput(f"{whose}: {pair!r} needs the form option=value")
+        table[option.strip()] = read_value(value.strip())
+    return table
+
+
+def read_value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 def plain(value: Any) -> Any:
     """An option's value as TOML and JSON hold it."""
     return [plain(v) for v in value] if isinstance(value, tuple) else value

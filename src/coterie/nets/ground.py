@@ -13,7 +13,7 @@ from coterie.core.client import Client
 from coterie.core.errors import BadInput
 from coterie.core.learner import Learner
 from coterie.core.net import NETS, WRAPS, Net
-from coterie.core.options import coerced, options_of
+from coterie.core.options import coerced, options_of, read_pairs, read_value
 from coterie.core.roster import Roster
 from coterie.engines.base import Engine
 from coterie.nets.in_process import InProcess
@@ -69,20 +69,14 @@ def wrapped(net: Net, wraps: Sequence[str]) -> Net:
 
 def read_wrap(spec: str) -> tuple[str, dict[str, Any]]:
     """A wrapper's name and options from NAME, NAME=VALUE (of its first option) or NAME:OPTION=VALUE,..."""
-    head, colon, tail = spec.partition(":")
+    head, _, tail = spec.partition(":")
     name, equals, value = head.partition("=")
     cls = WRAPS[name]
     known = [o.name for o in options_of(cls)]
-    table: dict[str, Any] = {}
-    if equals:
-        if not known:
-            raise BadInput(f"wrapper {name} has no options; got {value!r}: leave it out")
-        table[known[0]] = _value(value)
-    for pair in filter(None, tail.split(",")) if colon else ():
-        option, given, text = pair.partition("=")
-        if not given:
-            raise BadInput(f"wrapper {spec!r}: {pair!r} needs the form option=value")
-        table[option.strip()] = _value(text.strip())
+    if equals and not known:
+        raise BadInput(f"wrapper {name} has no options; got {value!r}: leave it out")
+    table = {known[0]: read_value(value)} if equals else {}
+    table |= read_pairs(tail, f"wrapper {spec!r}")
     return name, coerced(cls, table, f"wrapper {name}")
 
 
@@ -93,12 +87,3 @@ def check_wraps(wraps: Sequence[str]) -> None:
         check = getattr(WRAPS[name], "check", None)
         if check is not None:
             check(**options)
-
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return {"true": True, "false": False}.get(text.lower(), text)

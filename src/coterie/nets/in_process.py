@@ -26,7 +26,7 @@ from coterie.engines.bank import Bank, adjoined
 from coterie.engines.base import Answers, Engine, Visit
 from coterie.engines.scoring import score, score_crowds
 from coterie.engines.traits import Traits, traits_of
-from coterie.nets.slots import Slots
+from coterie.nets.slots import Slots, groups_of, told_groups
 from coterie.storage.tensors import write_tensors
 
 CPU = torch.device("cpu")
@@ -221,7 +221,7 @@ class InProcess:
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
         kept = {f"own|{name}": t for name, t in self.slots.tensors().items()}
         for groups, net in self.pools.items():
-            mark = ";".join(",".join(map(str, group)) for group in groups)
+            mark = told_groups(groups)
             kept |= {f"{mark}|{name}": t for name, t in net.slots.tensors().items()}
         return kept
 
@@ -231,10 +231,7 @@ class InProcess:
             mark, _, name = key.partition("|")
             by_net.setdefault(mark, {})[name] = t.to(self.device)
         for mark, tensors in by_net.items():
-            groups = (
-                [[int(i) for i in group.split(",")] for group in mark.split(";")] if mark != "own" else None
-            )
-            net = self if groups is None else self.in_one_place(groups)
+            net = self if mark == "own" else self.in_one_place(groups_of(mark))
             net.slots.load(tensors)
             net.slots.rewind(round)
 

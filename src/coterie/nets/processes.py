@@ -38,7 +38,9 @@ class Processes:
 
     def connect(self, ground: Ground) -> Net:
         begin = begin_of(ground)
-        return joined(SiteProcesses(ground.clients), ground, begin)
+        return joined(
+            SiteProcesses(ground.clients, ground.made.plugins if ground.made else ()), ground, begin
+        )
 
 
 def begin_of(ground: Ground) -> dict[str, object]:
@@ -56,7 +58,6 @@ def begin_of(ground: Ground) -> dict[str, object]:
     return {
         "model": ground.made.name,
         "options": dict(ground.made.options),
-        "plugins": list(ground.made.plugins),
         "shape": list(ground.roster.shape),
         "outputs": ground.roster.outputs,
         "precision": str(first.dtype).removeprefix("torch."),
@@ -72,25 +73,30 @@ def joined(transport: SiteProcesses, ground: Ground, begin: Mapping[str, object]
 class SiteProcesses:
     """A process for each client, and a socket to each."""
 
-    def __init__(self, clients: Sequence[Client]) -> None:
+    def __init__(self, clients: Sequence[Client], plugins: Sequence[str] = ()) -> None:
+        """Plugins are files that each site runs when it starts: no message can name one."""
         self.lines: list[socket.socket] = []
         self.children: list[subprocess.Popen[bytes]] = []
         self.names = [c.name for c in clients]
         with tempfile.TemporaryDirectory(prefix="coterie-") as folder:
             os.chmod(folder, 0o700)
             for i, client in enumerate(clients):
-                self._start(i, client, Path(folder) / f"{i}.safetensors")
+                self._start(i, client, list(plugins), Path(folder) / f"{i}.safetensors")
             for i in range(len(clients)):  # each says hello once it has read and removed its file
                 self._hear(i)
 
-    def _start(self, number: int, client: Client, path: Path) -> None:
+    def _start(self, number: int, client: Client, plugins: list[str], path: Path) -> None:
         about = {
             "number": number,
             "name": client.name,
             "features": client.features,
             "classes": client.classes,
         }
-        write_tensors(path, rows_of(client), about | {"cluster": client.cluster, "notes": client.notes})
+        write_tensors(
+            path,
+            rows_of(client),
+            about | {"cluster": client.cluster, "notes": client.notes, "plugins": plugins},
+        )
         ours, theirs = socket.socketpair()
         words = [sys.executable, "-c", START, str(theirs.fileno()), str(path)]
         self.children.append(subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL))

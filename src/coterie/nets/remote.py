@@ -21,6 +21,7 @@ from coterie.engines.base import Engine
 from coterie.nets.courier import Courier, Message, Transport
 from coterie.nets.in_process import InProcess
 from coterie.nets.pooled import Pooled, moved_rows, precision_of
+from coterie.nets.slots import groups_of, told_groups
 from coterie.storage.tensors import write_tensors
 
 
@@ -262,7 +263,7 @@ class Remote:
         here = sorted(id for id in ids[COORDINATOR] if id in self.post.store)
         mine = {f"{id}|{name}": t for id in here for name, t in self.post.store[id].items()}
         for groups, net in self.pools.items():
-            mark = ";".join(",".join(map(str, group)) for group in groups)
+            mark = told_groups(groups)
             mine |= {f"pool|{mark}|{name}": t for name, t in net.slots.tensors().items()}
         return mine
 
@@ -277,7 +278,7 @@ class Remote:
             else:
                 self.post.store.setdefault(int(id), {})[name] = t
         for mark, tensors in pooled.items():
-            net = self.in_one_place([[int(i) for i in group.split(",")] for group in mark.split(";")])
+            net = self.in_one_place(groups_of(mark))
             net.slots.load(tensors)
             net.slots.rewind(round)
         self.post.known = set()

@@ -74,7 +74,6 @@ class Site:
     # what it is asked
 
     def do_begin(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
-        load_plugins(message["plugins"])
         made = MODELS.make(message["model"], **{k: detupled(v) for k, v in message["options"].items()})
         dtype = getattr(torch, message["precision"])
         module = made.build(tuple(message["shape"]), int(message["outputs"]), 0).to(dtype)
@@ -262,6 +261,7 @@ def main(words: Sequence[str]) -> None:
     path = Path(words[1])
     rows, told = read_tensors(path)
     path.unlink()
+    load_plugins(told["plugins"])
     send(line, b"")  # hello
     serve(Site(client_of(told, rows), int(told["number"])), line)
     os._exit(0)  # nothing is left to write, and a library's leave-taking may take seconds

@@ -7,7 +7,7 @@ never see it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote, unquote
 
 from torch import Tensor
@@ -65,3 +65,13 @@ class Slots:
         for key, t in tensors.items():
             slot, r, name = key.split("|", 2)
             self._kept.setdefault(unquote(slot), {}).setdefault(int(r), {})[name] = t.clone()
+
+
+def told_groups(groups: Sequence[Sequence[int]]) -> str:
+    """Groups of sites as text."""
+    return ";".join(",".join(map(str, group)) for group in groups)
+
+
+def groups_of(text: str) -> list[list[int]]:
+    """The inverse of `told_groups`."""
+    return [[int(i) for i in group.split(",")] for group in text.split(";")]

@@ -19,7 +19,7 @@ from typing import Any
 import tomli_w
 
 from coterie.core.errors import BadInput, BadRun
-from coterie.core.options import coerced, plain
+from coterie.core.options import coerced, plain, read_pairs
 from coterie.kernels import WORK
 from coterie.methods import METHODS
 from coterie.runs.experiment import Builder
@@ -159,12 +159,7 @@ def parsed(spec: str) -> tuple[str, dict[str, Any]]:
     """The name and the options in a spec such as fedavg:weighted=false,sgd.lr=0.5."""
     name, _, tail = spec.partition(":")
     cls = METHODS[name]
-    table: dict[str, Any] = {}
-    for pair in filter(None, tail.split(",")):
-        option, equals, text = pair.partition("=")
-        if not equals:
-            raise BadInput(f"method {spec!r}: {pair!r} needs the form option=value")
-        table[option.strip()] = _value(text.strip())
+    table = read_pairs(tail, f"method {spec!r}")
     values = coerced(cls, {k: v for k, v in table.items() if "." not in k}, f"method {name}")
     for option, value in table.items():
         kernel, dot, key = option.partition(".")
@@ -172,17 +167,6 @@ def parsed(spec: str) -> tuple[str, dict[str, Any]]:
             work = coerced(WORK[kernel], {key: value}, f"kernel {kernel}")
             values |= {f"{kernel}.{k}": v for k, v in work.items()}
     return name, {k: plain(v) for k, v in values.items()}
-
-
-def _value(text: str) -> Any:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def slug(spec: str) -> str:
