@@ -200,8 +200,6 @@ def run_in(experiment: Experiment, out: Path | None, resume: bool, watch: Watch,
         past = read_record(out)
         if digest(past.config) != digest(experiment.config):
             raise BadRun(f"{out} belongs to another config, model or data: start anew with another out")
-        if past.about["fingerprint"] != experiment.about["fingerprint"]:
-            raise BadRun(f"{out}: the data or the first model differ from those it began with: start anew")
         same_threads(past)
         folder = Folder(out)
     else:
