@@ -114,9 +114,9 @@ def test_pens_killed_in_step_1_at_the_switch_and_in_step_2(finish, killed, same_
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(finish, killed, tmp_path):
-    # so many rounds that it cannot be over before the signal comes
+    # so much work in so many rounds that it cannot be over before the signal comes, on a busy machine too
     words = [*RUN[: RUN.index("40")], "200", *RUN[RUN.index("40") + 1 :], "--checkpoint", "1000"]
-    words += ["--evaluate", "1000"]
+    words += ["--evaluate", "1000", "--sgd.epochs", "12"]
     path = tmp_path / "run"
     assert killed([*words, "--out", str(path)], path, 5, by=signal.SIGINT) == 130
     assert f"coterie resume {path}" in (tmp_path / "log").read_text()
