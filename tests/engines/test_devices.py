@@ -20,7 +20,7 @@ from coterie.core.kernel import Tick
 from coterie.core.learner import Batch, Gradient, Learner, dropout_of
 from coterie.core.net import from_server
 from coterie.core.seeds import Key
-from coterie.engines.bank import Bank
+from coterie.engines.bank import Bank, Rows
 from coterie.engines.base import Visit
 from coterie.engines.replay import BatchedKernel
 from coterie.engines.stacked import lockstep
@@ -138,7 +138,7 @@ def test_many_in_lockstep(device, kernel):
     learner, belief, memory = started(device, kernel)
     sizes, one = [7, 5, 4], tree.stack([belief])
     x, y = torch.randn(16, 3, device=device), torch.zeros(16, dtype=torch.int64, device=device)
-    bank = Bank(x, y, torch.tensor([0, 7, 12]), torch.tensor(sizes))
+    bank = Bank(Rows([x], device), y, torch.tensor([0, 7, 12]), torch.tensor(sizes))
     keys = [KEY.at(i) for i in range(3)]
     plans = [kernel.plan(n, key) for n, key in zip(sizes, keys, strict=True)]
     visit = Visit(one, from_server(torch.arange(3)), keys, tree.stack([memory]), {"anchor": one})

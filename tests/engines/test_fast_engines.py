@@ -15,7 +15,7 @@ from coterie.core.net import edges_of, to_own
 from coterie.core.seeds import Key
 from coterie.engines import Auto, Loop, Pool, Stacked, replay, scoring
 from coterie.engines import stacked as stacked_module
-from coterie.engines.auto import CACHED, LARGE, SMALL, choose
+from coterie.engines.auto import CACHED, LARGE, SMALL, TINY, choose
 from coterie.engines.bank import Bank, adjoined
 from coterie.engines.memory import budget_in_bytes, free_bytes
 from coterie.engines.pictures import channels_last
@@ -60,7 +60,7 @@ class TestBank:
         assert bank.starts.tolist() == [0, 5, 8]
         assert bank.sizes.tolist() == [5, 3, 8]
         for i, client in enumerate(net.clients):
-            assert client.train.x.untyped_storage().data_ptr() == bank.x.untyped_storage().data_ptr()
+            assert client.train.x.untyped_storage().data_ptr() == bank.x.whole.untyped_storage().data_ptr()
             assert torch.equal(client.train.x, clients_of((5, 3, 8))[i].train.x)
 
     def test_neighbours_are_joined_without_a_copy_but_strangers_and_gaps_are_copied(self):
@@ -83,7 +83,7 @@ class TestBank:
     def test_pooling_all_copies_nothing(self):
         net, _ = net_of(Loop(), nn.Linear(3, 2))
         everything = net.in_one_place([range(3)])
-        assert everything.banks["train"].x.data_ptr() == net.banks["train"].x.data_ptr()
+        assert everything.banks["train"].x.whole.data_ptr() == net.banks["train"].x.whole.data_ptr()
         assert everything.roster.sizes.tolist() == [16]
 
 
@@ -96,13 +96,13 @@ class Counting(nn.Linear):
 
 
 class TestScoring:
-    def test_a_pair_is_scored_once_and_a_guest_in_one_pass(self):
+    def test_a_pair_is_scored_once_and_all_guests_in_one_pass(self):
         net, beliefs = net_of(Loop(), Counting(3, 2))
-        net.traits(beliefs.tensors)  # found out once, by trying
-        Counting.passes = 0
         edges = edges_of([(0, 2), (0, 0), (1, 1), (0, 2), (0, 1)])
+        net.visit(Score(), beliefs, edges, Key(0))  # what the model is like is found out once, by trying
+        Counting.passes = 0
         replies = net.visit(Score(), beliefs, edges, Key(0))
-        assert Counting.passes == 2
+        assert Counting.passes == 1
         assert torch.equal(replies.edges, edges)
         alone = [net.visit(Score(), beliefs, edges_of([pair]), Key(0)) for pair in edges.tolist()]
         for figure, values in replies.numbers.items():
@@ -216,7 +216,8 @@ class TestAuto:
         ("model", "shape", "edges", "name", "why"),
         [
             (nn.Linear(3, 2), (3,), 3, "stacked", "8 parameters, 3 edges"),
-            (nn.Linear(3, 2), (3,), 1, "pool", "a single edge"),
+            (nn.Linear(3, 2), (3,), 1, "stacked", "8 parameters, 1 edges"),
+            (nn.Linear(3, TINY // 2), (3,), 1, "pool", "a single edge"),
             (nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)), (3,), 3, "pool", "batch norm"),
             (nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten()), (1, 3, 3), 3, "pool", "convolutions"),
             (nn.Linear(3, SMALL // 4), (3,), 1000, "stacked", f"{SMALL} parameters, 1000 edges"),

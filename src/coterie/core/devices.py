@@ -41,7 +41,9 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     elsewhere = [] if device.type == "cpu" else [device]
     kind = "cuda" if device.type == "cpu" else device.type
     with torch.random.fork_rng(devices=elsewhere, device_type=kind):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
+        if elsewhere:
+            torch.get_device_module(device).manual_seed(seed)
         yield
 
 

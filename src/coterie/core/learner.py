@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value
+from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
 from coterie.core.belief import Belief
@@ -61,22 +63,24 @@ class Learner:
 
     def gradient(self, belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
         """∇ of the mean loss over the batch's real rows; `seed` draws the dropout masks."""
-        moving = {n: belief[n] for n in self.trainable}
-        still = {n: t for n, t in belief.items() if n not in moving}
+        moving = [belief[n] for n in self.trainable]
+        still = {n: t for n, t in belief.items() if n not in self.trainable}
+        tensors = (seed, *batch, *still.values(), *moving)
+        value, *found = _Gradient.apply(self, tuple(still), *tensors)  # type: ignore[no-untyped-call]
+        grads = dict(zip(self.trainable, found, strict=False))
+        return Gradient(value, grads, dict(zip(self.buffers, found[len(grads) :], strict=True)))
 
-        def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-            # batch norm writes its statistics in place: give it copies
-            buffers = {n: still[n].clone() for n in self.buffers}
-            with dropout_of(self, seed):
-                try:
-                    out = functional_call(self.training, {**still, **params, **buffers}, (batch.x,))
-                except ValueError as error:
-                    raise BadInput(self.explained(error)) from None
-            total = (self.losses(out, batch.y) * batch.weight).sum()
-            return total / batch.weight.sum().clamp(min=1), buffers
-
-        grads, (value, buffers) = grad_and_value(loss, has_aux=True)(moving)
-        return Gradient(value, grads, buffers)
+    def loss(self, belief: Belief, batch: Batch, seed: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The mean loss over the batch's real rows, and the buffers as the forward pass leaves them."""
+        # batch norm writes its statistics in place: give it copies
+        buffers = {n: belief[n].clone() for n in self.buffers}
+        with dropout_of(self, seed):
+            try:
+                out = functional_call(self.training, {**belief, **buffers}, (batch.x,))
+            except ValueError as error:
+                raise BadInput(self.explained(error)) from None
+        total = (self.losses(out, batch.y) * batch.weight).sum()
+        return total / batch.weight.sum().clamp(min=1), list(buffers.values())
 
     @staticmethod
     def explained(error: ValueError) -> str:
@@ -92,3 +96,46 @@ class Learner:
 def dropout_of(learner: Learner, seed: Tensor) -> contextlib.AbstractContextManager[object]:
     """Seeded masks inside, for a model that has any dropout."""
     return SeededDropout(seed) if learner.drops else contextlib.nullcontext()
+
+
+class _Gradient(torch.autograd.Function):
+    """Loss, gradients and buffers of one edge; under vmap those of all edges, by one backward pass.
+
+    Edges do not touch each other, so the gradient of the sum of their losses is that of each. torch.func.grad
+    would do the same, but imports torch's compiler, which takes more than a second.
+    """
+
+    @staticmethod
+    def forward(learner: Learner, names: Sequence[str], seed: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return _Gradient._found(learner, names, seed, tensors, lambda f: f)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: Sequence[int | None], learner: Learner, names: Sequence[str], *tensors: Tensor
+    ) -> tuple[tuple[Tensor, ...], int]:
+        n: int = info.batch_size
+        seed, *each = (
+            t.expand(n, *t.shape) if at is None else t.movedim(at, 0)
+            for t, at in zip(tensors, in_dims[2:], strict=True)
+        )
+        return _Gradient._found(learner, names, seed, each, vmap), 0
+
+    @staticmethod
+    def _found(
+        learner: Learner, names: Sequence[str], seed: Tensor, tensors: Sequence[Tensor], batched: Any
+    ) -> tuple[Tensor, ...]:
+        rows, still, moving = tensors[:3], tensors[3 : 3 + len(names)], tensors[3 + len(names) :]
+
+        def loss(seed: Tensor, rows: Any, still: Any, moving: Any) -> tuple[Tensor, list[Tensor]]:
+            belief = dict(zip((*names, *learner.trainable), (*still, *moving), strict=True))
+            return learner.loss(belief, Batch(*rows), seed)
+
+        with torch.enable_grad():
+            leaves = [t.detach().requires_grad_() for t in moving]
+            value, buffers = batched(loss)(seed, tuple(rows), tuple(still), leaves)
+            grads = torch.autograd.grad(value.sum(), leaves, allow_unused=True, materialize_grads=True)
+        return value.detach(), *grads, *(b.detach() for b in buffers)

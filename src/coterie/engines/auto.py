@@ -5,7 +5,7 @@ The rule, measured on two cores with batches of 32 (2, and the bounds below: MLP
 
 1. a model that cannot go in lockstep (batch norm, random layers)  -> pool
 2. convolutions                                                     -> pool
-3. a single edge                                                    -> pool, which runs it with all threads
+3. a single edge of more than `TINY` parameters                     -> pool, which runs it with all threads
 4. else, up to `SMALL` parameters                                   -> stacked
 5. up to `LARGE` parameters, and up to `CACHED` in all edges        -> stacked
 6. else, one model fills a core and all of them fall out of caches  -> pool
@@ -23,7 +23,7 @@ from coterie.engines.base import ENGINES, Answers, Ground, Visit
 from coterie.engines.pool import Pool
 from coterie.engines.stacked import Stacked
 
-SMALL, LARGE, CACHED = 160_000, 500_000, 2_200_000
+TINY, SMALL, LARGE, CACHED = 20_000, 160_000, 500_000, 2_200_000
 log = logging.getLogger("coterie")
 
 
@@ -53,9 +53,9 @@ def choose(net: Ground, beliefs: Beliefs, edges: int) -> tuple[str, str]:
         return "pool", f"the model has {traits.lockless}"
     if traits.convolves:
         return "pool", "convolutions gain little from lockstep"
-    if edges == 1:
-        return "pool", "a single edge has nobody to go in step with"
     size = sum(t.numel() for t in tree.row(beliefs, 0).values())
+    if edges == 1 and size > TINY:
+        return "pool", "a single edge has nobody to go in step with"
     if size <= SMALL or (size <= LARGE and size * edges <= CACHED):
         return "stacked", f"{size} parameters, {edges} edges"
     return "pool", f"{size} parameters, {edges} edges: one model fills a core"

@@ -21,7 +21,7 @@ from coterie.core.learner import Learner
 from coterie.engines.base import ENGINES, Answers, Ground, Visit, stacked_replies
 from coterie.engines.eager import EagerLearner
 from coterie.engines.loop import alone
-from coterie.engines.threads import one_thread_each
+from coterie.engines.threads import all_threads, one_thread_each
 
 # each thread needs a module of its own; they last as long as the learner they were made for
 _copies: weakref.WeakKeyDictionary[Learner, list[EagerLearner]] = weakref.WeakKeyDictionary()
@@ -66,7 +66,8 @@ class Pool:
 
         edges = range(len(pairs))
         if workers == 1:
-            return stacked_replies(kernel, [run(edge) for edge in edges])
+            with all_threads():
+                return stacked_replies(kernel, [run(edge) for edge in edges])
         with one_thread_each(), ThreadPoolExecutor(workers) as threads:
             return stacked_replies(kernel, list(threads.map(run, edges)))
 

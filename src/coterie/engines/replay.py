@@ -1,45 +1,103 @@
-"""Tracing once, replaying often: a kernel for many edges at once, without the cost of batching it again.
+"""A kernel for many edges at once: batched by vmap a few times, then recorded and replayed.
 
-Under vmap and grad every operation passes through several layers of dispatch, which for small tensors costs
-more than the operation. So a function that has been called some times with tensors of the same shapes is
-traced into the plain operations it consists of (torch.fx), and from then on these are replayed, in the same
-order and so with the same bits, by torch's interpreter (torch.jit) instead of Python's.
+What was recorded (`program.py`) is kept for as long as the learner, whatever run asks for it next. Steps in a
+row are one call: torch's interpreter gathers their batches and goes from step to step by itself.
 """
 
 from __future__ import annotations
 
-import warnings
+import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 from torch.func import vmap
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from coterie.core.belief import Beliefs
+from coterie.core.clock import CLOCK
 from coterie.core.kernel import Marker, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner
+from coterie.engines.program import Flat, Program, Unrecordable, program
 
-Flat = list[Tensor]
+PATIENCE = 3  # calls before recording, which takes as long as some calls
+log = logging.getLogger("coterie")
 
-PATIENCE = 40  # calls before tracing: tracing takes as long as some hundred calls save
-ROOM = 100  # torch never frees what it was given to interpret, a megabyte or two each
-_scripts: dict[str, Callable[..., Flat]] = {}
-_traced: weakref.WeakKeyDictionary[Learner, dict[Any, Any]] = weakref.WeakKeyDictionary()
+LOOP = """
+def visit(moving: List[Tensor], constants: List[Tensor], x: Tensor, y: Tensor,
+          rows: Tensor, weights: Tensor, rates: Tensor, seeds: Tensor) -> List[Tensor]:
+    shape = rows.size()[1:]
+    wanted = rows.flatten(1)
+    for s in range(wanted.size(0)):
+        batch_x = x.index_select(0, wanted[s]).view(shape + x.size()[1:])
+        batch_y = y.index_select(0, wanted[s]).view(shape + y.size()[1:])
+        moving = step(moving + [batch_x, batch_y, weights[s], rates[s], seeds + s] + constants)
+    return moving
+"""
+
+
+class Stretch(NamedTuple):
+    """Steps in a row of the same edges.
+
+    x, y      rows of all clients
+    rows      [step, edge, row] which of them; weights [step, edge, row] 0 for padding
+    rates     [step, edge]
+    seeds     [edge] of the first step
+    """
+
+    x: Tensor
+    y: Tensor
+    rows: Tensor
+    weights: Tensor
+    rates: Tensor
+    seeds: Tensor
+
+    def step(self, s: int) -> tuple[Tensor, ...]:
+        """Batch and tick of one of them."""
+        rows = self.rows[s]
+        x, y = (t.index_select(0, rows.flatten()).view(*rows.shape, *t.shape[1:]) for t in (self.x, self.y))
+        return x, y, self.weights[s], self.rates[s], self.seeds + s
+
+    def after(self, s: int) -> Stretch:
+        """What is left after so many steps."""
+        return Stretch(self.x, self.y, self.rows[s:], self.weights[s:], self.rates[s:], self.seeds + s)
+
+
+class Entry:
+    """What is known of one function at tensors of some shapes."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.program: Program | None = None
+        self.loop: Any = None
+
+    def met(self, function: Callable[[Flat], Any], flat: Flat) -> Program | None:
+        """Its program, recorded once it has been called some times; None before, or if it cannot be."""
+        if self.calls == PATIENCE:
+            try:
+                with CLOCK.part("tracing"):
+                    self.program = program(function, flat)
+            except Unrecordable as reason:
+                log.info("steps are batched anew each time: %s", reason)
+        self.calls += 1
+        return self.program
+
+
+Known = dict[Any, Entry]
+_known: weakref.WeakKeyDictionary[Learner, Known] = weakref.WeakKeyDictionary()
 
 
 class BatchedKernel:
-    """A kernel's start, step, mark and finish over an axis of edges.
+    """A kernel's start, steps, mark and finish over an axis of edges.
 
     Between them a carry is a list of tensors, the last of them those of its book, which steps do not see.
     """
 
     def __init__(self, kernel: Trainer, learner: Learner) -> None:
         self._kernel, self._learner = kernel, learner
-        self._known = _traced.setdefault(learner, {}).setdefault(kernel, {})
+        self._known = _known.setdefault(learner, {})
         self._carry: Any = None
         self._moving: Any = None
 
@@ -50,13 +108,25 @@ class BatchedKernel:
         self._moving = pytree.tree_structure(moving)
         return carry
 
-    def step(self, carry: Flat, batch: Batch, tick: Tick) -> Flat:
+    def steps(self, carry: Flat, stretch: Stretch) -> Flat:
+        """The carry after these steps."""
+
         def one(tensors: Sequence[Tensor]) -> Any:
             mine, rest = _tree(tensors[:-5], self._moving), tensors[-5:]
             return self._kernel.step(self._learner, mine, Batch(*rest[:3]), Tick(*rest[3:]))
 
         moving, book = self._parted(carry)
-        return [*self._run("step", [*moving, *batch, *tick], one)[0], *book]
+        entry = self._entry("steps", [*moving, *stretch.step(0)])
+        while len(stretch.rows):
+            if entry.program is None:
+                now = [*moving, *stretch.step(0)]
+                entry.met(vmap(one), now)
+            if entry.program is not None:
+                entry.loop = entry.loop or looped(entry.program)
+                return [*entry.loop(moving, entry.program.constants, *stretch), *book]
+            moving = pytree.tree_leaves(vmap(one)(now))
+            stretch = stretch.after(1)
+        return [*moving, *book]
 
     def mark(self, carry: Flat, marked: Sequence[bool]) -> Flat:
         """The carry after a mark of those edges."""
@@ -82,50 +152,23 @@ class BatchedKernel:
         moving: int = self._moving.num_leaves
         return carry[:moving], carry[moving:]
 
+    def _entry(self, name: str, flat: Flat) -> Entry:
+        key = (self._kernel, name, tuple([(t.shape[1:], t.dtype, t.device) for t in flat]))
+        return self._known.setdefault(key, Entry())
+
     def _run(self, name: str, flat: Flat, one: Callable[[Sequence[Tensor]], Any]) -> tuple[Flat, Any]:
         """vmap of `one`, a function of a list of tensors: the result as a list, and its structure."""
-        key = (name, tuple([(t.shape, t.dtype, t.device) for t in flat]))
-        entry = self._known.get(key)
-        if entry is None:
-            entry = self._known[key] = [0, None, None]
-        if entry[1] is None:
-            entry[0] += 1
-            if entry[0] <= PATIENCE:
-                return pytree.tree_flatten(vmap(one)(flat))
-            entry[1], entry[2] = traced(vmap(one), flat)
-        return entry[1](*flat), entry[2]
+        entry = self._entry(name, flat)
+        found = entry.program or entry.met(vmap(one), flat)
+        return (found(flat), found.spec) if found else pytree.tree_flatten(vmap(one)(flat))
 
 
-def traced(function: Callable[[Flat], Any], flat: Flat) -> tuple[Callable[..., Flat], Any]:
-    """The operations of function(flat) as a function of the tensors, and the structure of its result."""
-    shape: list[Any] = []
-
-    def run(*tensors: Tensor) -> tuple[Tensor, ...]:
-        out, found = pytree.tree_flatten(function(list(tensors)))
-        shape.append(found)
-        return tuple(out)
-
-    graph = make_fx(run)(*flat)
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-    return interpreted(graph, flat), shape[0]
-
-
-def interpreted(graph: Any, flat: Flat) -> Callable[..., Flat]:
-    """The graph for torch's interpreter; for Python's, if that does not know an operation or has no room."""
-    code: str = graph.code
-    run: Callable[..., Flat] = graph.forward
-    if "self." in code:  # it holds tensors of its own
-        return run
-    if code not in _scripts and len(_scripts) < ROOM:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that values became constants is what is wanted here
-            try:
-                script: Any = torch.jit.trace(graph, tuple(flat), check_trace=False)  # type: ignore[no-untyped-call]
-            except RuntimeError:
-                script = graph
-        _scripts[code] = script.forward
-    return _scripts.get(code, run)
+def looped(step: Program) -> Any:
+    """Steps in a row as one function."""
+    unit = torch._C.CompilationUnit()
+    names: Any = {"step": step.function}
+    unit.define(LOOP, lambda name: names.get(name))
+    return unit.find_function("visit")
 
 
 def _tree(tensors: Sequence[Tensor], spec: Any) -> Any:

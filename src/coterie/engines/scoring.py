@@ -1,7 +1,13 @@
-"""Scoring: each guest passes once over the rows of all hosts it visits, several guests side by side.
+"""Scoring: guests pass over the rows of the hosts they visit, and the figures of all come out at once.
+
+Many small guests go side by side through one forward pass, over as many rows each: what a shorter one lacks
+is filled up and thrown away, and chunks are cut so that this is less than half. A guest with many rows goes
+alone, and so does a model that has no batched form or draws random numbers.
 
 Pictures go through convolutions a few at a time, so that what a layer leaves is still in the cache when the
 next one reads it, and with one thread for each guest; other models take many rows at once.
+
+Whoever passes, the outputs then lie one visit after the other, and a kernel measures many visits together.
 """
 
 from __future__ import annotations
@@ -10,52 +16,85 @@ import copy
 import os
 import queue
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.func import vmap
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
-from coterie.core.client import Samples
 from coterie.core.devices import seeded
 from coterie.core.errors import BadInput
+from coterie.core.groups import Groups, added
 from coterie.core.kernel import Part, Scorer
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
-from coterie.engines.bank import adjoined
+from coterie.engines.bank import Bank
 from coterie.engines.base import Ground
 from coterie.engines.pictures import channels_last
 from coterie.engines.threads import one_thread_each, threads_for
-from coterie.metrics.calibration import logits_of
+from coterie.metrics.calibration import logits_of, probabilities
 
 ROWS = 4096  # samples of one forward pass
 NUMBERS = 3 * 2**15  # of the inputs of one forward pass through convolutions: 32 of CIFAR's pictures
+STACKED = 2**22  # of the models side by side in one forward pass: more gain nothing
+MEASURED = 2**18  # of the outputs that are measured together: more fall out of the caches
 _copies: weakref.WeakKeyDictionary[Learner, list[Learner]] = weakref.WeakKeyDictionary()
+_batched: weakref.WeakKeyDictionary[Learner, bool] = weakref.WeakKeyDictionary()
 
-T = TypeVar("T")
-Pair = tuple[int, int]
-Figures = dict[str, float]
+
+class Visits(NamedTuple):
+    """Who passes over which of a bank's rows; a guest passes once over rows that hosts share.
+
+    guests   their numbers, in the order in which edges name them
+    each     [guest] how many visits it makes: they lie one after the other, by their place in the bank
+    starts   [visit] the first row
+    sizes    [visit] the number of rows
+    """
+
+    guests: list[int]
+    each: Tensor
+    starts: Tensor
+    sizes: Tensor
+
+    def rows(self, some: Tensor | slice) -> Tensor | slice:
+        """The bank's rows of some visits, one visit after the other."""
+        starts, sizes = self.starts[some], self.sizes[some]
+        if torch.equal(starts[1:], (starts + sizes)[:-1]):
+            return slice(int(starts[0]), int(starts[-1] + sizes[-1]))
+        return spans(starts, sizes)
+
+
+class Passed(NamedTuple):
+    """Outputs [row, ...] of some visits, one visit after the other, on the CPU."""
+
+    visits: Tensor
+    outputs: Tensor
+
+
+class Terms(NamedTuple):
+    """What is added up for hosts, in this order: the outputs of a visit, so many times. All are [term]."""
+
+    visits: Tensor
+    hosts: Tensor
+    weights: Tensor
 
 
 def score(
     net: Ground, kernel: Scorer, beliefs: Beliefs, edges: Tensor, key: Key, called: Sequence[int]
 ) -> dict[str, Tensor]:
-    """Each pair of guest and host once; `called` are the numbers that the edges' guests go by."""
+    """Figures of each edge; `called` are the numbers that the edges' guests go by."""
     if kernel.part is None:  # it only asks who is there
         return {}
-
-    def figures(pair: Pair, outputs: Tensor, samples: Samples) -> Figures:
-        return measured(net.learner, kernel, outputs, samples)
-
-    pairs: list[Pair] = [(g, h) for g, h in edges.tolist()]
-    names = {g: name for (g, _), name in zip(pairs, called, strict=True)}
-    found: dict[Pair, Figures] = {}
-    for some in predicted(net, kernel.part, beliefs, pairs, key, figures, names):
-        found |= some
-    return tabled([found[pair] for pair in pairs])
+    visits, back = visits_of(net, kernel.part, edges)
+    names = dict(zip(edges[:, 0].tolist(), called, strict=True))
+    with torch.no_grad():
+        passes = predicted(net, kernel.part, beliefs, visits, key, names)
+        return measured(net, kernel, visits, passes, back)
 
 
 def score_crowds(
@@ -67,105 +106,294 @@ def score_crowds(
     each guest counts are `shares` [edge], adding up to 1 at each host; None: all alike.
     """
     assert kernel.part is not None
-    hosts, first = torch.unique(edges[:, 1]), dict[int, int]()
-    weights = [1.0] * len(edges) if shares is None else shares.double().tolist()
-    counts: dict[Pair, float] = {}
-    for (guest, host), weight in zip(edges.tolist(), weights, strict=True):
-        first.setdefault(host, guest)
-        counts[guest, host] = counts.get((guest, host), 0.0) + weight
-    if shares is None:
-        each = torch.bincount(edges[:, 1]).tolist()
-        counts = {(g, h): times * (1 / each[h]) for (g, h), times in counts.items()}
-    classifies = net.learner.task == "classification"
-
-    def part(pair: Pair, outputs: Tensor, samples: Samples) -> Tensor:
-        wide = outputs.cpu().double()
-        return counts[pair] * (wide.softmax(dim=1) if classifies else wide)
-
-    sums: dict[int, Tensor] = {}
-    for some in predicted(net, kernel.part, beliefs, list(counts), key, part):
-        for (_, host), term in some.items():
-            sums[host] = sums[host] + term if host in sums else term
-    kept = []
-    for host in hosts.tolist():
-        mine = net.banks[kernel.part].part(host)
-        mean = logits_of(sums[host]) if classifies else sums[host]
-        kept.append(measured(net.learner, kernel, mean, Samples(mine.x, mine.y.cpu())))
+    visits, back = visits_of(net, kernel.part, edges)
+    hosts, terms = terms_of(edges[:, 1], back, shares)
+    bank = net.banks[kernel.part]
+    crowds = Visits([], torch.ones_like(hosts), bank.starts[hosts], bank.sizes[hosts])
+    with torch.no_grad():
+        passes = predicted(net, kernel.part, beliefs, visits, key, in_order=True)
+        means = averaged(passes, visits, terms, crowds.sizes, net.learner.task == "classification")
+        each = (Passed(torch.tensor([i]), mean) for i, mean in enumerate(means))
+        figures = measured(net, kernel, crowds, each, torch.arange(len(hosts)))
+    first = {host: guest for guest, host in reversed(edges.tolist())}
     guests = torch.tensor([first[host] for host in hosts.tolist()])
-    return torch.stack([guests, hosts], dim=1), tabled(kept)
+    return torch.stack([guests, hosts], dim=1), figures
+
+
+@one_thread_each()
+def visits_of(net: Ground, part: Part, edges: Tensor) -> tuple[Visits, Tensor]:
+    """The visits that edges come down to, and which of them each edge is: [edge]."""
+    bank = net.banks[part]
+    guests, hosts = edges[:, 0].tolist(), edges[:, 1]
+    sizes = bank.sizes[hosts]
+    if not bool(sizes.all()):
+        empty = net.clients[int(hosts[sizes == 0][0])]
+        raise BadInput(f"client {empty.name!r} has no {part} samples to score on")
+    turns = {guest: turn for turn, guest in enumerate(dict.fromkeys(guests))}
+    # hosts that share rows have the same start
+    places = torch.tensor([turns[g] for g in guests]) * len(bank.x) + bank.starts[hosts]
+    found, back = torch.unique(places, return_inverse=True)
+    each = torch.bincount(found // len(bank.x))
+    lengths = torch.empty_like(found).index_copy_(0, back, sizes)
+    return Visits(list(turns), each, found % len(bank.x), lengths), back
 
 
 def predicted(
     net: Ground,
     part: Part,
     beliefs: Beliefs,
-    pairs: Sequence[Pair],
+    visits: Visits,
     key: Key,
-    use: Callable[[Pair, Tensor, Samples], T],
     called: Mapping[int, int] | None = None,
-) -> Iterator[dict[Pair, T]]:
-    """Guest by guest, what `use` makes of its predictions for each of its hosts."""
-    bank = net.banks[part]
-    for host in {h for _, h in pairs}:
-        if not bank.sizes[host]:
-            raise BadInput(f"client {net.clients[host].name!r} has no {part} samples to score on")
-    visits: dict[int, set[int]] = {}
-    for guest, host in pairs:
-        visits.setdefault(guest, set()).add(host)
-    traits = net.traits(beliefs)
-    aside = traits.convolves and not traits.draws and net.device.type == "cpu"
-    workers = min(len(visits), os.cpu_count() or 1) if aside else 1
-    learners: queue.SimpleQueue[Learner] = queue.SimpleQueue()
-    for learner in learners_for(net.learner, workers):
-        learners.put(learner)
-
-    def one(guest: int) -> dict[Pair, T]:
-        hosts = {h: (int(bank.starts[h]), int(bank.sizes[h])) for h in sorted(visits[guest])}
-        samples = {place: bank.part(h) for h, place in hosts.items()}  # those that hosts share once
-        learner = learners.get()
-        try:
-            with torch.no_grad():
-                outputs = passed(learner, tree.row(beliefs, guest), list(samples.values()), traits.convolves)
-        finally:
-            learners.put(learner)
-        split = dict(zip(samples, torch.split(outputs, [len(s) for s in samples.values()]), strict=True))
-        return {(guest, h): use((guest, h), split[place], samples[place]) for h, place in hosts.items()}
-
-    if workers > 1:
-        with one_thread_each(), ThreadPoolExecutor(workers) as threads:
-            yield from threads.map(one, visits)
-    else:
-        for guest in visits:
+    in_order: bool = False,
+) -> Iterator[Passed]:
+    """Outputs of all visits, some at a time; in the order of the visits, if that is asked for."""
+    traits, bank, turns = net.traits(beliefs), net.banks[part], range(len(visits.guests))
+    with one_thread_each():
+        passage = Passage(bank, beliefs, visits, traits.convolves)
+    if traits.draws:
+        for turn, guest in enumerate(visits.guests):
             # what a module draws by itself comes from this guest's seed, as in training
             with seeded(key.at("score", part, called[guest] if called else guest).integer(), net.device):
-                found = one(guest)
-            yield found
+                found = passage.alone(net.learner, turn)
+            yield from found
+    elif traits.convolves and net.device.type == "cpu":
+        yield from in_threads(net.learner, passage, turns)
+    elif len(turns) == 1 or traits.convolves or not has_batched_form(net.learner, beliefs, bank.x[:4]):
+        for turn in turns:
+            yield from passage.alone(net.learner, turn)
+    else:
+        most = max(1, STACKED // sum(t[0].numel() for t in beliefs.values()))
+        for some in chunks(passage.rows, most, in_order):
+            if len(some) == 1:
+                yield from passage.alone(net.learner, some[0])
+            else:
+                yield passage.side_by_side(net.learner, some)
 
 
-def measured(learner: Learner, kernel: Scorer, outputs: Tensor, samples: Samples) -> Figures:
-    return kernel.measure(learner.task, outputs, learner.losses(outputs, samples.y), samples.y)
+class Passage:
+    """Guests on their way over a bank's rows; `rows` is how many each has."""
+
+    def __init__(self, bank: Bank, beliefs: Beliefs, visits: Visits, convolves: bool) -> None:
+        self.bank, self.beliefs, self.visits, self.convolves = bank, beliefs, visits, convolves
+        self._firsts: list[int] = [0, *visits.each.cumsum(0).tolist()]
+        whose = torch.repeat_interleave(visits.each)
+        self._per_row = bank.x.first.numel()
+        self.rows: list[int] = torch.zeros_like(visits.each).index_add_(0, whose, visits.sizes).tolist()
+
+    def alone(self, learner: Learner, turn: int) -> list[Passed]:
+        """One guest's visits, as many in a pass as it has room for."""
+        belief = tree.row(self.beliefs, self.visits.guests[turn])
+        first, end = self._firsts[turn : turn + 2]
+        sizes = self.visits.sizes[first:end].tolist()
+        return [self._run(learner, belief, first + a, first + b) for a, b in runs(sizes)]
+
+    def _run(self, learner: Learner, belief: Belief, first: int, end: int) -> Passed:
+        """One guest's visits from the first up to the end."""
+        numbers = int(self.visits.sizes[first:end].sum()) * self._per_row
+        with torch.no_grad(), threads_for(numbers):
+            outputs = torch.cat([learner.outputs(belief, x) for x in self._pieces(first, end)])
+        return Passed(torch.arange(first, end), outputs.cpu())
+
+    def _pieces(self, first: int, end: int) -> Iterator[Tensor]:
+        """Inputs of the forward passes over these visits."""
+        if not self.convolves:
+            yield from torch.split(self.bank.x[self.visits.rows(slice(first, end))], ROWS)
+            return
+        at_once = max(1, NUMBERS // self._per_row)
+        for visit in range(first, end):  # not joined: their copy would cost as much as a layer
+            x = self.bank.x[self.visits.rows(slice(visit, visit + 1))]
+            yield from (channels_last(piece) for piece in torch.split(x, at_once))
+
+    def side_by_side(self, learner: Learner, turns: Sequence[int]) -> Passed:
+        """Several guests in one pass, each over as many rows as the one who has most."""
+        longest = max(self.rows[turn] for turn in turns)
+        with threads_for(len(turns) * longest * self._per_row):
+            some = torch.tensor([v for turn in turns for v in range(*self._firsts[turn : turn + 2])])
+            rows, real = self._filled(turns, longest, self.visits.rows(some))
+            x = self.bank.x[rows]
+            guests = in_a_row([self.visits.guests[turn] for turn in turns])
+            beliefs = {name: taken(t, guests) for name, t in self.beliefs.items()}
+            outputs = vmap(learner.outputs)(beliefs, x.reshape(len(turns), longest, *x.shape[1:]))
+            return Passed(some, taken(outputs.flatten(0, 1), real).cpu())
+
+    def _filled(
+        self, turns: Sequence[int], longest: int, rows: Tensor | slice
+    ) -> tuple[Tensor | slice, Tensor | slice]:
+        """Guests' rows with any row in the places that shorter ones leave; and which of all are their own."""
+        lengths = [self.rows[turn] for turn in turns]
+        if min(lengths) == longest:
+            return rows, slice(None)
+        real = spans(torch.arange(len(turns)) * longest, torch.tensor(lengths))
+        numbers = torch.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+        return torch.zeros(len(turns) * longest, dtype=torch.int64).index_copy_(0, real, numbers), real
 
 
-def tabled(kept: Sequence[Figures]) -> dict[str, Tensor]:
-    """Figures of each edge as one tensor for each name."""
-    return {n: torch.tensor([f[n] for f in kept], dtype=torch.float64) for n in (kept[0] if kept else ())}
-
-
-def passed(learner: Learner, belief: Belief, samples: Sequence[Samples], convolves: bool) -> Tensor:
-    """Predictions for the rows of all samples, [row, ...]."""
-    numbers = sum(s.x.numel() for s in samples)
-    with threads_for(numbers):
-        return torch.cat([learner.outputs(belief, x) for x in pieces(samples, convolves)])
-
-
-def pieces(samples: Sequence[Samples], convolves: bool) -> Iterator[Tensor]:
-    """Inputs of the forward passes, in the order of the samples."""
-    if not convolves:
-        yield from torch.split(adjoined([s.x for s in samples]), ROWS)
+def in_threads(learner: Learner, passage: Passage, turns: Sequence[int]) -> Iterator[Passed]:
+    """One thread for each guest, as many as there are processors."""
+    workers = min(len(turns), os.cpu_count() or 1)
+    if workers == 1:
+        for turn in turns:
+            yield from passage.alone(learner, turn)
         return
-    for some in samples:  # not joined: their copy would cost as much as a layer
-        rows = max(1, NUMBERS // some.x[:1].numel())
-        yield from (channels_last(x) for x in torch.split(some.x, rows))
+    learners: queue.SimpleQueue[Learner] = queue.SimpleQueue()
+    for one in learners_for(learner, workers):
+        learners.put(one)
+
+    def alone(turn: int) -> list[Passed]:
+        mine = learners.get()
+        try:
+            return passage.alone(mine, turn)
+        finally:
+            learners.put(mine)
+
+    with one_thread_each(), ThreadPoolExecutor(workers) as threads:
+        for found in threads.map(alone, turns):
+            yield from found
+
+
+def has_batched_form(learner: Learner, beliefs: Beliefs, x: Tensor) -> bool:
+    """Whether guests may pass side by side: found out once, by trying a few rows.
+
+    Not if an operation has no batched form, nor if a row's outputs depend on the rows beside it, which may be
+    filling.
+    """
+    if learner not in _batched:
+        few = x[torch.arange(4, device=x.device) % len(x)]
+        two = {name: t[:1].expand(2, *t.shape[1:]) for name, t in beliefs.items()}
+        try:
+            together = vmap(learner.outputs)(two, torch.stack([few, few.flip(0)]))[0, :2]
+            apart = learner.outputs(tree.row(beliefs, 0), few[:2])
+            _batched[learner] = torch.allclose(together, apart, rtol=1e-3, atol=1e-5, equal_nan=True)
+        except Exception:  # whatever a module may do that has no batched form
+            _batched[learner] = False
+    return _batched[learner]
+
+
+def chunks(rows: Sequence[int], most: int, in_order: bool) -> Iterator[list[int]]:
+    """Guests that pass side by side: at most so many, and half of the rows of a pass at most are filling."""
+    order: Sequence[int] = range(len(rows))
+    if not in_order and max(rows) > 2 * min(rows):
+        order = sorted(order, key=lambda turn: -rows[turn])
+    some: list[int] = []
+    longest = total = 0
+    for turn in order:
+        filled = max(longest, rows[turn]) * (len(some) + 1)
+        if some and (len(some) == most or filled > min(ROWS, 2 * (total + rows[turn]))):
+            yield some
+            some, longest, total = [], 0, 0
+        some.append(turn)
+        longest, total = max(longest, rows[turn]), total + rows[turn]
+    yield some
+
+
+def runs(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Visits of so many rows, from one up to another, that have room in one pass; a larger one is alone."""
+    first = rows = 0
+    for i, n in enumerate(sizes):
+        if rows and rows + n > ROWS:
+            yield first, i
+            first, rows = i, 0
+        rows += n
+    yield first, len(sizes)
+
+
+def measured(
+    net: Ground, kernel: Scorer, visits: Visits, passes: Iterable[Passed], back: Tensor
+) -> dict[str, Tensor]:
+    """Figures of each edge, which is the visit `back` [edge]."""
+    assert kernel.part is not None
+    y, learner = net.banks[kernel.part].y, net.learner
+    order: list[Tensor] = []
+    tables: list[Tensor] = []  # [figure, visit]
+    names: list[str] = []
+    for passed in gathered(passes):
+        with threads_for(sum(p.outputs.numel() for p in passed)):
+            some, outputs = joined(passed)
+            truth, groups = taken(y, visits.rows(some)).cpu(), Groups.of(visits.sizes[some])
+            losses = learner.losses(outputs, truth)
+            figures = kernel.measure(learner.task, outputs, losses, truth, groups)
+            names = list(figures)
+            tables.append(torch.stack(list(figures.values())))
+            order.append(some)
+    with one_thread_each():
+        places = torch.cat(order).argsort()[back]
+        return dict(zip(names, torch.cat(tables, dim=1).index_select(1, places).unbind(), strict=True))
+
+
+def gathered(passes: Iterable[Passed]) -> Iterator[list[Passed]]:
+    """Passes until there is enough to measure."""
+    some: list[Passed] = []
+    numbers = 0
+    for one in passes:
+        some.append(one)
+        numbers += one.outputs.numel()
+        if numbers >= MEASURED:
+            yield some
+            some, numbers = [], 0
+    if some:
+        yield some
+
+
+def joined(some: Sequence[Passed]) -> Passed:
+    return some[0] if len(some) == 1 else Passed(*(torch.cat(parts) for parts in zip(*some, strict=True)))
+
+
+@one_thread_each()
+def terms_of(hosts: Tensor, back: Tensor, shares: Tensor | None) -> tuple[Tensor, Terms]:
+    """Of edges to these hosts, which are the visits `back`: each host once, and what is added up for them.
+
+    Edges that repeat are one term, with the sum of their shares.
+    """
+    each, at = torch.unique(hosts, return_inverse=True)
+    found, which = torch.unique(back * len(each) + at, return_inverse=True)
+    visits, place = found // len(each), found % len(each)
+    if shares is not None:
+        return each, Terms(visits, place, added(which, len(found), shares.cpu()))
+    alike = 1 / torch.bincount(at).double()
+    return each, Terms(visits, place, torch.bincount(which) * alike[place])
+
+
+def averaged(
+    passes: Iterable[Passed], visits: Visits, terms: Terms, sizes: Tensor, classifies: bool
+) -> Sequence[Tensor]:
+    """The sum of the terms of each host, which has so many rows: [row, ...].
+
+    Of probabilities, given back as logits, or of the outputs of a regression. Passes come in the order of
+    the visits.
+    """
+    firsts, sums = sizes.cumsum(0) - sizes, torch.empty(0)
+    for some, outputs in passes:
+        with threads_for(outputs.numel()):
+            wide = probabilities(outputs) if classifies else outputs.double()
+            if not len(sums):
+                sums = wide.new_zeros(int(sizes.sum()), *wide.shape[1:])
+            bounds = torch.searchsorted(terms.visits, torch.stack([some[0], some[-1] + 1])).tolist()
+            visit, host, weight = (t[slice(*bounds)] for t in terms)
+            lengths, own = visits.sizes[visit], visits.sizes[some]
+            source = spans((own.cumsum(0) - own)[visit - some[0]], lengths)
+            times = torch.repeat_interleave(weight, lengths).unsqueeze(1)
+            sums.index_add_(0, spans(firsts[host], lengths), times * wide[source])
+    with threads_for(sums.numel()):
+        return torch.split(logits_of(sums) if classifies else sums, sizes.tolist())
+
+
+def spans(starts: Tensor, sizes: Tensor) -> Tensor:
+    """So many numbers from each start on, one after the other: [Σ sizes]."""
+    ends = sizes.cumsum(0)
+    return torch.repeat_interleave(starts - ends + sizes, sizes) + torch.arange(int(ends[-1]))
+
+
+def in_a_row(numbers: Sequence[int]) -> Tensor | slice:
+    """An index of these numbers; a slice, which copies nothing, if each is one more than the last."""
+    if all(b == a + 1 for a, b in pairwise(numbers)):
+        return slice(numbers[0], numbers[-1] + 1)
+    return torch.tensor(numbers)
+
+
+def taken(tensor: Tensor, rows: Tensor | slice) -> Tensor:
+    """Some rows: a view of consecutive ones, else a copy."""
+    return tensor[rows] if isinstance(rows, slice) else tensor.index_select(0, rows.to(tensor.device))
 
 
 def learners_for(learner: Learner, workers: int) -> list[Learner]:

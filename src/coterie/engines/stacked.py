@@ -11,8 +11,7 @@ cannot be seeded edge by edge: such models are refused, `pool` takes them.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -25,11 +24,11 @@ from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.devices import widest
 from coterie.core.errors import BadInput
-from coterie.core.kernel import Plan, Tick, Trainer
-from coterie.core.learner import Batch
+from coterie.core.kernel import Plan, Trainer
+from coterie.engines.bank import Bank
 from coterie.engines.base import ENGINES, Answers, Ground, Visit, memory_of
 from coterie.engines.memory import budget_in_bytes
-from coterie.engines.replay import BatchedKernel
+from coterie.engines.replay import BatchedKernel, Stretch
 from coterie.engines.threads import threads_for
 
 LOCKSTEP = 256  # edges at once: more gain nothing and fall out of the caches
@@ -47,7 +46,7 @@ class Stacked:
         sizes = bank.sizes[visit.edges[:, 1]].tolist()
         plans = [kernel.plan(size, key) for size, key in zip(sizes, visit.keys, strict=True)]
         a_chunk = min(len(plans), self.edges_at_once(net, visit.beliefs, plans, visit.memory))
-        numbers = a_chunk * plans[0].rows.shape[1] * math.prod(bank.x.shape[1:])
+        numbers = a_chunk * plans[0].rows.shape[1] * bank.x.first.numel()
         with torch.no_grad(), threads_for(numbers):
             return in_chunks(a_chunk, net, kernel, visit, plans)
 
@@ -56,7 +55,7 @@ class Stacked:
         of what is remembered.
         """
         batch = max(p.rows.shape[1] for p in plans)
-        sample = net.banks["train"].x[:1]
+        sample = net.banks["train"].x.first
         per_edge = 8 * tree.size_in_bytes(tree.row(beliefs, 0)) + 2 * tree.size_in_bytes(tree.row(memory, 0))
         per_edge += 8 * batch * sample.numel() * sample.element_size()
         return max(1, min(LOCKSTEP, budget_in_bytes(net.memory) // per_edge))
@@ -87,48 +86,55 @@ def chosen_of(beside: Mapping[str, Beliefs], index: Tensor) -> dict[str, Beliefs
 
 def lockstep(net: Ground, kernel: Trainer, visit: Visit, plans: Sequence[Plan]) -> Answers:
     """The replies of some edges, sorted by falling number of steps."""
-    learner, bank = net.learner, net.banks["train"]
+    bank, n = net.banks["train"], len(plans)
     guests, hosts = visit.edges[:, 0], visit.edges[:, 1]
-    lengths = [len(p) for p in plans]
-    device, dtype = bank.x.device, bank.x.dtype
-    rows = padded([p.rows for p in plans], -1)
-    weights = (rows >= 0).to(device, dtype)
-    index = (rows.clamp_(min=0) + bank.starts[hosts].view(-1, 1, 1)).to(device)
-    rates = padded([p.rates for p in plans], 0).to(device, widest(device))
-    first = torch.tensor([p.seed for p in plans], device=device)
-    marks = marks_of(plans)
-    batched = BatchedKernel(kernel, learner)
-    n = len(plans)
+    whole, marks = stretch_of(bank, plans, hosts), marks_of(plans)
+    batched = BatchedKernel(kernel, net.learner)
     beside = {k: {m: t.expand(n, *t.shape[1:]) for m, t in b.items()} for k, b in visit.beside.items()}
     carry = batched.start(tree.rows(visit.beliefs, guests), memory_of(kernel, visit.memory, hosts), beside)
     over: list[list[Tensor]] = []
-    active = len(plans)
-    for s in range(lengths[0]):
-        still = sum(n > s for n in lengths[:active])
-        if still < active:
-            over.append([t[still:] for t in carry])
-            carry = [t[:still] for t in carry]
-            active = still
-        wanted = index[:active, s]
-        batch = Batch(gathered(bank.x, wanted), gathered(bank.y, wanted), weights[:active, s])
-        carry = batched.step(carry, batch, Tick(rates[:active, s], first[:active] + s))
-        if marks and any(marks[s]):
-            carry = batched.mark(carry, marks[s][:active])
+    for first, last, active in stretches([len(p) for p in plans], marks):
+        if active < len(carry[0]):
+            over.append([t[active:] for t in carry])
+            carry = [t[:active] for t in carry]
+        carry = batched.steps(carry, part_of(whole, first, last, active))
+        if marks and any(marks[last - 1][:active]):
+            carry = batched.mark(carry, marks[last - 1][:active])
     if over:
         carry = [torch.cat(parts) for parts in zip(carry, *reversed(over), strict=True)]
     reply = batched.finish(carry)
     return Answers(reply.belief, reply.memory if kernel.keeps else {}, reply.numbers)
 
 
+def stretch_of(bank: Bank, plans: Sequence[Plan], hosts: Tensor) -> Stretch:
+    """All steps of all edges, shorter batches and plans padded with rows of weight 0."""
+    samples, starts = bank.with_rows_of(hosts)
+    device = samples.x.device
+    rows = padded([p.rows for p in plans], -1).transpose(0, 1)
+    weights = (rows >= 0).to(device, samples.x.dtype)
+    index = (rows.clamp(min=0) + starts.view(1, -1, 1)).to(device)
+    rates = padded([p.rates for p in plans], 0).transpose(0, 1).to(device, widest(device))
+    seeds = torch.tensor([p.seed for p in plans], device=device)
+    return Stretch(samples.x, samples.y, index, weights, rates, seeds)
+
+
+def part_of(whole: Stretch, first: int, last: int, active: int) -> Stretch:
+    """Some steps of the edges that are still active."""
+    rows, weights, rates = (t[first:last, :active] for t in (whole.rows, whole.weights, whole.rates))
+    return Stretch(whole.x, whole.y, rows, weights, rates, whole.seeds[:active] + first)
+
+
+def stretches(lengths: Sequence[int], marks: Sequence[Sequence[bool]]) -> Iterator[tuple[int, int, int]]:
+    """First step, last (not among them) and active edges: cut where an edge is over or marked."""
+    cuts = {0, *lengths, *(s + 1 for s, marked in enumerate(marks) if any(marked))}
+    for first, last in pairwise(sorted(cuts)):
+        yield first, last, sum(n > first for n in lengths)
+
+
 def marks_of(plans: Sequence[Plan]) -> list[list[bool]]:
     """[step][edge] who is marked; nothing if no plan has marks."""
     marks = [p.marks for p in plans if p.marks is not None]
     return padded(marks, False).T.tolist() if marks else []
-
-
-def gathered(rows: Tensor, index: Tensor) -> Tensor:
-    """rows[index] for an index of any shape, copied row by row."""
-    return rows.index_select(0, index.flatten()).view(*index.shape, *rows.shape[1:])
 
 
 def padded(tensors: Sequence[Tensor], filler: float) -> Tensor:

@@ -55,8 +55,31 @@ class Simulated:
     """All sites in this process, computed by an engine: for studies."""
 
     def connect(self, ground: Ground) -> Net:
-        learner = Learner(ground.model, ground.roster.task)
-        return InProcess(ground.engine, learner, ground.clients, ground.device, ground.memory, ground.roster)
+        mark = mark_of(ground)
+        learner = SPARE.pop(mark, None) or Learner(ground.model, ground.roster.task)
+
+        def done() -> None:
+            if mark:
+                SPARE[mark] = learner
+
+        return InProcess(
+            ground.engine, learner, ground.clients, ground.device, ground.memory, ground.roster, done=done
+        )
+
+
+SPARE: dict[str, Learner] = {}
+"""Learners of closed nets: the next run of the same model goes on with what engines found out and recorded.
+
+A learner's own tensors are never read, so it serves any weights; while a net is open, it is the net's alone.
+"""
+
+
+def mark_of(ground: Ground) -> str:
+    """The same for models that are built alike; nothing for a module of somebody's own."""
+    if ground.made is None:
+        return ""
+    tensors = [(n, t.shape, t.dtype, t.requires_grad) for n, t in ground.model.named_parameters()]
+    return repr((ground.made, ground.model, tensors, ground.roster.task, ground.device))
 
 
 def wrapped(net: Net, wraps: Sequence[str]) -> Net:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import cast
@@ -41,6 +41,7 @@ class InProcess:
     The clients' samples are moved into one bank for each part, so that they are held once, on the device
     where the beliefs are to visit them. `memory` is what an engine may use at once: see `engines/memory.py`.
     `host` is where replies come to rest, if all of it happens in one place: a pool's is the coordinator.
+    `done` is called when the net is closed.
     """
 
     engine: Engine
@@ -50,6 +51,7 @@ class InProcess:
     memory: str = "half"
     known: Roster | None = None
     host: int | None = None
+    done: Callable[[], None] = lambda: None
     banks: Mapping[Part, Bank] = field(init=False, repr=False)
     slots: Slots = field(init=False, repr=False)
     pools: dict[tuple[tuple[int, ...], ...], InProcess] = field(init=False, repr=False)
@@ -239,7 +241,8 @@ class InProcess:
         """A checkpoint in this process has everything."""
 
     def close(self) -> None:
-        """Nothing runs beside us."""
+        """Nothing runs beside us; whoever lent the learner has it back."""
+        self.done()
 
 
 def made(

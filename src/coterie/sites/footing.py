@@ -110,7 +110,7 @@ def reinitialised(model: nn.Module, seed: int) -> nn.Module:
     """A copy whose layers drew their first weights anew, from this seed."""
     fresh = copy.deepcopy(model)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         for layer in fresh.modules():
             reset = getattr(layer, "reset_parameters", None)
             if callable(reset):
