@@ -16,6 +16,7 @@ from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.methods import WeightErosion
+from coterie.methods.server import weight_erosion
 from coterie.methods.server.cone import cone_angle
 from coterie.methods.server.importance import by_tensor
 from coterie.methods.server.weight_erosion import (
@@ -360,21 +361,25 @@ def test_one_requester_s_model_is_everybody_s_and_else_each_has_its_own(pull, st
 
 
 @pytest.mark.parametrize("cone", [90, 80])
-def test_no_model_is_looked_at_and_one_requester_s_replies_are_held_at_a_time(
-    crowd, net_of, play, closed, cone
+@pytest.mark.parametrize(("room", "visits"), [(1, 6), (2 * 3 * 15 * 4, 4), (2**27, 2)])
+def test_no_model_is_looked_at_and_replies_to_no_more_requesters_are_held_than_there_is_room_for(
+    crowd, net_of, play, closed, monkeypatch, cone, room, visits
 ):
     held = []
 
     class Watched(closed):
         def visit(self, *args, **more):
-            assert not any(reply() for reply in held), "replies of another requester are still in memory"
+            assert not any(reply() for reply in held), "replies of other requesters are still in memory"
             replies = super().visit(*args, **more)
             held.append(weakref.ref(replies))
             return replies
 
-    module = nn.Linear(4, 3)
-    play(WeightErosion(SGD(batch=4), p_s=0.5, cone=cone), Watched(net_of(module, crowd())), module, 2)
-    assert len(held) == 6
+    module, method = nn.Linear(4, 3), WeightErosion(SGD(batch=4), p_s=0.5, cone=cone)
+    alike = play(method, net_of(module, crowd()), module, 2)
+    monkeypatch.setattr(weight_erosion, "ROOM", room)
+    found = play(method, Watched(net_of(module, crowd())), module, 2)
+    assert len(held) == visits
+    assert torch.equal(found[0][-1].alpha, alike[0][-1].alpha)
 
 
 class TestRefusals:

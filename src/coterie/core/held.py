@@ -76,6 +76,10 @@ class Held:
             tuple(Part(tree.rows(p.tensors, index), p.ids[index], p.places[index]) for p in self.parts)
         )
 
+    def spread(self, n: int) -> Held:
+        """One row as n of them; in memory it is still one."""
+        return Held(tuple(_spread(p, n) for p in self.parts))
+
     def only(self, names: Collection[str]) -> Held:
         """The tensors of these names alone."""
         parts = [p._replace(tensors={n: t for n, t in p.tensors.items() if n in names}) for p in self.parts]
@@ -127,7 +131,7 @@ def together(some: Sequence[Held]) -> Held:
 def side_by_side(left: Held, right: Held) -> Held:
     """Beliefs in parts: row i has the tensors of both rows i; a handle of one row goes with every row."""
     n = max(len(left), len(right))
-    return Held((*(_spread(p, n) for p in left.parts), *(_spread(p, n) for p in right.parts)))
+    return Held((*left.spread(n).parts, *right.spread(n).parts))
 
 
 def _put(tensors: Beliefs, index: Tensor, new: Beliefs) -> Beliefs:

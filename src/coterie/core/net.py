@@ -62,6 +62,12 @@ class Replies:
     def hosts(self) -> Tensor:
         return self.edges[:, 1]
 
+    def only(self, index: Tensor) -> Replies:
+        """Some of them, in the given order."""
+        numbers = {name: values[index] for name, values in self.numbers.items()}
+        held = None if self.held is None else self.held.rows(index)
+        return Replies(self.edges[index], numbers, held, self.origin)
+
     @property
     def beliefs(self) -> Held:
         """The replied beliefs, of a visit that brought some."""

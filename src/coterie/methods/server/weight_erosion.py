@@ -41,7 +41,7 @@ from coterie.core.errors import BadInput, UnknownName
 from coterie.core.held import Held, together
 from coterie.core.kernel import Trainer
 from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, first_of, handed_out, scatter
-from coterie.core.net import Net, from_server
+from coterie.core.net import Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -51,6 +51,7 @@ from coterie.methods.server.importance import by_tensor, parsed
 
 Late = Literal["mean", "median", "one"]
 Beta = Literal["one", "size"]
+ROOM = 2**27  # bytes of replies that are held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,8 +162,12 @@ class WeightErosion:
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         names, n = net.roster.names, len(net.roster)
         who = asking(self.requester, names).tolist()
-        # one requester after the other: only the replies to one of them are held at a time
-        turns = [self.turn(idle(state, q), net, key, r) for q, r in enumerate(who)]
+        # guests go by the numbers of requesters: alone, one draws the random numbers that it draws among all
+        beliefs = state.beliefs if self.requester == ALL else state.beliefs.spread(n)
+        begun = [(r, idle(state, q)) for q, r in enumerate(who)]
+        at_once, turns = requesters_at_once(state.beliefs, n), list[Turn]()
+        for first in range(0, len(begun), at_once):
+            turns += self.turns(begun[first : first + at_once], beliefs, net, key)
         state = State(
             together([t.belief for t in turns]),
             torch.stack([t.alpha for t in turns]),
@@ -185,13 +190,19 @@ class WeightErosion:
         )
         return state, info
 
-    def turn(self, turn: Turn, net: Net, key: Key, r: int) -> Turn:
-        """The round of one requester, client number r."""
-        if turn.stopped:
-            return turn
-        n, sizes, asked = len(net.roster), net.roster.sizes, turn.alpha.nonzero().flatten()
-        # alone, a requester draws the random numbers that it draws among all
-        replies = net.visit(self.local, turn.belief, from_server(asked), key.at("requester", r))
+    def turns(self, some: Sequence[tuple[int, Turn]], beliefs: Held, net: Net, key: Key) -> list[Turn]:
+        """The rounds of some requesters, whose beliefs go to all clients at once."""
+        asked = {r: turn.alpha.nonzero().flatten() for r, turn in some if not turn.stopped}
+        edges = [torch.stack([torch.full_like(hosts, r), hosts], dim=1) for r, hosts in asked.items()]
+        if not edges:
+            return [turn for _, turn in some]
+        replies = net.visit(self.local, beliefs, torch.cat(edges), key)
+        own = {r: replies.only((replies.guests == r).nonzero().flatten()) for r in asked}
+        return [self.turn(turn, net, key, r, own[r]) if r in own else turn for r, turn in some]
+
+    def turn(self, turn: Turn, net: Net, key: Key, r: int, replies: Replies) -> Turn:
+        """What one requester, client number r, makes of its replies."""
+        n, sizes = len(net.roster), net.roster.sizes
         here, own = replies.hosts, (replies.hosts == r).nonzero().flatten()
         turn = turn._replace(loss=scatter(replies.numbers.get("loss", torch.zeros(0)), here, n))
         if len(own) == 0:
@@ -277,6 +288,12 @@ def joining_weights(alpha: Tensor, rounds: Tensor, late: Late) -> Tensor:
         return alpha
     typical = alpha[known].mean() if late == "mean" else alpha[known].quantile(0.5)
     return torch.where(known, alpha, typical)
+
+
+def requesters_at_once(beliefs: Held, clients: int) -> int:
+    """As many as have their replies in `ROOM` together."""
+    a_belief = sum(t[0].numel() * t.element_size() for t in beliefs.like.values())
+    return max(1, ROOM // (clients * a_belief))
 
 
 def idle(state: State, q: int) -> Turn:
