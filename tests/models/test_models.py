@@ -153,3 +153,22 @@ def test_models_run_under_vmap_as_the_stacked_engine_needs(name: str) -> None:
     together = torch.func.vmap(one)(params, buffers, x)
     apart = torch.stack([m(rows) for m, rows in zip(models, x, strict=True)])
     torch.testing.assert_close(together, apart, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("pens-cnn", (3, 32, 32)), ("lenet5", (1, 28, 28))])
+def test_pooling_before_the_rectifier_gives_the_bits_of_the_papers_order(name, shape):
+    ours = MODELS.make(name).build(shape, 10, seed=3)
+    layers = dict(ours.named_children())
+    order = list(layers)
+    for i in [i for i, layer in enumerate(order) if layer.startswith("pool")]:
+        order[i : i + 2] = reversed(order[i : i + 2])
+    paper = nn.Sequential(*(layers[layer] for layer in order))
+    assert [type(layer) for layer in paper][1:3] == [nn.ReLU, nn.MaxPool2d]
+    x, y = torch.randn(8, *shape), torch.arange(8)
+    found = []
+    for model in (ours, paper):
+        model.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        found.append([loss.detach(), *(p.grad.clone() for p in ours.parameters())])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

@@ -52,13 +52,14 @@ def left_over(size: int, padding: int) -> int:
 
 
 def lenet(channels: int, positions: int, outputs: int, padding: int, hidden: tuple[int, ...]) -> nn.Module:
+    # pooling before the rectifier: the same numbers to the bit, gradients too, with a quarter of its work
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         conv1=nn.Conv2d(channels, 6, 5, padding=padding),
-        relu1=nn.ReLU(),
         pool1=nn.MaxPool2d(2),
+        relu1=nn.ReLU(),
         conv2=nn.Conv2d(6, 16, 5),
-        relu2=nn.ReLU(),
         pool2=nn.MaxPool2d(2),
+        relu2=nn.ReLU(),
         flatten=nn.Flatten(),
     )
     features = 16 * positions

@@ -48,17 +48,18 @@ def left_over(size: int) -> int:
 
 
 def pens_cnn(channels: int, positions: int, outputs: int, width: int = 32) -> nn.Module:
+    # pooling before the rectifier: the same numbers to the bit, gradients too, with a quarter of its work
     return nn.Sequential(
         OrderedDict(
             conv1=nn.Conv2d(channels, width, 3),
-            relu1=nn.ReLU(),
             pool1=nn.MaxPool2d(2),
+            relu1=nn.ReLU(),
             conv2=nn.Conv2d(width, 2 * width, 3),
-            relu2=nn.ReLU(),
             pool2=nn.MaxPool2d(2),
+            relu2=nn.ReLU(),
             conv3=nn.Conv2d(2 * width, 2 * width, 3),
-            relu3=nn.ReLU(),
             pool3=nn.MaxPool2d(2),
+            relu3=nn.ReLU(),
             flatten=nn.Flatten(),
             hidden=nn.Linear(2 * width * positions, 64),
             head=nn.Linear(64, outputs),
