@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, log_loss
 from torchmetrics.functional.classification import multiclass_calibration_error
 
+from coterie.core.groups import Groups
 from coterie.metrics.calibration import (
-    Calibration,
-    Tally,
     abstention,
     brier,
     by_entropy,
     calibration,
     ece,
-    ece_of,
     entropy,
     mce,
     nll,
@@ -36,8 +34,9 @@ Y = torch.tensor([0, 1, 1, 1])
 
 
 def held(t: torch.Tensor) -> dict[int, float]:
-    """Where there is something, and what."""
-    return {i: v for i, v in enumerate(t.tolist()) if v}
+    """Where there is something in the only group, and what."""
+    assert len(t) == 1
+    return {i: v for i, v in enumerate(t[0].tolist()) if v}
 
 
 def test_bins_by_hand():
@@ -46,31 +45,44 @@ def test_bins_by_hand():
     assert held(found.samples) == {11: 2, 15: 2}
     assert held(found.right) == {11: 1, 15: 2}
     assert held(found.total) == pytest.approx({11: 1.2, 15: 1.6})
-    assert found.accuracy[11] == 0.5
-    assert found.mean[15] == pytest.approx(0.8)
-    assert found.accuracy[0].isnan()
+    assert found.accuracy[0, 11] == 0.5
+    assert found.mean[0, 15] == pytest.approx(0.8)
+    assert found.accuracy[0, 0].isnan()
 
 
 def test_scores_by_hand():
-    assert ece(P, Y) == pytest.approx(2 / 4 * 0.1 + 2 / 4 * 0.2)
-    assert mce(P, Y) == pytest.approx(0.2)
+    assert float(ece(P, Y)) == pytest.approx(2 / 4 * 0.1 + 2 / 4 * 0.2)
+    assert float(mce(P, Y)) == pytest.approx(0.2)
     # one bin: right on 3 of 4, sure by 0.7
-    assert [ece(P, Y, bins=1), mce(P, Y, bins=1)] == pytest.approx([0.05, 0.05])
-    assert brier(P, Y) == pytest.approx((2 * 0.4**2 + 2 * 0.6**2 + 4 * 0.2**2) / 4)
+    assert [float(ece(P, Y, bins=1)), float(mce(P, Y, bins=1))] == pytest.approx([0.05, 0.05])
+    assert float(brier(P, Y)) == pytest.approx((2 * 0.4**2 + 2 * 0.6**2 + 4 * 0.2**2) / 4)
     each = [-math.log(0.6), -math.log(0.4), -math.log(0.8), -math.log(0.8)]
     assert nll(P.log(), Y).tolist() == pytest.approx(each)
-    assert normalised_nll(P.log(), Y) == pytest.approx(sum(each) / 4)
+    assert float(normalised_nll(P.log(), Y)) == pytest.approx(sum(each) / 4)
+
+
+def test_scores_of_groups_by_hand():
+    groups = Groups.of(torch.tensor([1, 3]))
+    assert ece(P, Y, groups=groups).tolist() == pytest.approx([0.4, (0.6 + 2 * 0.2) / 3])
+    assert mce(P, Y, groups=groups).tolist() == pytest.approx([0.4, 0.6])
+    assert brier(P, Y, groups).tolist() == pytest.approx([0.32, (0.72 + 2 * 0.08) / 3])
+    assert normalised_nll(P.log(), Y, groups).tolist() == pytest.approx(
+        [-math.log(0.6), -(math.log(0.4) + 2 * math.log(0.8)) / 3]
+    )
+    above = abstention(P, Y, 10, groups)
+    assert above.samples.tolist() == [[1] * 7 + [0] * 4, [3] * 7 + [2, 2] + [0, 0]]
+    assert by_entropy(P, Y, 1, groups).right.tolist() == [[1], [2]]
 
 
 def test_abstaining_by_hand():
     found = abstention(P, Y, steps=10)
     assert taus(10).tolist() == [i / 10 for i in range(11)]
     # at least 0.6: all; at least 0.7 and 0.8: the last two; above: nobody
-    assert found.samples.tolist() == [4] * 7 + [2, 2] + [0, 0]
-    assert found.right.tolist() == [3] * 7 + [2, 2] + [0, 0]
-    assert found.mean[[0, 6, 7, 8]].tolist() == pytest.approx([0.7, 0.7, 0.8, 0.8])
-    assert found.accuracy[[6, 7]].tolist() == [0.75, 1]
-    assert found.accuracy[9].isnan()
+    assert found.samples.tolist() == [[4] * 7 + [2, 2] + [0, 0]]
+    assert found.right.tolist() == [[3] * 7 + [2, 2] + [0, 0]]
+    assert found.mean[0, [0, 6, 7, 8]].tolist() == pytest.approx([0.7, 0.7, 0.8, 0.8])
+    assert found.accuracy[0, [6, 7]].tolist() == [0.75, 1]
+    assert found.accuracy[0, 9].isnan()
 
 
 def test_entropy_by_hand():
@@ -78,9 +90,9 @@ def test_entropy_by_hand():
     assert entropy(p).tolist() == pytest.approx([math.log(4), 0, math.log(2)])
     found = by_entropy(p, torch.tensor([3, 1, 0]), bins=4)
     # shares of log 4: 1, 0 and 1/2, which closes the second bin
-    assert found.samples.tolist() == [1, 1, 0, 1]
-    assert found.right.tolist() == [1, 1, 0, 0]
-    assert found.total.tolist() == pytest.approx([0, math.log(2), 0, math.log(4)])
+    assert found.samples.tolist() == [[1, 1, 0, 1]]
+    assert found.right.tolist() == [[1, 1, 0, 0]]
+    assert found.total[0].tolist() == pytest.approx([0, math.log(2), 0, math.log(4)])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -92,7 +104,7 @@ def test_an_edge_closes_its_bin(m, dtype):
     beyond = min(m, 19)  # nothing is surer than the last bin holds
     assert held(reliability(torch.stack([above, 1 - above])[None], y).samples) == {beyond: 1}
     at = abstention(torch.stack([edge, 1 - edge])[None], y).samples
-    assert at.tolist() == [1.0] * (m + 1) + [0.0] * (20 - m)
+    assert at.tolist() == [[1.0] * (m + 1) + [0.0] * (20 - m)]
 
 
 def test_a_probability_too_small_for_a_float_still_counts():
@@ -127,8 +139,8 @@ def test_who_is_right_as_often_as_sure_has_no_error(by_bin):
         rows += [[m / 20, 1 - m / 20]] * 20 * times
         labels += ([0] * m + [1] * (20 - m)) * times
     p, y = torch.tensor(rows, dtype=torch.float64), torch.tensor(labels)
-    assert ece(p, y) == pytest.approx(0, abs=1e-12)
-    assert mce(p, y) == pytest.approx(0, abs=1e-12)
+    assert float(ece(p, y)) == pytest.approx(0, abs=1e-12)
+    assert float(mce(p, y)) == pytest.approx(0, abs=1e-12)
 
 
 @settings(max_examples=20)
@@ -144,11 +156,11 @@ def test_invariants(seed, classes, bins):
     order, names = (torch.randperm(n, generator=random) for n in (len(y), classes))
     q, z = p[order][:, names], names.argsort()[y[order]]
     for score in (ece, mce, brier):
-        assert score(q, z) == pytest.approx(score(p, y))
-    assert normalised_nll(q.log(), z) == pytest.approx(normalised_nll(logits, y))
+        assert float(score(q, z)) == pytest.approx(float(score(p, y)))
+    assert float(normalised_nll(q.log(), z)) == pytest.approx(float(normalised_nll(logits, y)))
     # who abstains more often answers less
     above = abstention(p, y)
-    assert above.samples[0] == len(y)
+    assert above.samples[0, 0] == len(y)
     assert (above.samples.diff() <= 0).all()
     assert bool((above.mean[above.samples > 0].diff() >= -1e-12).all())
 
@@ -157,14 +169,11 @@ def test_invariants(seed, classes, bins):
 @given(seeds, st.integers(1, 199))
 def test_sums_of_clients_are_those_of_their_samples_together(seed, cut):
     logits, y = drawn(seed)
-    parts = [calibration(logits[:cut], y[:cut]), calibration(logits[cut:], y[cut:])]
+    parts = calibration(logits, y, Groups.of(torch.tensor([cut, len(y) - cut])))
     whole = calibration(logits, y)
-    for kind in Calibration._fields:
-        tallies = [getattr(part, kind) for part in parts]
-        pooled = Tally(*(torch.stack(sums) for sums in zip(*tallies, strict=True))).pooled()
-        for one, other in zip(pooled, getattr(whole, kind), strict=True):
-            torch.testing.assert_close(one, other)
-    assert float(ece_of(whole.confidence)) == pytest.approx(ece(probabilities(logits), y))
+    for part, all_in_one in zip(parts, whole, strict=True):
+        for one, other in zip(part.pooled(), all_in_one, strict=True):
+            torch.testing.assert_close(one, other[0])
 
 
 @pytest.mark.parametrize(("seed", "bins"), [(0, 5), (1, 15), (2, 20)])
@@ -173,7 +182,7 @@ def test_ece_and_mce_agree_with_torchmetrics(seed, bins):
     p = probabilities(logits)
     for norm, mine in (("l1", ece), ("max", mce)):
         theirs = multiclass_calibration_error(p, y, p.shape[1], n_bins=bins, norm=norm)
-        assert mine(p, y, bins) == pytest.approx(float(theirs), abs=1e-6)
+        assert float(mine(p, y, bins)) == pytest.approx(float(theirs), abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -182,5 +191,5 @@ def test_brier_and_nll_agree_with_sklearn(seed):
     p = probabilities(logits)
     labels = list(range(p.shape[1]))
     theirs = brier_score_loss(y.numpy(), p.numpy(), labels=labels, scale_by_half=False)
-    assert brier(p, y) == pytest.approx(theirs)
-    assert normalised_nll(logits, y) == pytest.approx(log_loss(y.numpy(), p.numpy(), labels=labels))
+    assert float(brier(p, y)) == pytest.approx(theirs)
+    assert float(normalised_nll(logits, y)) == pytest.approx(log_loss(y.numpy(), p.numpy(), labels=labels))

@@ -7,9 +7,12 @@ import pytest
 import torch
 from sklearn import metrics as reference
 
-from coterie.metrics.classification import accuracy, auc, balanced_accuracy
+from coterie.core.groups import Groups
+from coterie.metrics.classification import accuracy, auc, balanced_accuracy, hits
 from coterie.metrics.regression import r2, rmse
 from coterie.metrics.summary import HIGHER_IS_BETTER, interval, mean_over_clients, worst_client
+
+BOTH = Groups.one(2)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -17,24 +20,24 @@ class TestAgainstScikitLearn:
     def test_accuracies(self, seed):
         rng = np.random.default_rng(seed)
         outputs, y = rng.normal(size=(50, 4)), rng.integers(0, 4, 50)
-        guess = outputs.argmax(axis=1)
-        found = accuracy(torch.as_tensor(outputs), torch.as_tensor(y))
-        balanced = balanced_accuracy(torch.as_tensor(outputs), torch.as_tensor(y))
-        assert found == pytest.approx(reference.accuracy_score(y, guess))
+        guess, labels = outputs.argmax(axis=1), torch.as_tensor(y)
+        right = hits(torch.as_tensor(outputs), labels)
+        assert float(accuracy(right)) == pytest.approx(reference.accuracy_score(y, guess))
+        balanced = float(balanced_accuracy(right, labels, 4))
         assert balanced == pytest.approx(reference.balanced_accuracy_score(y, guess))
 
     def test_auc_with_ties(self, seed):
         rng = np.random.default_rng(seed)
         score, y = rng.integers(0, 6, 40) / 4, rng.integers(0, 2, 40)
         found = auc(torch.as_tensor(score), torch.as_tensor(y))
-        assert found == pytest.approx(reference.roc_auc_score(y, score))
+        assert float(found) == pytest.approx(reference.roc_auc_score(y, score))
 
     def test_regression(self, seed):
         rng = np.random.default_rng(seed)
         predicted, y = rng.normal(size=30), 5 + rng.normal(size=30)
         pair = torch.as_tensor(predicted), torch.as_tensor(y)
-        assert rmse(*pair) == pytest.approx(reference.root_mean_squared_error(y, predicted))
-        assert r2(*pair) == pytest.approx(reference.r2_score(y, predicted))
+        assert float(rmse(*pair)) == pytest.approx(reference.root_mean_squared_error(y, predicted))
+        assert float(r2(*pair)) == pytest.approx(reference.r2_score(y, predicted))
 
 
 class TestAuc:
@@ -49,18 +52,18 @@ class TestAuc:
         ],
     )
     def test_by_hand(self, score, y, value):
-        assert auc(torch.tensor(score), torch.tensor(y)) == pytest.approx(value)
+        assert float(auc(torch.tensor(score), torch.tensor(y))) == pytest.approx(value)
 
 
-def test_accuracy_of_tied_logits_is_the_first_class():
-    assert accuracy(torch.zeros(4, 3), torch.tensor([0, 0, 1, 2])) == 0.5
+def test_of_tied_logits_the_first_class_counts():
+    assert hits(torch.zeros(4, 3), torch.tensor([0, 0, 1, 2])).tolist() == [1, 1, 0, 0]
 
 
 class TestR2:
     def test_the_mean_is_0_and_the_truth_is_1(self):
         y = torch.tensor([1.0, 2.0, 6.0])
-        assert r2(torch.full((3,), 3.0), y) == pytest.approx(0)
-        assert r2(y, y) == 1
+        assert float(r2(torch.full((3,), 3.0), y)) == pytest.approx(0)
+        assert float(r2(y, y)) == 1
 
     @pytest.mark.parametrize("y", [[4.0], [4.0, 4.0]])
     def test_a_target_that_does_not_vary(self, y):
@@ -103,7 +106,7 @@ def test_every_scored_figure_knows_which_way_is_better():
     from coterie.kernels.calibrate import Calibrate
 
     numbers = {
-        **Calibrate().measure("classification", torch.eye(2), torch.zeros(2), torch.tensor([0, 1])),
-        **Calibrate().measure("regression", torch.zeros(2, 1), torch.zeros(2), torch.tensor([0.0, 1.0])),
+        **Calibrate().measure("classification", torch.eye(2), torch.zeros(2), torch.tensor([0, 1]), BOTH),
+        **Calibrate().measure("regression", torch.zeros(2, 1), torch.zeros(2), torch.ones(2), BOTH),
     }
     assert set(numbers) - {"samples"} == set(HIGHER_IS_BETTER)

@@ -12,7 +12,8 @@ A `Marker` is a trainer that also does something now and then, such as collectin
 steps, and after these its `mark`, pure like the others, is called. What marks alone read and write is apart,
 in carry["book"], so that all other steps cost what they cost without it.
 
-A `Scorer` leaves the belief alone and measures its outputs on a part of the client's data.
+A `Scorer` leaves the belief alone and measures its outputs on a part of the client's data; those of many
+clients at once, in groups.
 
 A `Maker` makes beliefs from a belief without looking at data: draws from a posterior, say.
 
@@ -32,6 +33,7 @@ from torch import Tensor
 from coterie.core.belief import Belief
 from coterie.core.client import Task
 from coterie.core.errors import BadInput
+from coterie.core.groups import Groups
 from coterie.core.learner import Batch, Learner
 from coterie.core.options import coerced, table_of
 from coterie.core.registry import Registry
@@ -101,14 +103,21 @@ class Marker(Trainer, Protocol):
 
 
 class Scorer(Protocol):
-    """Measures outputs against targets on one part of a client's data."""
+    """Measures outputs against targets on one part of clients' data."""
 
     @property
     def part(self) -> Part | None:
         """On which rows; None looks at none, and only asks who is there."""
         ...
 
-    def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]: ...
+    def measure(
+        self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
+    ) -> dict[str, Tensor]:
+        """Figures by name [group], from outputs [row, out], losses and targets [row], all on the CPU.
+
+        A group has the rows of one client: its figures are to be the same whoever else is there.
+        """
+        ...
 
 
 class Maker(Protocol):

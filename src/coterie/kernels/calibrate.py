@@ -10,18 +10,21 @@ import torch
 from torch import Tensor
 
 from coterie.core.client import Task
+from coterie.core.groups import Groups
 from coterie.core.kernel import KERNELS, Part
-from coterie.kernels.score import Score
+from coterie.kernels.score import Score, always, of_classes
 from coterie.metrics.calibration import (
     BINS,
     Calibration,
     Tally,
+    at_label,
     brier,
     calibration,
-    ece,
-    normalised_nll,
-    probabilities,
+    ece_of,
+    softmax,
+    tally,
 )
+from coterie.metrics.classification import hits
 
 
 @KERNELS.register("calibrate")
@@ -31,13 +34,21 @@ class Calibrate:
 
     part: Part = "test"
 
-    def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]:
-        figures = Score(self.part).measure(task, outputs, losses, y)
+    def measure(
+        self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
+    ) -> dict[str, Tensor]:
         if task == "regression":
-            return figures
-        logits, y = outputs.cpu(), y.cpu()
-        p = probabilities(logits)
-        return figures | {"ece": ece(p, y), "brier": brier(p, y), "nll": normalised_nll(logits, y)}
+            return Score(self.part).measure(task, outputs, losses, y, groups)
+        right = hits(outputs, y)
+        p, log_p = softmax(outputs)
+        confidence = p.amax(dim=1)
+        return {
+            **always(losses, groups),
+            **of_classes(outputs, right, y, groups),
+            "ece": ece_of(tally(confidence, confidence, right, groups)),
+            "brier": brier(p, y, groups),
+            "nll": groups.mean(-at_label(log_p, y)),
+        }
 
 
 @KERNELS.register("tallied")
@@ -47,9 +58,11 @@ class Tallied:
 
     part: Part = "test"
 
-    def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]:
-        flat = torch.cat(list(chain.from_iterable(calibration(outputs.cpu(), y.cpu()))))
-        return {str(i): v for i, v in enumerate(flat.tolist())}
+    def measure(
+        self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
+    ) -> dict[str, Tensor]:
+        flat = torch.cat(list(chain.from_iterable(calibration(outputs, y, groups))), dim=1)
+        return {str(i): column for i, column in enumerate(flat.unbind(dim=1))}
 
 
 def unpacked(numbers: Mapping[str, Tensor]) -> Calibration:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.client import Task
+from coterie.core.groups import Groups
 from coterie.core.kernel import KERNELS, Part, Plan, Trainer
 from coterie.core.seeds import Key
 from coterie.kernels.around import Around
@@ -80,9 +81,15 @@ class HeldOut:
     part: Part = "train"
     """Folds are made of training rows."""
 
-    def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]:
-        rows = fold_rows(len(y), self.folds, self.fold, self.seed).to(losses.device)
-        return {"loss": float(losses[rows].cpu().double().mean()), "samples": float(len(rows))}
+    def measure(
+        self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
+    ) -> dict[str, Tensor]:
+        sizes = groups.sizes.tolist()
+        dealt = {n: fold_rows(n, self.folds, self.fold, self.seed) for n in set(sizes)}
+        firsts = (groups.sizes.cumsum(0) - groups.sizes).tolist()
+        rows = torch.cat([first + dealt[n] for first, n in zip(firsts, sizes, strict=True)])
+        held = Groups.of(torch.tensor([len(dealt[n]) for n in sizes]))
+        return {"loss": held.mean(losses[rows]), "samples": held.sizes.double()}
 
 
 def moved(marks: Tensor, stay: Tensor) -> Tensor:

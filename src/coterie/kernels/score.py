@@ -8,8 +8,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from coterie.core.client import Task
+from coterie.core.groups import Groups
 from coterie.core.kernel import KERNELS, Part, Scorer
-from coterie.metrics.classification import accuracy, auc, balanced_accuracy
+from coterie.metrics.classification import accuracy, auc, balanced_accuracy, hits
 from coterie.metrics.regression import r2, rmse
 
 
@@ -23,16 +24,37 @@ class Score:
     numbers: tuple[str, ...] = ()
     """Which of these figures leave the client; all, if none is named."""
 
-    def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]:
-        figures = {"loss": float(losses.double().mean()), "samples": float(len(y))}
+    def measure(
+        self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
+    ) -> dict[str, Tensor]:
+        figures = always(losses, groups)
         if task == "regression":
-            predicted = outputs.squeeze(-1)
-            figures |= {"rmse": rmse(predicted, y), "r2": r2(predicted, y)}
-        elif not self.numbers or set(self.numbers) - {"loss", "samples"}:
-            figures |= {"accuracy": accuracy(outputs, y), "balanced_accuracy": balanced_accuracy(outputs, y)}
-            if outputs.shape[1] == 2:
-                figures["auc"] = auc(outputs[:, 1] - outputs[:, 0], y)
+            figures |= of_regression(outputs, y, groups)
+        elif not self.numbers or set(self.numbers) - figures.keys():
+            figures |= of_classes(outputs, hits(outputs, y), y, groups)
         return {name: figures[name] for name in self.numbers} if self.numbers else figures
+
+
+def always(losses: Tensor, groups: Groups) -> dict[str, Tensor]:
+    """What every task has."""
+    return {"loss": groups.mean(losses), "samples": groups.sizes.double()}
+
+
+def of_regression(outputs: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
+    predicted = outputs.squeeze(-1)
+    return {"rmse": rmse(predicted, y, groups), "r2": r2(predicted, y, groups)}
+
+
+def of_classes(outputs: Tensor, right: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
+    """`right` [row] comes from `hits`."""
+    classes = outputs.shape[1]
+    figures = {
+        "accuracy": accuracy(right, groups),
+        "balanced_accuracy": balanced_accuracy(right, y, classes, groups),
+    }
+    if classes == 2:
+        figures["auc"] = auc(outputs[:, 1] - outputs[:, 0], y, groups)
+    return figures
 
 
 @KERNELS.register("here")
@@ -42,7 +64,9 @@ class Here:
 
     part: ClassVar[None] = None
 
-    def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]:
+    def measure(
+        self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
+    ) -> dict[str, Tensor]:
         return {}
 
 
@@ -63,5 +87,7 @@ class Crowd:
     def part(self) -> Part | None:
         return self.inner.part
 
-    def measure(self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor) -> dict[str, float]:
-        return self.inner.measure(task, outputs, losses, y)
+    def measure(
+        self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
+    ) -> dict[str, Tensor]:
+        return self.inner.measure(task, outputs, losses, y, groups)

@@ -16,16 +16,20 @@ M is 20. Bins are closed at the right, as in the authors' program; the text of M
 which leaves out a confidence of 1. "Normalised" in nNLL is the division by n.
 
 Sums over samples are kept (`Tally`), not means: those of several clients or seeds are added before anything
-is divided.
+is divided. All figures are of each of several groups of samples; without groups, all samples are one.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from coterie.core.groups import Groups, whole
+from coterie.metrics.classification import hits
 
 BINS = 20
 LEAST = 1e-300  # probability of which there is a logarithm
@@ -72,7 +76,19 @@ class Calibration(NamedTuple):
 
 def probabilities(logits: Tensor) -> Tensor:
     """Softmax in float64; log-probabilities are logits too."""
-    return logits.double().softmax(dim=1)
+    return softmax(logits)[0]
+
+
+def softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """p(c|x) and log p(c|x) [n, class] in float64, from the same exponentials.
+
+    With z_c = logit_c - max_k logit_k:  p_c = exp(z_c) / Σ_k exp(z_k),  log p_c = z_c - log Σ_k exp(z_k)
+    """
+    wide = logits.double()
+    z = wide - wide.amax(dim=1, keepdim=True)
+    powers = z.exp()
+    total = powers.sum(dim=1, keepdim=True)
+    return powers / total, z - total.log()
 
 
 def logits_of(p: Tensor) -> Tensor:
@@ -85,46 +101,50 @@ def taus(steps: int = STEPS) -> Tensor:
     return torch.arange(steps + 1, dtype=torch.float64) / steps
 
 
-def reliability(p: Tensor, y: Tensor, bins: int = BINS) -> Tally:
-    """B_m by confidence."""
-    confidence, guess = p.max(dim=1)
-    return tally(confidence, confidence, guess == y, bins)
+def reliability(p: Tensor, y: Tensor, bins: int = BINS, groups: Groups | None = None) -> Tally:
+    """B_m by confidence: [group, bin]."""
+    confidence = p.amax(dim=1)
+    return tally(confidence, confidence, hits(p, y), whole(groups, y), bins)
 
 
-def by_entropy(p: Tensor, y: Tensor, bins: int = BINS) -> Tally:
+def by_entropy(p: Tensor, y: Tensor, bins: int = BINS, groups: Groups | None = None) -> Tally:
     """The same by H(x) / log C; the sums are of H(x) itself."""
     h = entropy(p)
-    return tally(h / math.log(p.shape[1]) if p.shape[1] > 1 else h, h, p.argmax(dim=1) == y, bins)
+    share = h / math.log(p.shape[1]) if p.shape[1] > 1 else h
+    return tally(share, h, hits(p, y), whole(groups, y), bins)
 
 
-def abstention(p: Tensor, y: Tensor, steps: int = STEPS) -> Tally:
-    """D_τ for τ = 0, 1/steps, ..., 1. The first holds all: coverage is samples / samples[0]."""
-    confidence, guess = p.max(dim=1)
-    answered = (confidence >= taus(steps).to(p)[:, None]).double()  # [τ, sample]
-    right = (guess == y).double()
-    return Tally(answered.sum(dim=1), answered @ confidence.double(), answered @ right)
+def abstention(p: Tensor, y: Tensor, steps: int = STEPS, groups: Groups | None = None) -> Tally:
+    """D_τ for τ = 0, 1/steps, ..., 1: [group, τ]. The first holds all: coverage is samples / samples[:, :1].
+
+    A sample is in D_τ up to the last τ that its confidence reaches.
+    """
+    confidence = p.amax(dim=1)
+    last = torch.bucketize(confidence, taus(steps).to(p), right=True) - 1
+    reached = sums_by(last, steps + 1, confidence, hits(p, y), whole(groups, y))
+    return Tally(*(t.flip(1).cumsum(dim=1).flip(1) for t in reached))
 
 
-def calibration(logits: Tensor, y: Tensor) -> Calibration:
-    """Everything of one client's samples."""
+def calibration(logits: Tensor, y: Tensor, groups: Groups | None = None) -> Calibration:
+    """Everything of the samples of each group."""
     p = probabilities(logits)
-    return Calibration(reliability(p, y), by_entropy(p, y), abstention(p, y))
+    return Calibration(
+        reliability(p, y, groups=groups), by_entropy(p, y, groups=groups), abstention(p, y, groups=groups)
+    )
 
 
-def ece(p: Tensor, y: Tensor, bins: int = BINS) -> float:
-    """Σ_m |B_m|/n · |acc(B_m) - conf(B_m)| = Σ_m |Σ_{B_m} (right - conf)| / n"""
-    confidence, guess = p.max(dim=1)
-    gaps = bins_of(confidence, bins).bincount((guess == y).double() - confidence)
-    return float(gaps.abs().sum() / len(y))
+def ece(p: Tensor, y: Tensor, bins: int = BINS, groups: Groups | None = None) -> Tensor:
+    """Σ_m |B_m|/n · |acc(B_m) - conf(B_m)|: [group]"""
+    return ece_of(reliability(p, y, bins, groups))
 
 
-def mce(p: Tensor, y: Tensor, bins: int = BINS) -> float:
-    """max_m |acc(B_m) - conf(B_m)|"""
-    return float(mce_of(reliability(p, y, bins)))
+def mce(p: Tensor, y: Tensor, bins: int = BINS, groups: Groups | None = None) -> Tensor:
+    """max_m |acc(B_m) - conf(B_m)|: [group]"""
+    return mce_of(reliability(p, y, bins, groups))
 
 
 def ece_of(tally: Tally) -> Tensor:
-    """The same from a tally [..., bin]."""
+    """The same from a tally [..., bin], as Σ_m |Σ_{B_m} right - Σ_{B_m} conf| / n."""
     return (tally.right - tally.total).abs().sum(dim=-1) / tally.samples.sum(dim=-1)
 
 
@@ -135,10 +155,10 @@ def mce_of(tally: Tally) -> Tensor:
     return torch.where(tally.samples.sum(dim=-1) > 0, worst, math.nan)
 
 
-def brier(p: Tensor, y: Tensor) -> float:
-    """mean_x Σ_c (p(c|x) - 1[y = c])² = mean_x (Σ_c p(c|x)² - 2 p(y|x) + 1), between 0 and 2"""
+def brier(p: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
+    """mean_x Σ_c (p(c|x) - 1[y = c])² = mean_x (Σ_c p(c|x)² - 2 p(y|x) + 1), between 0 and 2: [group]"""
     p = p.double()
-    return float((p.square().sum(dim=1) - 2 * p.gather(1, y[:, None]).squeeze(1) + 1).mean())
+    return whole(groups, y).mean(p.square().sum(dim=1) - 2 * at_label(p, y) + 1)
 
 
 def nll(logits: Tensor, y: Tensor) -> Tensor:
@@ -146,12 +166,17 @@ def nll(logits: Tensor, y: Tensor) -> Tensor:
 
     Of probabilities, give the logarithms.
     """
-    return -logits.double().log_softmax(dim=1).gather(1, y[:, None]).squeeze(1)
+    return -at_label(softmax(logits)[1], y)
 
 
-def normalised_nll(logits: Tensor, y: Tensor) -> float:
-    """mean_x (-log p(y|x))"""
-    return float(nll(logits, y).mean())
+def normalised_nll(logits: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
+    """mean_x (-log p(y|x)): [group]"""
+    return whole(groups, y).mean(nll(logits, y))
+
+
+def at_label(values: Tensor, y: Tensor) -> Tensor:
+    """Of values [n, class], those of the labels: [n]."""
+    return values.gather(1, y.unsqueeze(1)).squeeze(1)
 
 
 def entropy(p: Tensor) -> Tensor:
@@ -160,14 +185,23 @@ def entropy(p: Tensor) -> Tensor:
     return terms.sum(dim=1)
 
 
-def tally(place: Tensor, scores: Tensor, right: Tensor, bins: int) -> Tally:
+def tally(place: Tensor, scores: Tensor, right: Tensor, groups: Groups, bins: int = BINS) -> Tally:
     """Sums over the bins of `place`."""
-    which = bins_of(place, bins)
-    total, hits = (which.bincount(w.double(), minlength=bins) for w in (scores, right))
-    return Tally(which.bincount(minlength=bins).double(), total, hits)
+    return sums_by(bins_of(place, bins), bins, scores, right, groups)
+
+
+def sums_by(which: Tensor, bins: int, scores: Tensor, right: Tensor, groups: Groups) -> Tally:
+    """Sums over samples [n] of which it is known in which bin they are: [group, bin]."""
+    by_bin = groups.by(which, bins)
+    return Tally(by_bin.counts().double(), by_bin.sum(scores), by_bin.sum(right))
 
 
 def bins_of(place: Tensor, bins: int) -> Tensor:
     """m - 1 of the bin ((m-1)/M, m/M] that each is in; what is 0 is in the first."""
-    inner = (torch.arange(1, bins, dtype=torch.float64, device=place.device) / bins).to(place.dtype)
-    return torch.bucketize(place, inner)  # the first edge that is not below
+    return torch.bucketize(place, inner_edges(bins, place.dtype))  # the first edge that is not below
+
+
+@functools.cache
+def inner_edges(bins: int, dtype: torch.dtype) -> Tensor:
+    """1/M, ..., (M-1)/M"""
+    return (torch.arange(1, bins, dtype=torch.float64) / bins).to(dtype)

@@ -33,7 +33,6 @@ import math
 from typing import NamedTuple
 
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from coterie.core.errors import BadInput
@@ -178,6 +177,8 @@ def most_kept(rows: int, columns: int) -> int:
 @functools.cache
 def threshold_of(rows: int, columns: int) -> float:
     """x_ from the root of Ξ, which lies above √a and not above that for a = 1."""
+    from scipy.optimize import brentq  # only here: it takes a while to import
+
     ratio = rows / columns
 
     def phi(z: float) -> float:

@@ -1,21 +1,29 @@
-"""How far a regression is off. All take one client's test set."""
+"""How far a regression is off in each of several groups of rows, [group]; without groups, all are one."""
 
 from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
+from coterie.core.groups import Groups, added, whole
 
-def rmse(predicted: Tensor, y: Tensor) -> float:
+
+def rmse(predicted: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
     """The root of the mean squared error, in the target's own unit."""
-    return float((predicted.double() - y.double()).square().mean().sqrt())
+    return whole(groups, y).mean((predicted.double() - y.double()).square()).sqrt()
 
 
-def r2(predicted: Tensor, y: Tensor) -> float:
+def r2(predicted: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
     """1 - (squared error) / (squared deviation from the mean of y); NaN where y does not vary."""
-    y = y.double()
-    if len(y) < 2 or bool(y.max() == y.min()):
-        return math.nan
-    spread = (y - y.mean()).square().sum()
-    return float(1 - (predicted.double() - y).square().sum() / spread)
+    groups, y = whole(groups, y), y.double()
+    spread = groups.sum((y - groups.mean(y)[groups.index]).square())
+    error = groups.sum((predicted.double() - y).square())
+    return torch.where(varies(y, groups), 1 - error / spread, math.nan)
+
+
+def varies(y: Tensor, groups: Groups) -> Tensor:
+    """Whether some row of a group differs from the one before; a mean may be rounded, and would not tell."""
+    inside = groups.index[1:] == groups.index[:-1]
+    return added(groups.index[1:], len(groups.sizes), inside & (y[1:] != y[:-1])) > 0

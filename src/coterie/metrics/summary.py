@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 HIGHER_IS_BETTER = {
     "accuracy": True,
@@ -31,22 +31,70 @@ class Interval(NamedTuple):
     seeds: int
 
 
-def interval(values: Sequence[float], level: float = 0.95) -> Interval:
+class Intervals(NamedTuple):
+    """Many of them: [row] each."""
+
+    mean: np.ndarray
+    half: np.ndarray
+    seeds: np.ndarray
+
+
+def interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> Interval:
     """Student's t interval of a mean, over seeds."""
-    known = np.asarray([v for v in values if not math.isnan(v)], dtype=float)
-    if len(known) == 0:
-        return Interval(math.nan, math.nan, 0)
-    if len(known) == 1:
-        return Interval(float(known[0]), math.nan, 1)
-    quantile = float(special.stdtrit(len(known) - 1, (1 + level) / 2))
-    half = quantile * float(known.std(ddof=1)) / math.sqrt(len(known))
-    return Interval(float(known.mean()), half, len(known))
+    mean, half, seeds = intervals(np.array([values], dtype=float), level)
+    return Interval(float(mean[0]), float(half[0]), int(seeds[0]))
+
+
+def intervals(values: np.ndarray, level: float = 0.95) -> Intervals:
+    """The same of every row of [row, seed]; NaN is a seed that is not there."""
+    known = ~np.isnan(values)
+    seeds, mean = known.sum(axis=1), means_of_known(values)
+    factors = np.array([student(n - 1, level) if n > 1 else math.nan for n in range(values.shape[1] + 1)])
+    with np.errstate(divide="ignore", invalid="ignore"):  # one seed has no spread
+        apart = np.where(known, values - mean[:, None], 0.0)
+        deviation = np.sqrt((apart * apart).sum(axis=1) / (seeds - 1))
+        return Intervals(mean, factors[seeds] * deviation / np.sqrt(seeds), seeds)
+
+
+@functools.cache
+def student(degrees: int, level: float) -> float:
+    """t with P(|T| < t) = level for Student's T of so many degrees of freedom, by halving.
+
+    In the angle θ = arctan(t / √degrees) the probability is a finite sum (`within`). To have it from scipy
+    would load a quarter of a second of code.
+    """
+    low, high = 0.0, math.pi / 2
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if within(middle, degrees) < level else (low, middle)
+    return math.sqrt(degrees) * math.tan(low)
+
+
+def within(angle: float, degrees: int) -> float:
+    """P(|T| < √degrees tan θ), Abramowitz and Stegun, 1964, 26.7.3 and 26.7.4:
+
+    odd     2/π (θ + sin θ (cos θ + 2/3 cos³ θ + (2·4)/(3·5) cos⁵ θ + ... up to cos^(degrees-2)))
+    even    sin θ (1 + 1/2 cos² θ + (1·3)/(2·4) cos⁴ θ + ... up to cos^(degrees-2))
+    """
+    odd = degrees % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0 if degrees == 1 else term
+    for power in range(2 + odd, degrees, 2):
+        term *= (power - 1) / power * math.cos(angle) ** 2
+        total += term
+    return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
 
 
 def mean_over_clients(values: Sequence[float | None]) -> float:
     """The plain mean over clients that have a figure: each client counts once, large or small."""
-    known = [v for v in values if v is not None and not math.isnan(v)]
-    return float(np.mean(known)) if known else math.nan
+    return float(means_of_known(np.array([values], dtype=float))[0])
+
+
+def means_of_known(values: np.ndarray) -> np.ndarray:
+    """The mean of each row, [row]; NaN stands for a client without a figure, or a seed that is not there."""
+    known = ~np.isnan(values)
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 where nothing is known
+        means: np.ndarray = np.where(known, values, 0.0).sum(axis=1) / known.sum(axis=1)
+    return means
 
 
 def worst_client(values: Sequence[float | None], metric: str) -> float:

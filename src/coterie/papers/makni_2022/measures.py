@@ -24,7 +24,7 @@ from torch import Tensor
 
 from coterie.metrics.calibration import brier, ece, logits_of, normalised_nll
 from coterie.metrics.chains import effective_size, split_r_hat
-from coterie.metrics.classification import accuracy
+from coterie.metrics.classification import accuracy, hits
 
 MARGIN = 0.08  # around both clouds, as a share of their extent
 
@@ -73,10 +73,10 @@ def scores(chances: Tensor, y: Tensor) -> dict[str, float]:
     """Of probabilities [row] that were averaged over draws."""
     p = torch.stack([1 - chances, chances], dim=1)
     return {
-        "accuracy": accuracy(p, y),
-        "ece": ece(p, y),
-        "nll": normalised_nll(logits_of(p), y),
-        "brier": brier(p, y),
+        "accuracy": float(accuracy(hits(p, y))),
+        "ece": float(ece(p, y)),
+        "nll": float(normalised_nll(logits_of(p), y)),
+        "brier": float(brier(p, y)),
     }
 
 

@@ -1,0 +1,57 @@
+"""What the time goes into, by part: a second counts for the innermost part that it was spent in.
+
+One clock for the process, as its parts (importing, recording steps, writing) belong to no single run. Whoever
+wants to know what a stretch of work took reads it before and after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+PARTS = ("start-up", "data", "tracing", "training", "scoring", "writing", "report")
+
+
+class Clock:
+    """Seconds by part, of the thread that made it; what other threads do counts for where it waits."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now, self._last = now, now()
+        self._inside: list[str] = []
+        self._thread = threading.get_ident()
+        self._spent: dict[str, float] = dict.fromkeys(PARTS, 0.0)
+
+    def read(self) -> dict[str, float]:
+        """Seconds so far."""
+        self._count()
+        return dict(self._spent)
+
+    @contextlib.contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Inside, seconds count for this part."""
+        if threading.get_ident() != self._thread:
+            yield
+            return
+        self._count()
+        self._inside.append(name)
+        try:
+            yield
+        finally:
+            self._count()
+            self._inside.pop()
+
+    def _count(self) -> None:
+        now = self._now()
+        if self._inside:
+            self._spent[self._inside[-1]] += now - self._last
+        self._last = now
+
+
+CLOCK = Clock()
+
+
+def since(before: Mapping[str, float]) -> dict[str, float]:
+    """What each part has taken since the clock was read."""
+    return {name: seconds - before[name] for name, seconds in CLOCK.read().items()}
