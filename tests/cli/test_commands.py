@@ -22,6 +22,7 @@ from coterie.cli.main import main
 from coterie.core.options import options_of
 from coterie.data.sources import SOURCES
 from coterie.methods import METHODS
+from coterie.runs import runner
 from coterie.runs.folder import read_models
 from coterie.runs.settings import PARTS, Settings
 
@@ -30,7 +31,7 @@ FILES = {
     ".lock",
     "calibration.npz",
     "checkpoint.safetensors",
-    "collaboration",
+    "collaboration.jsonl",
     "config.toml",
     "metrics.jsonl",
     "models.safetensors",
@@ -98,7 +99,6 @@ def test_a_run_with_defaults_writes_its_folder(done):
     assert {p.name for p in folder.iterdir()} == FILES
     assert printed.splitlines()[-1] == f"report: {folder}/report.html"
     assert "fedavg" in printed
-    assert [p.name for p in sorted((folder / "collaboration").iterdir())] == ["00001.npz", "00002.npz"]
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [0, 1, 2]
     assert len(read_models(folder)) == 10
@@ -230,7 +230,7 @@ def test_a_comparison_that_cannot_begin_leaves_nothing_behind(refused):
 
 def test_resuming_a_finished_run(coterie, done):
     done("run", *TITANIC, "--out", "here")
-    before = {n: Path("here", n).read_bytes() for n in FILES - {"collaboration", "report.html"}}
+    before = {n: Path("here", n).read_bytes() for n in FILES - {"report.html", "timings.jsonl"}}
     Path("here/report.html").unlink()
     code, printed, said = coterie("resume", "here")
     assert code == 0
@@ -276,7 +276,7 @@ def test_a_comparison_interrupted_again_and_again(interrupted, done):
             assert Path("here", place, name).read_bytes() == Path("whole", place, name).read_bytes()
 
 
-def test_a_resumed_run_takes_the_threads_it_began_with(done):
+def test_a_resumed_run_takes_the_threads_it_began_with(done, monkeypatch):
     done("run", *TITANIC, "--out", "here")
     Path("here/models.safetensors").unlink()
     about = json.loads(Path("here/run.json").read_text())
@@ -284,11 +284,11 @@ def test_a_resumed_run_takes_the_threads_it_began_with(done):
     assert threads == torch.get_num_threads()
     about["machine"]["threads"] = threads + 1
     Path("here/run.json").write_text(json.dumps(about))
-    try:
-        done("resume", "here")
-        assert torch.get_num_threads() == threads + 1
-    finally:
-        torch.set_num_threads(threads)
+    used = []
+    monkeypatch.setattr(runner, "use", used.append)
+    done("resume", "here")
+    assert used == [threads + 1]
+    assert torch.get_num_threads() == threads
 
 
 @pytest.mark.parametrize("name", ["config.toml", "compare.toml"])

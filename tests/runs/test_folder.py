@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import sys
@@ -20,9 +21,11 @@ from coterie.core.errors import BadRun
 from coterie.core.held import at_coordinator, hold
 from coterie.core.method import Info
 from coterie.methods.server.finetune import FineTune
+from coterie.runs import folder as folder_module
 from coterie.runs.folder import Folder, is_run, read_models, read_record
 from coterie.runs.runner import Outcome, run, state_type
-from coterie.storage import locks
+from coterie.runs.stored import matrix_of, told
+from coterie.storage import atomic, locks
 
 
 def same(one: Outcome, two: Outcome) -> None:
@@ -54,16 +57,14 @@ def test_what_a_run_leaves_in_its_folder(restless, run_in, tmp_path):
     assert sorted(p.name for p in path.iterdir()) == [
         ".lock",
         "checkpoint.safetensors",
-        "collaboration",
+        "collaboration.jsonl",
         "config.toml",
         "metrics.jsonl",
         "models.safetensors",
         "run.json",
         "timings.jsonl",
     ]
-    assert sorted(p.name for p in (path / "collaboration").iterdir()) == [
-        f"0000{r}.npz" for r in (1, 2, 3, 4)
-    ]
+    assert rounds_in(path / "collaboration.jsonl") == [1, 2, 3, 4]
     assert tomllib.loads((path / "config.toml").read_text()) == experiment.config
     assert json.loads((path / "run.json").read_text()) == experiment.about
     assert rounds_in(path / "metrics.jsonl") == rounds_in(path / "timings.jsonl") == [0, 1, 2, 3, 4]
@@ -138,27 +139,57 @@ def test_a_record_sees_matrices_of_rounds_to_come(tiny, tmp_path):
     assert seen == [{}, {"alpha": 1}, {"alpha": 2, **odd}, {"alpha": 3, **odd}]
 
 
-def test_folders_from_before_there_were_matrices_by_name(tiny, run_in, tmp_path):
-    run_in(tmp_path / "run", tiny(rounds=2))
-    for file in (tmp_path / "run" / "collaboration").iterdir():
-        weights = np.load(file)["weights"]
-        np.savez_compressed(file, weights=weights)
-    read = read_record(tmp_path / "run")
-    assert list(read.weights) == [1, 2]
-    assert dict(read.matrices) == {}
+@pytest.mark.parametrize("kind", ["<f4", "<f8", "<i8"])
+@pytest.mark.parametrize("shape", [(0, 5), (1,), (3, 4)])
+def test_a_matrix_as_text_and_back(kind, shape):
+    matrix = np.arange(np.prod(shape)).astype(kind).reshape(shape)
+    if kind != "<i8" and matrix.size:
+        matrix.flat[0] = np.nan
+    text = json.loads(json.dumps(told(matrix)))
+    assert text.keys() == {"type", "shape", "zlib"}
+    back = matrix_of(text)
+    assert (back.dtype, back.shape) == (matrix.dtype, matrix.shape)
+    assert back.tobytes() == matrix.tobytes()
+
+
+def test_a_run_whose_lines_a_power_failure_took_begins_anew(restless, run_in, tmp_path):
+    path = tmp_path / "run"
+    run_in(path, restless(), cut=4)
+    lines = (path / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (path / "metrics.jsonl").write_text("".join(lines[:3]))
+    resumed = run_in(path, restless())
+    same(run(restless(), None, "x"), resumed)
+    assert rounds_in(path / "metrics.jsonl") == list(range(8))
+    assert rounds_in(path / "collaboration.jsonl") == list(range(1, 8))
+
+
+def test_lines_are_synced_once_a_second_before_the_checkpoint(tiny, run_in, tmp_path, monkeypatch):
+    synced, clock = [], itertools.count(step=0.4)
+    monkeypatch.setattr(
+        atomic.os, "fsync", lambda file: synced.append(Path(f"/proc/self/fd/{file}").readlink().name)
+    )
+    monkeypatch.setattr(folder_module.time, "monotonic", lambda: next(clock))
+    run_in(tmp_path / "run", tiny(rounds=6))
+    rounds = [name for name in synced if not name.startswith((".models", ".calibration"))]
+    lines = ["timings.jsonl", "collaboration.jsonl", "metrics.jsonl"]
+    checkpoints = [i for i, name in enumerate(rounds) if name.startswith(".checkpoint")]
+    assert 1 <= len(checkpoints) < 6
+    assert all(rounds[i - 3 : i] == lines for i in checkpoints)
+    assert synced[-4:-1] == lines  # and at the end, before the models
 
 
 def test_damaged_matrices_and_models_are_told(tiny, run_in, tmp_path):
     path = tmp_path / "run"
     run_in(path, tiny(rounds=1))
-    matrices, models = path / "collaboration" / "00001.npz", path / "models.safetensors"
-    matrices.write_bytes(b"PK\x03\x04 no zip")
+    matrices, models = path / "collaboration.jsonl", path / "models.safetensors"
+    matrices.write_text(matrices.read_text().replace('"zlib": "', '"zlib": "!'))
     models.write_bytes(models.read_bytes()[:20])
     record = read_record(path)
-    with pytest.raises(BadRun, match=r"00001\.npz is damaged \(.*\): delete it to do without"):
+    with pytest.raises(BadRun, match=r"collaboration\.jsonl, round 1, is damaged \(.*\): delete the file"):
         record.weights[1]
-    with pytest.raises(BadRun, match=r"00001\.npz is damaged"):
-        list(record.matrices)
+    matrices.write_text('{"round": 1, "weights": no text}\n')
+    with pytest.raises(BadRun, match=r"collaboration\.jsonl, round 1, is damaged"):
+        list(read_record(path).matrices)
     with pytest.raises(BadRun, match=r"models\.safetensors is damaged \(.*\): delete it and make it again"):
         record.models()
     models.unlink()
@@ -201,7 +232,7 @@ def test_what_lies_beyond_the_checkpoint_is_dropped(restless, run_in, tmp_path):
     assert saved.stamp.round == 3
     assert saved.state.own is None
     assert rounds_in(path / "metrics.jsonl") == rounds_in(path / "timings.jsonl") == [0, 1, 2, 3]
-    assert sorted(p.stem for p in (path / "collaboration").iterdir()) == ["00001", "00002", "00003"]
+    assert rounds_in(path / "collaboration.jsonl") == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from coterie.core.clock import PARTS
 from coterie.core.errors import Diverged
 from coterie.core.held import at_coordinator, hold
 from coterie.core.method import Info
@@ -169,9 +170,12 @@ def test_watch_is_called_after_each_round_which_is_timed(tiny):
     assert seen == [(0, False), (1, False), (2, False), (3, True)]
     record = run(tiny(rounds=3), None, "x").record
     assert [t["round"] for t in record.timings] == [0, 1, 2, 3]
-    assert record.timings[0]["seconds"] == 0
-    assert all(t["seconds"] > 0 for t in record.timings[1:])
-    assert all(t["evaluate_seconds"] > 0 for t in record.timings)
+    assert all(t["seconds"] > 0 and t["evaluate_seconds"] > 0 for t in record.timings)
+    for timing in record.timings:
+        parts = timing["parts"]
+        assert tuple(parts) == PARTS
+        assert parts["training"] + parts["tracing"] == pytest.approx(timing["seconds"])
+        assert parts["scoring"] == timing["evaluate_seconds"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from coterie.cli import screen
 from coterie.cli.flags import peek, peek_many, read_settings
 from coterie.cli.run import OUT, close, fresh, how_to_go_on
+from coterie.core.clock import CLOCK
 from coterie.core.options import Option
 from coterie.runs.about import command_line
 from coterie.runs.compare import Comparison, create, labelled, run_cell
@@ -31,11 +32,12 @@ SEEDS = Option("seeds", int, 3, "How many seeds, counted from --seed.")
 
 
 def compare(words: Sequence[str]) -> int:
-    config = peek(words, "config")
-    listed = read_toml(Path(config)).get("methods", DEFAULT) if config else DEFAULT
-    specs = peek_many(words, "methods") or listed
-    names = [str(spec).partition(":")[0] for spec in specs]
-    settings, extra = read_settings(words, "compare", HELP, [METHODS, SEEDS, OUT], names)
+    with CLOCK.part("start-up"):
+        config = peek(words, "config")
+        listed = read_toml(Path(config)).get("methods", DEFAULT) if config else DEFAULT
+        specs = peek_many(words, "methods") or listed
+        names = [str(spec).partition(":")[0] for spec in specs]
+        settings, extra = read_settings(words, "compare", HELP, [METHODS, SEEDS, OUT], names)
     comparison = Comparison(settings, tuple(extra["methods"]), extra["seeds"])
     split = comparison.with_method(comparison.methods[0]).split
     path = Path(extra["out"]) if extra["out"] else fresh(f"compare-{settings.data}-{split}")

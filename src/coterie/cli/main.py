@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import coterie
 from coterie.cli.commands import COMMANDS, load
+from coterie.core.clock import CLOCK
 from coterie.core.errors import CoterieError, UnknownName
 
 HELP = """coterie {version}: personalised collaborative learning
@@ -64,7 +65,9 @@ def _dispatch(words: list[str]) -> int:
     if words[0] not in COMMANDS:
         raise UnknownName("command", words[0], COMMANDS)
     try:
-        return load(words[0])(words[1:])
+        with CLOCK.part("start-up"):
+            command = load(words[0])
+        return command(words[1:])
     except SystemExit as stop:  # tyro's --help
         return int(stop.code or 0)
 

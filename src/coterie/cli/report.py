@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,6 +18,7 @@ from coterie.report.page import Section, write_report
 from coterie.report.paper_figures import write_figures
 from coterie.report.tables import write_csv
 from coterie.runs.compare import is_comparison, read_records
+from coterie.runs.cost import read_cost
 from coterie.runs.folder import is_run
 
 HELP = """Writes the page of a run or a comparison, finished or not; tables as CSV, figures for a paper.
@@ -72,5 +74,5 @@ def read_sections(path: Path) -> list[Section]:
         records = read_records(place)
         if not records[0].metrics:
             raise BadRun(f"{place} has no finished round yet: go on with 'coterie resume {place}'")
-        sections.append(Section(title(records[0]), records))
+        sections.append(Section(title(records[0]), records, partial(read_cost, place)))
     return sections

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coterie.cli import screen
+from coterie.cli.cost import say_cost
 from coterie.cli.flags import read_settings
+from coterie.core.clock import CLOCK
 from coterie.core.options import Option
 from coterie.report.page import Section, write_report
 from coterie.runs.about import command_line
+from coterie.runs.cost import write_cost
 from coterie.runs.experiment import prepare
 from coterie.runs.folder import Folder
 from coterie.runs.record import Record
@@ -31,8 +34,9 @@ OUT = Option("out", str, "", "The folder to write; by default one below runs/ na
 
 
 def run(words: Sequence[str]) -> int:
-    settings, extra = read_settings(words, "run", HELP, [OUT])
-    settings = settings.resolved()
+    with CLOCK.part("start-up"):
+        settings, extra = read_settings(words, "run", HELP, [OUT])
+        settings = settings.resolved()
     experiment = prepare(settings, command_line())
     screen.say_notes(experiment.about)
     path = Path(extra["out"]) if extra["out"] else fresh(default_name(settings))
@@ -52,9 +56,12 @@ def run(words: Sequence[str]) -> int:
 
 
 def close(path: Path, records: list[Record]) -> None:
-    """The page, and the table."""
-    sections = [Section(title(records[0]), records)]
-    screen.say_sections(sections, write_report(path / "report.html", sections))
+    """The page, and the table; with -v, what took how long."""
+    with CLOCK.part("report"):
+        sections = [Section(title(records[0]), records, CLOCK.read)]
+        screen.say_sections(sections, write_report(path / "report.html", sections))
+    write_cost(path)
+    say_cost()
 
 
 def title(record: Record) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -14,18 +15,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import coterie
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.client import add_tensors
 from coterie.core.options import plain
 from coterie.core.roster import Roster
+from coterie.engines.threads import many
 
 LIBRARIES = ("torch", "numpy", "scikit-learn", "pandas")
 
 
+@functools.cache  # git is asked once: what is loaded stays the same
 def origin() -> dict[str, Any]:
     """The program that computes something, to be kept with every result."""
     libraries = {library: importlib.metadata.version(library) for library in LIBRARIES}
@@ -45,7 +46,7 @@ def about_run(roster: Roster, beliefs: Beliefs, notes: Sequence[str], command: s
             "system": platform.platform(),
             "processor": platform.machine(),
             "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
+            "threads": many(),
         },
         "command": command,
         "task": roster.task,

@@ -45,11 +45,13 @@ class Saved(NamedTuple):
     kept: Mapping[str, Tensor]
 
 
-def save(path: Path, state: Any, stamp: Stamp, kept: Mapping[str, Tensor] | None = None) -> None:
+def save(
+    path: Path, state: Any, stamp: Stamp, kept: Mapping[str, Tensor] | None = None, durable: bool = True
+) -> None:
     tensors: dict[str, Tensor] = {}
     skeleton = _pack(state, STATE, tensors)
     tensors |= {KEPT + name: t for name, t in (kept or {}).items()}
-    write_tensors(path, tensors, {"stamp": dataclasses.asdict(stamp), "state": skeleton})
+    write_tensors(path, tensors, {"stamp": dataclasses.asdict(stamp), "state": skeleton}, durable)
 
 
 def load(path: Path, kind: type, config: str) -> Saved:

@@ -19,6 +19,7 @@ from torch import nn
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
+from coterie.core.clock import CLOCK
 from coterie.core.devices import device_of
 from coterie.core.method import Method
 from coterie.core.net import Net
@@ -28,6 +29,7 @@ from coterie.data.build import deal_clients
 from coterie.data.dataset import Dataset
 from coterie.data.sources.base import Source
 from coterie.engines.base import Engine
+from coterie.engines.threads import narrow
 from coterie.nets import Counting, Ground, Made, wrapped
 from coterie.nets.ground import Connector
 from coterie.runs.about import about_run
@@ -72,18 +74,20 @@ class Builder:
 
     def prepare(self, settings: Settings, command: str | None = None) -> Experiment:
         """A run of these settings, ready to go."""
-        settings, method, key = _method(settings)
-        footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
-        connector, engine = settings.made("net"), settings.made("engine")
-        return experiment_of(
-            footing, settings.table(), method, connector=connector, engine=engine, command=command
-        )
+        with CLOCK.part("data"), narrow():
+            settings, method, key = _method(settings)
+            footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
+            connector, engine = settings.made("net"), settings.made("engine")
+            return experiment_of(
+                footing, settings.table(), method, connector=connector, engine=engine, command=command
+            )
 
     def check(self, settings: Settings) -> None:
         """Refuses a method that cannot work, whole, with its local work; nothing is written or started."""
-        settings, method, key = _method(settings)
-        footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
-        method.check(footing.roster, footing.beliefs, key)
+        with CLOCK.part("data"), narrow():
+            settings, method, key = _method(settings)
+            footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
+            method.check(footing.roster, footing.beliefs, key)
 
     def footing(self, settings: Settings, check: Check) -> Footing:
         """Sites and model of these settings. Those of the last seed are kept, and found by the next method.

@@ -3,8 +3,9 @@
     config.toml             the resolved settings: what to compute
     run.json                versions, commit, machine, command, clients: where and on what
     metrics.jsonl           one line a round, the same each time the run is repeated
-    timings.jsonl           one line a round, different each time
-    collaboration/00001.npz who listened to whom in round 1, and further matrices of the method by name
+    timings.jsonl           one line a round, and one for the whole command at its end; different each time
+    collaboration.jsonl     one line a round: who listened to whom, what passed, and further matrices of the
+                            method by name (see `stored.py`)
     checkpoint.safetensors  the state after a finished round
     models.safetensors      every client's model, once the run is over; on other nets than in-process each
                             site has written its own into models/
@@ -13,16 +14,20 @@
     posteriors/NAME.safetensors  what client NAME sent, for `coterie posterior add`, if it sent a posterior
     report.html             the page
 
-A round is written in this order: timings, matrices, metrics, checkpoint. So the checkpoint is never ahead of
-the rest, and going on from it first drops what came after it.
+A round is written in this order: timings, matrices, metrics, checkpoint. So after a kill the checkpoint is
+never ahead of the rest, and going on from it first drops what came after it. All of it is synced to the disk
+once a second at most, and at the end. Should a power failure in between keep a checkpoint and lose lines
+before it, the run begins anew.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -46,7 +51,8 @@ from coterie.posteriors import Saved, store
 from coterie.runs import checkpoint
 from coterie.runs.record import Record
 from coterie.runs.settings import digest, read_toml
-from coterie.runs.stored import NAMED, PASSED, WEIGHTS, StoredByName, StoredMatrices
+from coterie.runs.stored import FILE as MATRICES
+from coterie.runs.stored import NAMED, PASSED, WEIGHTS, StoredByName, StoredMatrices, StoredRounds, told
 from coterie.storage import locks
 from coterie.storage.atomic import (
     append_line,
@@ -54,6 +60,7 @@ from coterie.storage.atomic import (
     read_lines,
     readable_errors,
     replace_atomically,
+    sync,
 )
 from coterie.storage.tensors import read_tensors, write_tensors
 
@@ -62,6 +69,10 @@ T = TypeVar("T")
 CALIBRATION = "calibration.npz"
 POSTERIORS = "posteriors"
 MODELS = "models"
+TIMINGS, METRICS = "timings.jsonl", "metrics.jsonl"
+LINES = {TIMINGS: 0, MATRICES: 1, METRICS: 0}
+"""Files of one line a round, and the first round that each has, in the order of writing."""
+EVERY = 1.0  # seconds between syncs, each of which takes as long as a short round
 
 
 class Folder:
@@ -70,6 +81,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: IO[str] = locks.locked(path)
+        self._synced = time.monotonic()
 
     def close(self) -> None:
         self._lock.close()
@@ -88,7 +100,6 @@ class Folder:
             try:
                 (draft / "config.toml").write_text(tomli_w.dumps(dict(config)))
                 (draft / "run.json").write_text(json.dumps(about, indent=2) + "\n")
-                (draft / "collaboration").mkdir()
                 draft.chmod(0o755)
                 draft.replace(home)
             finally:
@@ -108,35 +119,53 @@ class Folder:
         matrices: Mapping[str, np.ndarray],
         passed: np.ndarray,
     ) -> None:
-        append_line(self.path / "timings.jsonl", dict(timing))
+        append_line(self.path / TIMINGS, timing)
         if weights is not None:
             named = {NAMED + name: matrix for name, matrix in matrices.items()}
-            file = self.path / "collaboration" / f"{line['round']:05d}.npz"
-            replace_atomically(file, _savez({WEIGHTS: weights.astype(np.float32), PASSED: passed, **named}))
-        append_line(self.path / "metrics.jsonl", dict(line))
+            kept = {WEIGHTS: weights.astype(np.float32), PASSED: passed, **named}
+            found = {name: told(matrix) for name, matrix in kept.items()}
+            append_line(self.path / MATRICES, {"round": line["round"], **found})
+        append_line(self.path / METRICS, line)
 
     def save(self, state: Any, round: int, config: Mapping[str, Any], kept: Mapping[str, Tensor]) -> None:
         stamp = checkpoint.Stamp(round, digest(config))
-        checkpoint.save(self.path / "checkpoint.safetensors", state, stamp, kept)
+        due = time.monotonic() - self._synced >= EVERY
+        if due:
+            self.sync()
+        checkpoint.save(self.path / "checkpoint.safetensors", state, stamp, kept, durable=due)
+
+    def sync(self) -> None:
+        """Waits until the lines so far are on the disk."""
+        for name in LINES:
+            if (self.path / name).exists():
+                sync(self.path / name)
+        self._synced = time.monotonic()
 
     def restore(self, kind: type, config: Mapping[str, Any]) -> checkpoint.Saved | None:
         """What was saved, after dropping what was written beyond it; None before the first."""
         path, saved = self.path / "checkpoint.safetensors", None
         if path.exists():
             saved = checkpoint.load(path, kind, digest(config))
+            if not self._complete(saved.stamp.round):
+                saved = None
         done = -1 if saved is None else saved.stamp.round
-        for name in ("metrics.jsonl", "timings.jsonl"):
-            keep_lines(self.path / name, lambda entry: entry["round"] <= done)
+        for name in LINES:
+            keep_lines(self.path / name, lambda entry: entry.get("round", done) <= done)
         with readable_errors(self.path):
-            for matrix in (self.path / "collaboration").glob("[0-9]*.npz"):
-                if int(matrix.stem) > done:
-                    matrix.unlink()
             # what a kill left half-written under a temporary name, ours or a library's
-            places = ("", "collaboration/", f"{POSTERIORS}/")
+            places = ("", f"{POSTERIORS}/")
             for draft in (d for place in places for d in self.path.glob(f"{place}.*")):
                 if draft.name != locks.NAME:
                     draft.unlink()
         return saved
+
+    def _complete(self, round: int) -> bool:
+        """Whether no line up to this round is missing."""
+        return all(
+            [e["round"] for e in read_lines(self.path / name) if e.get("round", math.inf) <= round]
+            == list(range(first, round + 1))
+            for name, first in LINES.items()
+        )
 
     def save_models(self, models: Models, clients: Sequence[str], net: Net) -> None:
         """Those that stand for the clients; the draws of a posterior are not among them.
@@ -180,18 +209,18 @@ def read_record(path: Path, label: str | None = None) -> Record:
         about = json.loads((path / "run.json").read_text())
     except json.JSONDecodeError as error:
         raise BadRun(f"{path / 'run.json'} is damaged ({error}): start this run anew") from None
-    lines = read_lines(path / "metrics.jsonl")
-    if lines and "sent_bytes" not in lines[0]:
-        raise BadRun(f"{path} was written by an earlier version, which did not count bytes: run it anew")
+    lines, stored = read_lines(path / METRICS), StoredRounds(path)
+    if (lines and "sent_bytes" not in lines[0]) or (path / "collaboration").exists():
+        raise BadRun(f"{path} was written by an earlier version: run it anew")
     return Record(
         label=label or config["method"],
         config=config,
         about=about,
         metrics=lines,
-        timings=read_lines(path / "timings.jsonl"),
-        weights=StoredMatrices(path),
-        passed=StoredMatrices(path, PASSED),
-        matrices=StoredByName(path),
+        timings=[t for t in read_lines(path / TIMINGS) if "round" in t],
+        weights=StoredMatrices(stored),
+        passed=StoredMatrices(stored, PASSED),
+        matrices=StoredByName(stored),
         models=partial(_models, path),
         calibration=partial(_calibration, path),
     )

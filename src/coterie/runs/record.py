@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 
 from coterie.core.belief import Belief
@@ -18,6 +17,9 @@ from coterie.metrics.calibration import Calibration, taus
 from coterie.metrics.collaboration import communication_cost
 from coterie.nets.counting import Traffic
 from coterie.runs.measures import MEASURES
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COORDINATOR = "coordinator"
 
@@ -71,13 +73,14 @@ class Record:
         """Each client's last figure; NaN where it has none. One that was away in the end has an earlier
         round's.
         """
-        found = [float("nan")] * len(self.clients)
-        for m in self.evaluated():
-            here = scored(m)
-            for i, value in enumerate(m["scores"].get(scores, {}).get(metric, ())):
-                if here[i]:
-                    found[i] = float("nan") if value is None else float(value)
-        return found
+        n, found = len(self.clients), dict[int, float]()
+        for m in reversed(list(self.evaluated())):
+            values = m["scores"].get(scores, {}).get(metric, ())
+            for i in (i for i, here in enumerate(scored(m) if values else ()) if here and i not in found):
+                found[i] = float("nan") if values[i] is None else float(values[i])
+            if len(found) == n:
+                break
+        return [found.get(i, float("nan")) for i in range(n)]
 
     def curve(self, metric: str, scores: str = "own/test") -> tuple[list[int], np.ndarray]:
         """Scored rounds, and figures [round, client]."""
@@ -87,6 +90,8 @@ class Record:
 
     def history(self) -> pd.DataFrame:
         """Long form: round, client, model (own, shared or point), split, metric, value."""
+        import pandas as pd  # only here: it takes a while to import
+
         rows = [
             (m["round"], client, *scores.split("/"), metric, np.nan if value is None else value)
             for m in self.evaluated()
@@ -129,6 +134,8 @@ class Record:
 
         The measures are columns by name, NaN where one is not defined or was not measured in a round.
         """
+        import pandas as pd
+
         measured = [name for name in MEASURES if any(name in m.get("measures", ()) for m in self.metrics)]
         nothing = [None] * len(self.clients)
         parts = [
@@ -145,12 +152,22 @@ class Record:
 
     def given_away(self) -> pd.DataFrame:
         """What each party gave to which other in all rounds: sender, receiver, models, bytes, numbers."""
+        import pandas as pd
+
         parties = [*self.clients, COORDINATOR]
         columns = ["sender", "receiver", "models", "bytes", "numbers"]
-        kept = [np.asarray(entries) for entries in self.passed.values() if len(entries)]
-        frame = pd.DataFrame(np.concatenate(kept) if kept else np.zeros((0, 5), dtype=int), columns=columns)
-        frame = frame.groupby(["sender", "receiver"], as_index=False).sum()
+        frame = pd.DataFrame(self.passed_in_all(), columns=columns)
         return frame.assign(**{way: [parties[i] for i in frame[way]] for way in ("sender", "receiver")})
+
+    def passed_in_all(self) -> np.ndarray:
+        """[entry, 5] what passed in all rounds together, as in `passed`, by sender and then receiver."""
+        kept = [np.asarray(entries) for entries in self.passed.values() if len(entries)]
+        entries = np.concatenate(kept) if kept else np.zeros((0, 5), dtype=int)
+        parties = len(self.clients) + 1
+        pairs, whose = np.unique(entries[:, 0] * parties + entries[:, 1], return_inverse=True)
+        sums = np.zeros((len(pairs), 3), dtype=entries.dtype)
+        np.add.at(sums, whose, entries[:, 2:])
+        return np.column_stack([pairs // parties, pairs % parties, sums])
 
     def away(self) -> dict[str, int]:
         """Who was away when models were scored last, and after which round it was last scored."""
@@ -166,6 +183,8 @@ class Record:
         `by` is confidence, entropy (a share of the greatest) or above (a confidence of at least `low`);
         `mean` is the mean confidence there, or the mean entropy in nats; `right` is how many were right.
         """
+        import pandas as pd
+
         found, edges, n, parts = self.calibration(), taus().numpy(), len(self.clients), []
         for by, tally in found._asdict().items() if found else ():
             low, high = (edges, np.ones_like(edges)) if by == "above" else (edges[:-1], edges[1:])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_type_hints
@@ -14,10 +13,12 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
+from coterie.core.clock import CLOCK, since
 from coterie.core.errors import BadData, BadInput, Diverged
 from coterie.core.held import at_coordinator, handles_in, hold
 from coterie.core.kernel import Part, Scorer
 from coterie.core.method import Info, Models
+from coterie.engines.threads import narrow, use
 from coterie.kernels import Calibrate, Crowd, Tallied
 from coterie.kernels.calibrate import unpacked
 from coterie.metrics.calibration import Calibration
@@ -42,6 +43,7 @@ class Outcome:
     models: Models
 
 
+@narrow()
 def run(
     experiment: Experiment, folder: Folder | None, label: str, watch: Watch = lambda record: None
 ) -> Outcome:
@@ -60,18 +62,19 @@ def run(
         record.metrics, record.timings = past.metrics, past.timings
         record.weights, record.matrices, record.models = past.weights, past.matrices, past.models
         record.calibration, record.passed = past.calibration, past.passed
+    times = Times()
     if saved is None:
-        begin = time.perf_counter()
-        state = method.init(start, net)
+        with CLOCK.part("training"):
+            state = method.init(start, net)
         moved = net.book.read()
-        first = method.models(state)
-        scores, told = evaluate(experiment, first, 0), measured(experiment, None, first)
-        timing = {"round": 0, "seconds": 0.0, "evaluate_seconds": time.perf_counter() - begin}
+        with CLOCK.part("scoring"):
+            first = method.models(state)
+            scores, told = evaluate(experiment, first, 0), measured(experiment, None, first)
         entry = line(0, scores, [None] * len(net.roster), moved, net.book.read(), {}, told)
-        _write(record, folder, entry, timing, None, moved)
+        _write(record, folder, entry, times.line(0), None, moved)
         done = 0
         if folder:
-            folder.save(state, 0, experiment.config, net.kept(handles_in(state), 0))
+            _save(folder, experiment, state, 0)
         net.keep(handles_in(state), 0)
     else:
         state, done = saved.state, saved.stamp.round
@@ -80,28 +83,26 @@ def run(
     safe, last_saved = state, done
     try:
         for r in range(done + 1, rounds + 1):
-            begin = time.perf_counter()
             try:
-                after, info = method.round(state, net, experiment.key.at_round(r, rounds))
+                with CLOCK.part("training"):
+                    after, info = method.round(state, net, experiment.key.at_round(r, rounds))
             except Diverged as error:
                 if folder and done > last_saved:
-                    folder.save(state, done, experiment.config, net.kept(handles_in(state), done))
+                    _save(folder, experiment, state, done)
                 kept = f"; {folder.path} keeps the state after round {r - 1}" if folder else ""
                 raise Diverged(f"{error}{kept}") from None
-            trained, moved = time.perf_counter(), net.book.read()
+            moved = net.book.read()
             net.keep([*handles_in(after), *handles_in(safe)], last_saved)
-            due = experiment.due("evaluate", r)
-            now = method.models(after) if due else None
-            figured = None if now is None else evaluate(experiment, now, r)
-            told = measured(experiment, info, now)
-            scored = time.perf_counter()
+            with CLOCK.part("scoring"):
+                now = method.models(after) if experiment.due("evaluate", r) else None
+                figured = None if now is None else evaluate(experiment, now, r)
+                told = measured(experiment, info, now)
             state, done = after, r
             entry = line(r, figured, figures(info.loss), moved, net.book.read(), info.extras, told)
-            timing = {"round": r, "seconds": trained - begin, "evaluate_seconds": scored - trained}
-            _write(record, folder, entry, timing, info, moved)
+            _write(record, folder, entry, times.line(r), info, moved)
             if folder is None or experiment.due("checkpoint", r):
                 if folder:
-                    folder.save(state, r, experiment.config, net.kept(handles_in(state), r))
+                    _save(folder, experiment, state, r)
                 safe, last_saved = state, r
             net.keep([*handles_in(state), *handles_in(safe)], last_saved)
             watch(record)
@@ -111,23 +112,38 @@ def run(
         raise
     except KeyboardInterrupt:
         if folder and done > last_saved and record.done == done:
-            folder.save(state, done, experiment.config, net.kept(handles_in(state), done))
+            _save(folder, experiment, state, done)
         raise
-    models = method.models(state)
-    tallies = tallied(experiment, models)
+    with CLOCK.part("scoring"):
+        models = method.models(state)
+        tallies = tallied(experiment, models)
     net.book.read()
     if folder:  # models last: with them a run counts as over
-        if tallies is not None:
-            folder.save_calibration(tallies)
-        folder.save_posteriors(sent_posteriors(experiment, state))
-        save_body(folder.path, experiment.body)
-        folder.save_models(models, net.roster.names, net)
+        with CLOCK.part("writing"):
+            if tallies is not None:
+                folder.save_calibration(tallies)
+            folder.save_posteriors(sent_posteriors(experiment, state))
+            save_body(folder.path, experiment.body)
+            folder.sync()
+            folder.save_models(models, net.roster.names, net)
     else:
         record.calibration = lambda: tallies
         tensors = net.peek(models.beliefs.rows(torch.unique(models.of)))
         if tensors is not None and tree.size_in_bytes(tensors) <= KEPT:
             record.models = lambda: _by_name(experiment, models)
     return Outcome(record, models)
+
+
+class Times:
+    """Lines of timings.jsonl: what was spent since the line before, by part."""
+
+    def __init__(self) -> None:
+        self._last = CLOCK.read()
+
+    def line(self, round: int) -> dict[str, Any]:
+        parts, self._last = since(self._last), CLOCK.read()
+        seconds = parts["training"] + parts["tracing"]
+        return {"round": round, "seconds": seconds, "evaluate_seconds": parts["scoring"], "parts": parts}
 
 
 def state_type(experiment: Experiment) -> type:
@@ -241,11 +257,17 @@ def figures(values: Tensor) -> list[float | None]:
     return [v if math.isfinite(v) else None for v in values.tolist()]
 
 
+def _save(folder: Folder, experiment: Experiment, state: Any, round: int) -> None:
+    """A checkpoint, with what the net keeps beside the state."""
+    with CLOCK.part("writing"):
+        folder.save(state, round, experiment.config, experiment.net.kept(handles_in(state), round))
+
+
 def _write(
     record: Record,
     folder: Folder | None,
     entry: dict[str, Any],
-    timing: Mapping[str, float],
+    timing: Mapping[str, Any],
     info: Info | None,
     moved: Traffic,
 ) -> None:
@@ -255,7 +277,8 @@ def _write(
     matrices = {} if info is None else {k: m.double().numpy().copy() for k, m in info.matrices.items()}
     passed = triplets(moved)
     if folder:
-        folder.write_round(entry, timing, weights, matrices, passed)
+        with CLOCK.part("writing"):
+            folder.write_round(entry, timing, weights, matrices, passed)
     elif weights is not None:
         record.weights = {**record.weights, round: weights}
         record.passed = {**record.passed, round: passed}
@@ -274,4 +297,4 @@ def _by_name(experiment: Experiment, models: Models) -> dict[str, Belief]:
 
 def same_threads(record: Record) -> None:
     """The number of threads decides the order of sums: a resumed run takes the one it began with."""
-    torch.set_num_threads(int(record.about["machine"]["threads"]))
+    use(int(record.about["machine"]["threads"]))

@@ -1,34 +1,114 @@
-"""Matrices of a run, read from its folder when asked for: for many clients all would not fit."""
+"""Matrices of a run: one line for each round, read from the folder when asked for; for many clients all of
+them would not fit into memory.
+
+A line is {"round": 1, "weights": MATRIX, ...}, a matrix {"type": "<f4", "shape": [3, 3], "zlib": TEXT}, where
+the text is base64 of the numbers, compressed.
+"""
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from coterie.core.errors import BadRun
 
-T = TypeVar("T")
-
+FILE = "collaboration.jsonl"
 WEIGHTS = "weights"
 PASSED = "traffic"
 NAMED = "matrices/"  # before the names that methods choose
 
 
-class StoredMatrices(Mapping[int, np.ndarray]):
-    """One matrix by round, read from the folder when asked for: for many clients all would not fit."""
+def told(matrix: np.ndarray) -> dict[str, Any]:
+    """A matrix as JSON holds it."""
+    packed = zlib.compress(matrix.tobytes(), level=1)
+    return {
+        "type": matrix.dtype.str,
+        "shape": list(matrix.shape),
+        "zlib": base64.b64encode(packed).decode(),
+    }
 
-    def __init__(self, path: Path, key: str = WEIGHTS, rounds: list[int] | None = None) -> None:
-        self._path, self._key, self._rounds = path, key, rounds
+
+def matrix_of(told: Mapping[str, Any]) -> np.ndarray:
+    """The inverse of `told`."""
+    packed = base64.b64decode(told["zlib"], validate=True)
+    numbers = np.frombuffer(zlib.decompress(packed), dtype=told["type"])
+    return numbers.reshape(told["shape"]).copy()
+
+
+class StoredRounds:
+    """The lines of a run's file by round; one that a kill cut short does not count."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path / FILE
+        self._places: dict[int, int] = {}  # where a round's line begins; what is written never changes
+        self._names: dict[int, list[str]] = {}
+        self._end = 0
+
+    def rounds(self) -> list[int]:
+        """Those that are written down by now."""
+        if self._file.exists() and self._file.stat().st_size != self._end:
+            self._look()
+        return list(self._places)
+
+    def entry(self, round: int) -> dict[str, Any]:
+        self.rounds()
+        with self._file.open("rb") as file:
+            file.seek(self._places[round])
+            try:
+                entry: dict[str, Any] = json.loads(file.readline())
+            except ValueError as error:
+                raise self.damaged(round, error) from None
+            return entry
+
+    def matrix(self, round: int, name: str) -> np.ndarray:
+        entry = self.entry(round)
+        if name not in entry:
+            raise KeyError(round)
+        try:
+            return matrix_of(entry[name])
+        except (binascii.Error, zlib.error, KeyError, TypeError, ValueError) as error:
+            raise self.damaged(round, error) from None
+
+    def names(self, round: int) -> list[str]:
+        if round not in self._names:
+            self._names[round] = [name for name in self.entry(round) if name != "round"]
+        return self._names[round]
+
+    def damaged(self, round: int, error: Exception) -> BadRun:
+        return BadRun(f"{self._file}, round {round}, is damaged ({error}): delete the file to do without it")
+
+    def _look(self) -> None:
+        if self._file.stat().st_size < self._end:  # cut, to go on from an earlier round
+            self._places, self._names, self._end = {}, {}, 0
+        with self._file.open("rb") as file:
+            file.seek(self._end)
+            for line in file:
+                found = re.match(rb'\{"round": (\d+),', line)
+                if not line.endswith(b"\n") or found is None:
+                    break
+                self._places[int(found[1])] = self._end
+                self._end += len(line)
+
+
+class StoredMatrices(Mapping[int, np.ndarray]):
+    """One matrix by round."""
+
+    def __init__(self, stored: StoredRounds, key: str = WEIGHTS, rounds: list[int] | None = None) -> None:
+        self._stored, self._key, self._rounds = stored, key, rounds
 
     def __getitem__(self, round: int) -> np.ndarray:
-        return _load(self._path, round, lambda file: np.asarray(file[self._key]))
+        return self._stored.matrix(round, self._key)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(_rounds(self._path) if self._rounds is None else self._rounds)
+        return iter(self._stored.rounds() if self._rounds is None else self._rounds)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -37,12 +117,11 @@ class StoredMatrices(Mapping[int, np.ndarray]):
 class StoredByName(Mapping[str, Mapping[int, np.ndarray]]):
     """Further matrices by name; a round may have others than the next."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._held: dict[int, list[str]] = {}  # what a file holds never changes: it is looked up once
+    def __init__(self, stored: StoredRounds) -> None:
+        self._stored = stored
 
     def __getitem__(self, name: str) -> StoredMatrices:
-        return StoredMatrices(self._path, NAMED + name, self._found()[name])
+        return StoredMatrices(self._stored, NAMED + name, self._found()[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found())
@@ -53,26 +132,8 @@ class StoredByName(Mapping[str, Mapping[int, np.ndarray]]):
     def _found(self) -> dict[str, list[int]]:
         """The rounds that have each name."""
         found: dict[str, list[int]] = {}
-        for round in _rounds(self._path):
-            if round not in self._held:
-                self._held[round] = _load(self._path, round, lambda file: list(file.files))
-            for key in self._held[round]:
+        for round in self._stored.rounds():
+            for key in self._stored.names(round):
                 if key.startswith(NAMED):
                     found.setdefault(key.removeprefix(NAMED), []).append(round)
         return found
-
-
-def _rounds(path: Path) -> list[int]:
-    return sorted(int(m.stem) for m in (path / "collaboration").glob("[0-9]*.npz"))
-
-
-def _load(path: Path, round: int, look: Callable[[Any], T]) -> T:
-    """What `look` sees in a round's file; numpy reads only the matrices that it touches."""
-    name = path / "collaboration" / f"{round:05d}.npz"
-    try:
-        with np.load(name) as file:
-            return look(file)
-    except FileNotFoundError:
-        raise KeyError(round) from None
-    except (zipfile.BadZipFile, ValueError, EOFError) as error:
-        raise BadRun(f"{name} is damaged ({error}): delete it to do without this round's matrices") from None

@@ -1,4 +1,8 @@
-"""Writing so that a kill at any moment leaves either the old file or the new one."""
+"""Writing so that a kill at any moment leaves either the old file or the new one.
+
+What a process has written outlives a kill. It outlives a power failure once it is synced, which takes as long
+as a short round: whoever writes much and often chooses when.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +28,11 @@ def readable_errors(path: Path) -> Iterator[None]:
         ) from None
 
 
-def replace_atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    """Calls `write` on a temporary name in the same folder, flushes it to disk and renames it."""
+def replace_atomically(path: Path, write: Callable[[Path], Any], durable: bool = True) -> None:
+    """Calls `write` on a temporary name in the same folder and renames it.
+
+    A durable file is on the disk before it takes its name, so that it also outlives a power failure.
+    """
     with readable_errors(path):
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(handle)
@@ -33,8 +40,8 @@ def replace_atomically(path: Path, write: Callable[[Path], Any]) -> None:
         try:
             write(draft)
             draft.chmod(0o644)
-            with draft.open("rb+") as file:
-                os.fsync(file.fileno())
+            if durable:
+                sync(draft)
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
@@ -49,11 +56,15 @@ def write_whole(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def append_line(path: Path, entry: dict[str, Any]) -> None:
-    """One JSON line, flushed to disk."""
-    with readable_errors(path), path.open("a") as file:
-        file.write(json.dumps(entry) + "\n")
-        file.flush()
+def append_line(path: Path, entry: Mapping[str, Any]) -> None:
+    """One JSON line, in one piece: a kill does not lose it."""
+    with readable_errors(path), path.open("ab", buffering=0) as file:
+        file.write(json.dumps(entry).encode() + b"\n")
+
+
+def sync(path: Path) -> None:
+    """Waits until a file is on the disk: from then on a power failure does not lose it."""
+    with readable_errors(path), path.open("rb+") as file:
         os.fsync(file.fileno())
 
 
@@ -71,6 +82,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
-    """Drops the lines that do not count any more."""
+    """Drops the lines that do not count any more, and a last one cut short."""
     kept = "".join(json.dumps(e) + "\n" for e in read_lines(path) if keep(e))
-    write_whole(path, kept)
+    if path.exists() and path.read_text() != kept:
+        write_whole(path, kept)

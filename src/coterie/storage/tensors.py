@@ -14,7 +14,9 @@ from torch import Tensor
 from coterie.storage.atomic import readable_errors, replace_atomically
 
 
-def write_tensors(path: Path | str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Path:
+def write_tensors(
+    path: Path | str, tensors: Mapping[str, Tensor], header: Mapping[str, Any], durable: bool = True
+) -> Path:
     """The same bytes for the same content; folders on the way are made."""
     path = Path(path)
     # one entry only: the format keeps several in no particular order
@@ -23,7 +25,7 @@ def write_tensors(path: Path | str, tensors: Mapping[str, Tensor], header: Mappi
     own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     with readable_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    replace_atomically(path, lambda draft: save_file(own, draft, metadata={"coterie": text}))
+    replace_atomically(path, lambda draft: save_file(own, draft, metadata={"coterie": text}), durable)
     return path
 
 
