@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -26,8 +25,9 @@ FIRST_TEST_ROW = 10_000  # rows of a published test set are numbered from here
 def pool_of(rows: int, first: int = 0, classes: int = 3) -> Arrays:
     """Rows that say in x who they are; the label follows from that, and so do the table's columns."""
     number = np.arange(first, first + rows)
-    frame = pd.DataFrame({"number": number, "ward": [f"w{n % 4}" for n in number], "age": number % 90.0})
-    return Arrays(number[:, None].astype(np.float32), number % classes, frame)
+    ward = np.array([f"w{n % 4}" for n in number], dtype=object)
+    columns = {"number": number, "ward": ward, "age": number % 90.0}
+    return Arrays(number[:, None].astype(np.float32), number % classes, columns)
 
 
 def data_of(rows: int = 60, test: int = 0, classes: int = 3, **more) -> Dataset:
@@ -99,7 +99,7 @@ class Spy:
     def __call__(self, train: Arrays, *others: Arrays):
         self.shown.append([p.x[:, 0].astype(int).tolist() for p in (train, *others)])
         mean = train.x.mean()
-        made = [Arrays(p.x - mean, p.y, p.frame) for p in (train, *others)]
+        made = [Arrays(p.x - mean, p.y, p.columns) for p in (train, *others)]
         return made, (f"mean {mean:g} of {len(train)}",)
 
 

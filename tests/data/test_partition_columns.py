@@ -19,7 +19,8 @@ from coterie.data.sources.titanic import Titanic
 def table(columns: dict[str, list[object]], test: dict[str, list[object]] | None = None) -> Dataset:
     def made(part: dict[str, list[object]]) -> Arrays:
         frame = pd.DataFrame(part)
-        return Arrays(np.zeros((len(frame), 1)), np.arange(len(frame)) % 2, frame)
+        columns = {name: frame[name].to_numpy() for name in frame}
+        return Arrays(np.zeros((len(frame), 1)), np.arange(len(frame)) % 2, columns)
 
     return Dataset("toy", "classification", made(columns), made(test) if test else None)
 

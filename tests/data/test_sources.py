@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 
 import numpy as np
 import pytest
+import sklearn.datasets
 
-from coterie.data.sources import SOURCES
+from coterie.core.errors import BadData
+from coterie.data.sources import SOURCES, bundled
 
 NAMES = [
     "breast-cancer", "cifar10", "cifar100", "diabetes", "digits", "fashion-mnist", "heart-disease", "mnist",
@@ -46,7 +49,7 @@ def test_breast_cancer_has_its_published_counts():
     assert data.train.x.shape == (569, 30)
     assert data.classes == ("malignant", "benign")
     assert np.bincount(data.train.y).tolist() == [212, 357]
-    assert data.train.frame["mean radius"].iloc[0] == 17.99
+    assert data.train.columns["mean radius"][0] == 17.99
     assert data.features[0] == "mean radius"
     [train, rest], notes = data.prepare(data.train.take(np.arange(400)), data.train.take(np.arange(400, 569)))
     assert np.allclose(train.x.mean(axis=0), 0, atol=1e-5)
@@ -74,3 +77,37 @@ def test_diabetes_keeps_its_targets_in_their_own_units():
     [train], _ = data.prepare(data.train)
     assert np.array_equal(train.y, data.train.y)
     assert np.allclose(train.x.std(axis=0), 1, atol=1e-5)
+
+
+def test_what_comes_with_scikit_learn_is_what_its_loaders_give():
+    digits, cancer = SOURCES.make("digits").load(), SOURCES.make("breast-cancer").load()
+    diabetes = SOURCES.make("diabetes").load()
+    theirs = sklearn.datasets.load_digits()
+    assert np.array_equal(digits.train.x, (theirs.images / 16).astype(np.float32)[:, None])
+    assert np.array_equal(digits.train.y, theirs.target)
+    for ours, raw in (
+        (cancer, sklearn.datasets.load_breast_cancer()),
+        (diabetes, sklearn.datasets.load_diabetes(scaled=False)),
+    ):
+        assert np.array_equal(ours.train.x, raw.data)
+        assert np.array_equal(np.stack(list(ours.train.columns.values()), axis=1), raw.data)
+        assert np.array_equal(ours.train.y, raw.target)
+        assert list(ours.features) == list(ours.train.columns) == list(raw.feature_names)
+    assert list(cancer.classes) == list(sklearn.datasets.load_breast_cancer().target_names)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read"),
+        (b"no gzip", "cannot be read"),
+        (gzip.compress(b"1,2,x\n"), "is damaged"),
+        (gzip.compress(b"1,2,3\n"), "has 1 rows and 3 columns, must have 1797 and 65"),
+    ],
+)
+def test_a_damaged_copy_is_refused(content, said, monkeypatch, tmp_path):
+    monkeypatch.setattr(bundled, "inside", lambda path: tmp_path / "digits.csv.gz")
+    if content is not None:
+        (tmp_path / "digits.csv.gz").write_bytes(content)
+    with pytest.raises(BadData, match=f"digits.csv.gz {said}.*: reinstall scikit-learn"):
+        SOURCES.make("digits").load()

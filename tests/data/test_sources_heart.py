@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -50,21 +51,17 @@ def hospitals(tmp_path, monkeypatch):
 
 
 def rows_of(data, hospital):
-    return data.train.take(np.flatnonzero(data.train.frame["hospital"] == hospital))
+    return data.train.take(np.flatnonzero(data.train.columns["hospital"] == hospital))
 
 
 def test_four_hospitals_in_one_table():
     data = SOURCES.make("heart-disease").load()
-    assert data.train.frame["hospital"].value_counts(sort=False).to_dict() == {
-        "cleveland": 3,
-        "hungary": 2,
-        "switzerland": 3,
-        "va": 2,
-    }
+    hospitals = Counter(data.train.columns["hospital"])
+    assert hospitals == {"cleveland": 3, "hungary": 2, "switzerland": 3, "va": 2}
     assert data.train.y.tolist() == [0, 1, 0, 0, 1, 1, 1, 1, 1, 0]
     assert data.classes == ("well", "ill")
-    assert data.train.frame.shape == (10, 14)
-    assert data.train.frame["chol"].tolist()[5:8] == [0, 0, 0]  # as published
+    assert [len(values) for values in data.train.columns.values()] == [10] * 14
+    assert data.train.columns["chol"].tolist()[5:8] == [0, 0, 0]  # as published
     assert np.isnan(data.train.x[5:8, 4]).all()  # as what it means
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from coterie.core.errors import BadData, UnknownName
@@ -19,7 +18,7 @@ DEVIATION = np.sqrt(8 / 3)  # of 1, 3, 5
 
 def pool(rows: list[list[float]]) -> Arrays:
     x = np.array(rows, dtype=np.float64)
-    return Arrays(x, np.arange(len(rows)), pd.DataFrame({"row": np.arange(len(rows))}))
+    return Arrays(x, np.arange(len(rows)), {"row": np.arange(len(rows))})
 
 
 def test_numbers_flags_and_categories_by_hand():
@@ -54,7 +53,7 @@ def test_incomplete_rows_are_left_out_with_their_targets_and_counted():
     prepare = TabularPrepare(PREPARE.columns, PREPARE.flags, PREPARE.categories, "drop")
     [train, validation, test], notes = prepare(pool(TRAIN), pool(TEST).take(np.arange(0)), pool(TEST))
     assert train.y.tolist() == [0, 1]
-    assert train.frame["row"].tolist() == [0, 1]
+    assert train.columns["row"].tolist() == [0, 1]
     assert np.allclose(train.x[:, 0], [-1, 1])  # mean 2, deviation 1
     assert len(validation) == 0
     assert test.x.tolist() == [[5, 1, 1, 0, 0]]

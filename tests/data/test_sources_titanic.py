@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from urllib.error import URLError
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn.datasets
 
@@ -50,19 +51,20 @@ def test_the_first_passenger_by_hand(data):
 
 def test_share_gives_unknown_ages_a_fifth_of_a_minor(data):
     shared = SOURCES.make("titanic", minor_if_unknown="share").load()
-    unknown = data.train.frame["age"].isna().to_numpy()
+    unknown = np.isnan(data.train.columns["age"])
     assert np.allclose(shared.train.x[unknown, 3], 263 / 1309)
     assert np.array_equal(shared.train.x[~unknown], data.train.x[~unknown])
     assert any("0.2009 for 263 of unknown age" in note for note in shared.notes)
 
 
 def test_the_table_keeps_its_own_columns_without_the_target(data):
-    frame = data.train.frame
-    assert "survived" not in frame
-    assert frame.shape == (1309, 13)
-    assert set(frame["pclass"]) == {1, 2, 3}
-    assert frame["fare"].isna().sum() == 1
-    assert frame["embarked"].isna().sum() == 2
+    columns = data.train.columns
+    assert "survived" not in columns
+    assert [len(values) for values in columns.values()] == [1309] * 13
+    assert set(columns["pclass"]) == {1, 2, 3}
+    assert np.isnan(columns["fare"]).sum() == 1
+    assert columns["embarked"].tolist().count(None) == 2
+    assert columns["name"][1] == "Allison, Master. Hudson Trevor"
 
 
 def test_every_step_is_said_with_its_counts_and_constants(data):
@@ -86,9 +88,8 @@ def test_a_strange_copy_is_replaced_by_openml(data, broken_wheel, monkeypatch):
 
     def openml(**options):
         asked.append(options)
-        frame = data.train.frame.assign(survived=data.train.y.astype(str)).astype(
-            {"survived": "category", "sex": "category", "embarked": "category", "pclass": float}
-        )
+        frame = pd.DataFrame(data.train.columns).assign(survived=data.train.y.astype(str))
+        frame = frame.astype(dict.fromkeys(("survived", "sex", "embarked"), "category") | {"pclass": float})
         kept = broken_wheel.parent / "data" / "titanic" / "openml" / "16826755.gz"
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_bytes(b"")
@@ -102,6 +103,7 @@ def test_a_strange_copy_is_replaced_by_openml(data, broken_wheel, monkeypatch):
     assert asked[0]["data_home"] == str(broken_wheel.parent / "data" / "titanic")
     assert np.array_equal(again.train.x, data.train.x)
     assert np.array_equal(again.train.y, data.train.y)
+    assert again.train.columns["embarked"].tolist() == data.train.columns["embarked"].tolist()
     assert "fetched because scikit-learn's copy" in again.notes[0]
     assert "sha256:ba7816bf" in again.notes[0]
     assert [path.name for path in source.fetch()] == ["16826755.gz"]
@@ -109,7 +111,7 @@ def test_a_strange_copy_is_replaced_by_openml(data, broken_wheel, monkeypatch):
 
 
 def test_a_table_from_openml_that_is_another_is_refused(data, broken_wheel, monkeypatch):
-    frame = data.train.frame.assign(survived=data.train.y).iloc[:10]
+    frame = pd.DataFrame(data.train.columns).assign(survived=data.train.y).iloc[:10]
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", lambda **_: SimpleNamespace(frame=frame))
     with pytest.raises(BadData, match="10 rows and 14 columns"):
         SOURCES.make("titanic").load()

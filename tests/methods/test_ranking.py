@@ -13,6 +13,7 @@ from torch import nn
 
 from coterie.core.client import Samples
 from coterie.core.errors import BadData, BadInput, UnknownName
+from coterie.core.groups import Groups
 from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.kernels.fold import Fold, HeldOut, fold_rows
@@ -88,10 +89,14 @@ class TestFolds:
 
     def test_what_is_held_out_is_scored_alone(self):
         losses = torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0])
-        found = [HeldOut(2, k, seed=7).measure("regression", losses, losses, losses) for k in (0, 1)]
-        assert [f["samples"] for f in found] == [3.0, 2.0]
-        assert sum(f["loss"] * f["samples"] for f in found) == 31
-        assert found[1]["loss"] == losses[fold_rows(5, 2, 1, 7)].mean()
+        groups = Groups.of(torch.tensor([5, 2, 5]))
+        rows = torch.cat([losses, torch.tensor([3.0, 5.0]), 2 * losses])
+        found = [HeldOut(2, k, seed=7).measure("regression", rows, rows, rows, groups) for k in (0, 1)]
+        assert [f["samples"].tolist() for f in found] == [[3, 1, 3], [2, 1, 2]]
+        totals = sum(f["loss"] * f["samples"] for f in found)
+        assert totals.tolist() == pytest.approx([31, 8, 62])
+        mine = losses[fold_rows(5, 2, 1, 7)].mean()
+        assert found[1]["loss"][[0, 2]].tolist() == [mine, 2 * mine]
 
     def test_memory_is_never_kept(self):
         assert not Fold(SGD(momentum=0.5, keep=True)).keeps

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from coterie.core.errors import BadRun
+from coterie.core.groups import Groups
 from coterie.kernels.calibrate import Tallied
 from coterie.metrics.calibration import calibration
 from coterie.papers.base import Asked
@@ -251,8 +252,8 @@ def flat(p, right):
     """Tallies of samples with confidences p > ½ in two classes, of which some are right."""
     p = torch.tensor(p, dtype=torch.float64)
     logits, y = torch.stack([1 - p, p], dim=1).log(), torch.tensor(right, dtype=torch.int64)
-    numbers = Tallied().measure("classification", logits, torch.zeros(len(p)), y)
-    return [numbers[str(i)] for i in range(len(numbers))], calibration(logits, y)
+    numbers = Tallied().measure("classification", logits, torch.zeros(len(p)), y, Groups.one(len(p)))
+    return [float(numbers[str(i)]) for i in range(len(numbers))], calibration(logits, y)
 
 
 class TestFigures:
@@ -278,7 +279,7 @@ class TestFigures:
         tallies, wanted = flat([0.75] * 12 + [0.88] * 12 + [0.62] * 5, right)
         for a, b in zip(figures.unpacked(tallies), wanted, strict=True):
             for part, whole in zip(a, b, strict=True):
-                torch.testing.assert_close(part.double(), whole, rtol=1e-6, atol=1e-5)
+                torch.testing.assert_close(part.double(), whole[0], rtol=1e-6, atol=1e-5)
         left, above = figures.calibration("MNIST", {"FL-SWAG": tallies}).axes
         x, y = left.get_lines()[0].get_data()
         np.testing.assert_allclose([x, y], [[0.75, 0.88], [0, -0.38]], atol=1e-6)

@@ -60,8 +60,13 @@ def sure(make_known):
     return make
 
 
+def counts_of(records) -> tuple[views.Groups, calibration.Counted]:
+    by_label = views.groups(records)
+    return by_label, calibration.counted(by_label)
+
+
 def by_key(records) -> dict[str, calibration.Chart]:
-    return {c.key: c for c in calibration.charts(views.groups(records))}
+    return {c.key: c for c in calibration.charts(counts_of(records)[1])}
 
 
 def test_charts_pool_clients(sure):
@@ -89,7 +94,7 @@ def test_seeds_are_pooled_too_and_methods_are_not(sure):
 
 
 def test_table_has_accuracy_and_calibration_side_by_side(sure):
-    header, (row,) = calibration.cells(views.groups([sure()]))
+    header, (row,) = calibration.cells(*counts_of([sure()]))
     assert dict(zip([" ".join(h.split()) for h in header], row, strict=True)) == {
         "method": "fedavg",
         "accuracy, %": "75.0 ± —",
@@ -126,7 +131,7 @@ def test_the_page_has_a_part_for_it(sure, make_known):
 def test_without_scores_there_is_no_part(make_known):
     old = make_known({"accuracy": [0.5, 0.6], "loss": [1.0, 1.0]})
     assert 'id="s0-calibration"' not in render_page([Section("x", [old])])
-    assert calibration.plot(views.groups([old]), inks(["fedavg"])) is None
+    assert calibration.plot(counts_of([old])[1], inks(["fedavg"])) is None
     assert calibration_frame([old]).empty
     regression = make_known({"rmse": [1.0, 2.0]}, task="regression")
     assert 'id="s0-calibration"' not in render_page([Section("x", [regression])])

@@ -8,11 +8,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
+from rich.measure import Measurement
 
 from coterie.core.errors import BadRun
 from coterie.metrics.summary import Interval
-from coterie.report import clients_frame, headline, print_table, render_table, summary_frame, words, write_csv
-from coterie.report.tables import summary_html
+from coterie.report import (
+    clients_frame,
+    headline,
+    print_table,
+    render_table,
+    summary_frame,
+    terminal,
+    words,
+    write_csv,
+)
+from coterie.report.tables import cells, summary_html
 
 T = 12.7062047
 
@@ -62,6 +72,14 @@ def test_terminal_table(two_seeds):
     assert "Further metrics need a wider" in narrow
     assert all(len(line) <= 72 for line in narrow.splitlines())
     assert "fedavg" in narrow
+
+
+def test_a_table_is_as_wide_as_rich_says(two_seeds):
+    wide = Console(width=1000)
+    measured = Measurement.get(wide, wide.options, render_table(two_seeds))
+    assert measured.maximum == terminal._width(*cells(two_seeds))
+    assert "Further metrics" not in printed(two_seeds, measured.maximum)
+    assert "Further metrics" in printed(two_seeds, measured.maximum - 1)
 
 
 def test_one_seed_has_a_dash_for_its_interval(make_known):

@@ -6,9 +6,8 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import tomli_w
 from torch import nn
 
@@ -20,6 +19,7 @@ from coterie.core.errors import BadInput, BadRun
 from coterie.core.options import coerced, options_of
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.engines.threads import narrow
 from coterie.methods import METHODS
 from coterie.report.page import Section, write_report
 from coterie.report.tables import summary_frame
@@ -29,6 +29,9 @@ from coterie.runs.record import Record
 from coterie.runs.settings import Settings, read_toml
 from coterie.sites.footing import Footing
 from coterie.storage.atomic import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +55,7 @@ class Compared:
         return target
 
 
+@narrow()
 def compare(
     model: nn.Module | str,
     clients: Sequence[Client],

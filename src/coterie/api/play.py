@@ -21,6 +21,7 @@ from coterie.core.method import Info, Method
 from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
+from coterie.engines.threads import narrow
 from coterie.nets import InProcess
 from coterie.sites.footing import precision_of
 
@@ -62,7 +63,8 @@ def rounds(
     state: Any = way.init(hold(beliefs, at_coordinator(1)), net)
     yield Played(0, models_of(way, state, net), None)
     for r in range(1, rounds + 1):
-        state, info = way.round(state, net, Key(seed).at_round(r, rounds))
+        with narrow():
+            state, info = way.round(state, net, Key(seed).at_round(r, rounds))
         net.keep(handles_in(state), r)
         yield Played(r, models_of(way, state, net), info)
 

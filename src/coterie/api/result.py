@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import nn
 
@@ -20,6 +20,9 @@ from coterie.core.net import Net
 from coterie.report.page import Section, write_report
 from coterie.report.tables import summary_frame
 from coterie.runs.record import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)

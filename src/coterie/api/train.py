@@ -19,6 +19,7 @@ from coterie.core.options import coerced, options_of, table_of
 from coterie.core.seeds import Key
 from coterie.data.clients import check_clients
 from coterie.engines import ENGINES
+from coterie.engines.threads import narrow
 from coterie.kernels import WORK
 from coterie.methods import METHODS
 from coterie.models import MODELS
@@ -35,6 +36,7 @@ from coterie.sites.last_layer import Body
 GIVEN = "given in Python"
 
 
+@narrow()
 def train(
     model: nn.Module | str,
     clients: Sequence[Client],

@@ -15,6 +15,7 @@ from coterie.core.held import at_coordinator, handles_in, hold
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
+from coterie.engines.threads import narrow
 from coterie.nets import InProcess
 
 Run = Callable[[Key], Beliefs]
@@ -33,6 +34,7 @@ class OnEngine:
         self.net = InProcess(ENGINES.make(name), Learner(module, "classification"), tuple(clients))
         self.method.check(self.net.roster, self.first, Key(0, rounds=workload.rounds))
 
+    @narrow()
     def __call__(self, key: Key) -> Beliefs:
         rounds = self.workload.rounds
         state = self.method.init(hold(self.first, at_coordinator(1)), self.net)

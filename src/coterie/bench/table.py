@@ -9,6 +9,7 @@ import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.markup import escape
@@ -72,12 +73,16 @@ def markdown(rows: Sequence[Row], command: str) -> str:
     for name, group in groups(rows).items():
         for i, row in enumerate(group):
             lines.append(f"| {'' if i else f'`{name}`'} | " + " | ".join(cells(row)) + " |")
-    where = f"`{command}`, commit {commit() or 'unknown'}, {machine()}."
-    lines += ["", f"{where} Best, then median of {rows[0].repeats} repeats.", ""]
+    lines += ["", f"{where(command)} Best, then median of {rows[0].repeats} repeats.", ""]
     for name, group in groups(rows).items():
         about = WORKLOADS[name].about if name in WORKLOADS else name
         lines.append(f"- `{name}`: {about}; limit {group[0].limit:,.0f} samples/s")
     return "\n".join(lines)
+
+
+def where(command: str) -> str:
+    """What was run, of which commit, on which machine."""
+    return f"`{command}`, commit {commit() or 'unknown'}, {machine()}."
 
 
 def machine() -> str:
@@ -98,15 +103,16 @@ def processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def as_csv(rows: Sequence[Row]) -> str:
-    text = io.StringIO()
+def as_csv(rows: Sequence[Any]) -> str:
+    """Dataclasses of one kind, a line each."""
+    text, columns = io.StringIO(), [f.name for f in dataclasses.fields(rows[0])]
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(columns)
     for row in rows:
-        values = (getattr(row, name) for name in COLUMNS)
+        values = (getattr(row, name) for name in columns)
         writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in values])
     return text.getvalue()
 
 
-def write_csv(path: str | Path, rows: Sequence[Row]) -> Path:
+def write_csv(path: str | Path, rows: Sequence[Any]) -> Path:
     return write_whole(Path(path), as_csv(rows))

@@ -155,17 +155,18 @@ def _field(option: Option, default: Any) -> tuple[str, Any, Any]:
     )
 
 
-def _table(name: str, cls: type, given: Mapping[str, Any]) -> tuple[str, Any, Any]:
+def _table(name: str, cls: type, given: Mapping[str, Any], about: str = "") -> tuple[str, Any, Any]:
+    """`about` stands above the table in the help; were there none, tyro would search source files for one."""
     values = coerced(cls, given, name)
     fields = [_field(o, values.get(o.name, o.default)) for o in options_of(cls)]
     kind = dataclasses.make_dataclass(_identifier(name), fields, frozen=True)
-    return _identifier(name), kind, dataclasses.field(default_factory=kind)
+    told: Any = Annotated[kind, tyro.conf.arg(help=about)]
+    return _identifier(name), told, dataclasses.field(default_factory=kind)
 
 
 def _features(given: Features | None) -> tuple[str, Any, Any]:
-    name, kind, default = _table("features", Features, {} if given is None else table_of(given))
-    kind.__doc__ = "Last-layer mode, off unless --features or one of these is given."
-    return name, kind, default
+    about = "Last-layer mode, off unless --features or one of these is given."
+    return _table("features", Features, {} if given is None else table_of(given), about)
 
 
 def all_tables() -> Iterable[tuple[str, Any, Any]]:

@@ -29,7 +29,7 @@ from coterie.data.numbers import read_numbers
 from coterie.engines import Loop
 from coterie.kernels.refresh import Refresh, momenta
 from coterie.metrics.calibration import brier, ece, logits_of, normalised_nll
-from coterie.metrics.classification import accuracy
+from coterie.metrics.classification import accuracy, hits
 from coterie.nets import InProcess
 from coterie.posteriors import ensemble
 from coterie.posteriors.network import Network, network_of
@@ -197,10 +197,10 @@ def probabilities(
 
 def scores(p: Tensor, y: Tensor) -> dict[str, float]:
     return {
-        "accuracy": accuracy(p, y),
-        "ece": ece(p, y),
-        "brier": brier(p, y),
-        "nll": normalised_nll(logits_of(p), y),
+        "accuracy": float(accuracy(hits(p, y))),
+        "ece": float(ece(p, y)),
+        "brier": float(brier(p, y)),
+        "nll": float(normalised_nll(logits_of(p), y)),
     }
 
 

@@ -94,8 +94,8 @@ def watcher(bar: Progress, label: str, before: int = 0) -> Watch:
 
     def watch(record: Record) -> None:
         metric = HEADLINE[record.about["task"]]
-        scored = [m["scores"] for m in record.evaluated()]
-        value = mean_over_clients(scored[-1]["own/test"][metric])
+        scored = next(m["scores"] for m in reversed(record.metrics) if m["scores"] is not None)
+        value = mean_over_clients(scored["own/test"][metric])
         figure = f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.4g}"
         bar.start()
         bar.update(task, completed=before + record.done, description=f"{escape(label)} {metric} {figure}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.core.client import Client
+from coterie.core.client import Client, in_one_piece
 from coterie.core.errors import BadData, BadInput
 from coterie.core.seeds import Key
 from coterie.data.clients import check_clients, samples
@@ -62,6 +62,7 @@ def deal_clients(
             kept, aside = rows[keep], rows[out]
         made.append(_client(data, deal, i, data.train.take(kept), data.train.take(aside), held))
     said = check_clients(made, allow_one_class=one_class or deal.one_class)
+    in_one_piece(made)
     notes = [*data.notes, *deal.notes, *_left_over("rows", deal.owner)]
     if published is not None:
         notes += [n for n in published.notes if n not in deal.notes]
@@ -76,7 +77,7 @@ def _client(data: Dataset, deal: Deal, i: int, train: Arrays, validation: Arrays
     notes: tuple[str, ...] = ()
     if deal.turns is not None:
         turn = TURNS[deal.turns[i]]
-        pools = [Arrays(turn(p.x), p.y, p.frame) for p in pools]
+        pools = [Arrays(turn(p.x), p.y, p.columns) for p in pools]
     if data.prepare is not None:
         try:
             pools, notes = data.prepare(*pools)

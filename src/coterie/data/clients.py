@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 
 from coterie.core import client as core
@@ -16,7 +15,17 @@ from coterie.core.errors import BadData, BadInput
 from coterie.core.seeds import Key
 from coterie.data.holdout import hold_out
 from coterie.data.intake import Array, check_rows, inputs_of, read_pairs, refuse_twins, targets_of
-from coterie.data.missing import Missing, check_missing_rule, fill_missing, fit_median, refuse_missing
+from coterie.data.missing import (
+    Missing,
+    check_missing_rule,
+    fill_missing,
+    fit_median,
+    gaps_in,
+    refuse_missing,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Client(core.Client):
@@ -96,7 +105,7 @@ class Client(core.Client):
             known = ", ".join(" ".join(str(c).split()) for c in frame)
             raise BadData(f"client {name!r}: no target column {target!r}; its columns are {known}")
         x, y = frame.drop(columns=[target]), frame[target]
-        refuse_missing(frame[[target]], f"client {name!r}")
+        refuse_missing(gaps_in(frame[[target]]), f"client {name!r}")
         notes: list[str] = []
         if missing == "drop":
             complete = x.notna().all(axis=1)
@@ -104,7 +113,7 @@ class Client(core.Client):
                 notes.append(f"{int((~complete).sum())} of {len(x)} rows with missing values left out")
             x, y = x[complete], y[complete]
         elif missing == "refuse":
-            refuse_missing(x, f"client {name!r}")
+            refuse_missing(gaps_in(x), f"client {name!r}")
         y_all, names = targets_of(y, name, classes)
         if missing == "median":
             # the rows that from_arrays will train on: the same seed draws the same ones

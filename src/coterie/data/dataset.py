@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import pandas as pd
 
 from coterie.core.client import Task
 from coterie.data.intake import Array
@@ -17,21 +16,22 @@ from coterie.data.intake import Array
 class Arrays:
     """Rows to deal.
 
-    x       inputs [n, ...], raw: a source's `prepare` makes numbers of them
-    y       targets [n]
-    frame   for tables, the original columns [n, column] that splits can go by
+    x         inputs [n, ...], raw: a source's `prepare` makes numbers of them
+    y         targets [n]
+    columns   for tables, the original columns [n] by name, that splits can go by: numbers, NaN where unknown,
+              or texts, None or NaN where unknown
     """
 
     x: Array
     y: Array
-    frame: pd.DataFrame | None = None
+    columns: Mapping[str, Array] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, rows: Array) -> Arrays:
-        frame = None if self.frame is None else self.frame.iloc[rows].reset_index(drop=True)
-        return Arrays(self.x[rows], self.y[rows], frame)
+        columns = self.columns and {name: values[rows] for name, values in self.columns.items()}
+        return Arrays(self.x[rows], self.y[rows], columns)
 
 
 class Prepare(Protocol):

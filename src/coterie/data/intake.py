@@ -6,15 +6,17 @@ Inputs become numbers [sample, ...], targets labels counted from 0 or numbers [s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import torch
 from torch import Tensor
 
 from coterie.core.errors import BadData, BadInput
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = npt.NDArray[Any]
 
@@ -34,6 +36,8 @@ def _array(values: Any, name: str, what: str) -> Array:
 
 
 def inputs_of(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
+    import pandas as pd  # only here: it takes a while to import
+
     if isinstance(X, pd.DataFrame):
         refuse_twins(X, name)
         for column in X.columns:
@@ -60,6 +64,8 @@ def inputs_of(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array,
 
 
 def targets_of(y: Any, name: str, classes: Sequence[Any] | None) -> tuple[Array, tuple[str, ...]]:
+    import pandas as pd
+
     if isinstance(y, pd.Series):
         y = y.to_numpy()
     array = _array(y, name, "targets")

@@ -8,12 +8,13 @@ median   a number becomes its column's median, anything else its most frequent v
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Literal, get_args
-
-import pandas as pd
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from coterie.core.errors import BadData, UnknownName
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Missing = Literal["refuse", "drop", "median"]
 
@@ -23,9 +24,13 @@ def check_missing_rule(rule: str) -> None:
         raise UnknownName("rule for missing values", rule, get_args(Missing))
 
 
-def refuse_missing(frame: pd.DataFrame, whose: str) -> None:
-    for column in frame.columns:
-        count = int(frame[column].isna().sum())
+def gaps_in(frame: pd.DataFrame) -> dict[Hashable, int]:
+    """How many values each column lacks."""
+    return {column: int(frame[column].isna().sum()) for column in frame.columns}
+
+
+def refuse_missing(gaps: Mapping[Any, int], whose: str) -> None:
+    for column, count in gaps.items():
         if count:
             raise BadData(
                 f"{whose}: column {column!r} has {count} missing or NaN value(s): "
@@ -35,6 +40,8 @@ def refuse_missing(frame: pd.DataFrame, whose: str) -> None:
 
 def fit_median(train: pd.DataFrame) -> dict[Hashable, object]:
     """The value that stands in for a missing one, for each column."""
+    import pandas as pd  # only here: it takes a while to import
+
     fills: dict[Hashable, object] = {}
     for column in train.columns:
         known = train[column].dropna()
@@ -51,7 +58,9 @@ def fill_missing(
     frame: pd.DataFrame, fills: dict[Hashable, object]
 ) -> tuple[pd.DataFrame, dict[Hashable, int]]:
     """The frame without gaps, and how many were filled in each column that had some."""
-    counts = {c: int(frame[c].isna().sum()) for c in frame.columns if frame[c].isna().any()}
+    import pandas as pd
+
+    counts = {column: count for column, count in gaps_in(frame).items() if count}
     filled = frame.copy()
     for column in counts:
         known = frame[column]

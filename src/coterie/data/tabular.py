@@ -13,16 +13,16 @@ scale it by. With the rule "drop" rows with a missing value are left out instead
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from coterie.core.errors import BadData
 from coterie.data.dataset import Arrays
 from coterie.data.intake import Array
-from coterie.data.missing import Missing, check_missing_rule, fill_missing, fit_median, refuse_missing
+from coterie.data.missing import Missing, check_missing_rule, refuse_missing
 
 
 @dataclass(frozen=True)
@@ -61,66 +61,78 @@ class TabularPrepare:
         refuse_infinite(pools, self.columns)
         if self.missing == "drop":
             pools, notes = drop_incomplete(pools, self.columns)
-        tables = [self._table(pool) for pool in pools]
-        blank = {c for c in self.columns if len(tables[0]) and tables[0][c].isna().all()}
-        if self.missing == "median":
-            notes += [_blank_note(c, tables) for c in self.columns if c in blank]
-        else:
-            blank = set()
-            for table in tables:
-                refuse_missing(table, "table")
-        mean, deviation = fit_scale(tables[0], [c for c in self.numbers if c not in blank])
-        tables, filled = self._fill([table.drop(columns=list(blank)) for table in tables])
-        notes += filled
-        if len(mean):
-            which = "all columns" if len(mean) == len(self.columns) else ", ".join(mean.index)
-            notes.append(f"standardised with this client's own training mean and deviation: {which}")
+        tables = [np.ascontiguousarray(np.asarray(pool.x, dtype=np.float64).T) for pool in pools]
+        for table in tables:
+            self._refuse_strange(table)
+        for table in tables if self.missing != "median" else ():
+            gaps = np.isnan(table).sum(axis=1).tolist()
+            refuse_missing(dict(zip(self.columns, gaps, strict=True)), "table")
+        by_column = dict(zip(self.columns, zip(*tables, strict=True), strict=True))
+        blank = {c for c, (known, *_) in by_column.items() if len(known) and np.isnan(known).all()}
+        coded = [self._encode(c, by_column[c], c in blank) for c in self.columns]
         made = [
-            Arrays(self._encode(table, mean, deviation), pool.y, pool.frame)
-            for table, pool in zip(tables, pools, strict=True)
+            Arrays(np.concatenate(parts, axis=1), pool.y, pool.columns)
+            for parts, pool in zip(zip(*coded, strict=True), pools, strict=True)
         ]
-        return made, tuple(notes)
+        return made, (*notes, *self._notes(by_column, blank))
 
-    def _table(self, pool: Arrays) -> pd.DataFrame:
-        """x with names; flags and categories as objects, so that their stand-in is the most frequent one."""
-        table = pd.DataFrame(np.asarray(pool.x, dtype=np.float64), columns=list(self.columns))
-        allowed = {**dict.fromkeys(self.flags, (0.0, 1.0)), **dict(self.categories)}
-        for column, values in allowed.items():
-            strange = table[column].dropna()[lambda known, values=values: ~known.isin(values)]
+    def _notes(self, by_column: Mapping[str, Sequence[Array]], blank: Container[str]) -> list[str]:
+        """What is left blank, filled in and standardised."""
+        notes = [_blank_note(c, pools) for c, pools in by_column.items() if c in blank]
+        notes += [note for c, pools in by_column.items() if c not in blank for note in self._filled(c, pools)]
+        scaled = [c for c in self.numbers if c not in blank]
+        if scaled:
+            which = "all columns" if len(scaled) == len(self.columns) else ", ".join(scaled)
+            notes.append(f"standardised with this client's own training mean and deviation: {which}")
+        return notes
+
+    def _refuse_strange(self, table: Array) -> None:
+        """A flag or category of a table [column, row] that has a value outside its list."""
+        for column, values in {**dict.fromkeys(self.flags, (0.0, 1.0)), **dict(self.categories)}.items():
+            found = table[self.columns.index(column)]
+            strange = found[~np.isnan(found) & ~np.isin(found, values)]
             if len(strange):
                 raise BadData(
-                    f"column {column!r} holds {strange.iloc[0]:g}, but may hold "
+                    f"column {column!r} holds {strange[0]:g}, but may hold "
                     f"{', '.join(f'{v:g}' for v in values)}: correct or blank that value"
                 )
-        return table.astype(dict.fromkeys(allowed, object))
 
-    def _fill(self, tables: list[pd.DataFrame]) -> tuple[list[pd.DataFrame], list[str]]:
-        fills = fit_median(tables[0])
-        done = [fill_missing(table, fills) for table in tables]
-        notes = []
-        for column in tables[0].columns:
-            own, further = done[0][1].get(column, 0), sum(counts.get(column, 0) for _, counts in done[1:])
-            if own or further:
-                how = "training median" if column in self.numbers else "most frequent training value"
-                notes.append(
-                    f"{column}: {own} missing value(s) in training rows and {further} in further rows "
-                    f"filled by {fills[column]:g}, the {how}"
-                )
-        return [table for table, _ in done], notes
+    def _stand_in(self, column: str, train: Array) -> float:
+        """What a missing value becomes: the median of a number, the most frequent of anything else."""
+        known = train[~np.isnan(train)]
+        if len(known) == 0:
+            return 0.0
+        if column in self.numbers:
+            return float(np.median(known))
+        values, counts = np.unique(known, return_counts=True)
+        return float(values[counts.argmax()])
 
-    def _encode(self, table: pd.DataFrame, mean: pd.Series, deviation: pd.Series) -> Array:
-        values, parts = dict(self.categories), []
-        for column in self.columns:
-            if column not in table:
-                part = np.zeros((len(table), len(values.get(column, (0.0,)))))
-            else:
-                part = table[column].to_numpy(dtype=np.float64)[:, None]
-                if column in values:
-                    part = part == np.array(values[column])
-                elif column in mean:
-                    part = (part - mean[column]) / deviation[column]
-            parts.append(part.astype(np.float32))
-        return np.concatenate(parts, axis=1)
+    def _filled(self, column: str, pools: Sequence[Array]) -> list[str]:
+        """A note, if there is anything to fill in."""
+        own, *others = (int(np.isnan(values).sum()) for values in pools)
+        if not own and not any(others):
+            return []
+        how = "training median" if column in self.numbers else "most frequent training value"
+        return [
+            f"{column}: {own} missing value(s) in training rows and {sum(others)} in further rows "
+            f"filled by {self._stand_in(column, pools[0]):g}, the {how}"
+        ]
+
+    def _encode(self, column: str, pools: Sequence[Array], blank: bool) -> list[Array]:
+        """One column of every pool as the inputs [row, feature] that come out."""
+        values = dict(self.categories).get(column)
+        if blank:
+            width = 1 if values is None else len(values)
+            return [np.zeros((len(pool), width), dtype=np.float32) for pool in pools]
+        gaps = [np.isnan(pool) for pool in pools]
+        fill = self._stand_in(column, pools[0]) if any(gap.any() for gap in gaps) else 0.0
+        parts = [np.where(gap, fill, pool)[:, None] for gap, pool in zip(gaps, pools, strict=True)]
+        if values is not None:
+            parts = [part == np.array(values) for part in parts]
+        elif column in self.numbers:
+            mean, deviation = fit_scale(pools[0])
+            parts = [(part - mean) / deviation for part in parts]
+        return [part.astype(np.float32) for part in parts]
 
 
 def refuse_infinite(pools: Sequence[Arrays], columns: Sequence[str]) -> None:
@@ -131,11 +143,16 @@ def refuse_infinite(pools: Sequence[Arrays], columns: Sequence[str]) -> None:
             raise BadData(f"column {column!r} has {infinite.sum()} infinite value(s): fill or drop them")
 
 
-def fit_scale(table: pd.DataFrame, columns: Sequence[str]) -> tuple[pd.Series, pd.Series]:
-    """Mean and deviation (of the population) of each column's known values; a deviation of 0 becomes 1."""
-    known = table[list(columns)]
-    varies = known.max() > known.min()
-    return known.mean(), known.std(ddof=0).where(varies, 1.0)
+def fit_scale(values: Array) -> tuple[float, float]:
+    """Mean and deviation (of the population) of a column's known values; a deviation of 0 becomes 1."""
+    known = ~np.isnan(values)
+    count = int(known.sum())
+    if count == 0:
+        return math.nan, 1.0
+    mean = float(np.where(known, values, 0.0).sum() / count)
+    if np.nanmax(values) <= np.nanmin(values):
+        return mean, 1.0
+    return mean, float(np.sqrt(np.where(known, (mean - values) ** 2, 0.0).sum() / count))
 
 
 def drop_incomplete(pools: Sequence[Arrays], columns: Sequence[str]) -> tuple[list[Arrays], list[str]]:
@@ -158,7 +175,7 @@ def drop_incomplete(pools: Sequence[Arrays], columns: Sequence[str]) -> tuple[li
     return [pool.take(np.flatnonzero(c)) for pool, c in zip(pools, complete, strict=True)], notes
 
 
-def _blank_note(column: str, tables: Sequence[pd.DataFrame]) -> str:
-    further = sum(int(table[column].notna().sum()) for table in tables[1:])
+def _blank_note(column: str, pools: Sequence[Array]) -> str:
+    further = sum(int((~np.isnan(values)).sum()) for values in pools[1:])
     aside = f", {further} known value(s) in further rows set aside" if further else ""
-    return f"{column}: no value known in {len(tables[0])} training rows, 0 in all rows{aside}"
+    return f"{column}: no value known in {len(pools[0])} training rows, 0 in all rows{aside}"

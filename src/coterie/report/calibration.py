@@ -27,6 +27,8 @@ from coterie.report.inks import Ink
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Counted = Mapping[str, Sequence[Calibration]]
+
 SCORED = ("ece", "brier", "nll")
 CONFIDENCE, TAU, RIGHT = "confidence, %", "τ, %", "accuracy, %"
 GAP, SAMPLES, ANSWERED = "accuracy − confidence, points", "samples", "answered, %"
@@ -54,14 +56,21 @@ class Chart:
     guide: Sequence[tuple[float, float]] = ()
 
 
-def pooled(by_label: views.Groups) -> dict[str, Calibration]:
-    """All clients and seeds of a method as one, where any finished run has counts."""
-    made = {}
-    for label, runs in by_label.items():
-        known = [found for found in (r.calibration() for r in runs) if found is not None]
-        if known:
-            made[label] = Calibration(*(_together(kind) for kind in zip(*known, strict=True)))
-    return made
+def counted(by_label: views.Groups) -> Counted:
+    """What was counted in the finished runs of each method: one file for each run, read here alone."""
+    return {
+        label: [found for found in (r.calibration() for r in runs) if found is not None]
+        for label, runs in by_label.items()
+    }
+
+
+def pooled(found: Counted) -> dict[str, Calibration]:
+    """All clients and seeds of a method as one, where any run has counts."""
+    return {
+        label: Calibration(*(_together(kind) for kind in zip(*known, strict=True)))
+        for label, known in found.items()
+        if known
+    }
 
 
 def _together(tallies: Sequence[Tally]) -> Tally:
@@ -69,13 +78,13 @@ def _together(tallies: Sequence[Tally]) -> Tally:
     return Tally(*(torch.cat(sums) for sums in zip(*tallies, strict=True))).pooled()
 
 
-def charts(by_label: views.Groups) -> list[Chart]:
+def charts(found: Counted) -> list[Chart]:
     """What can be drawn; nothing where there are no counts."""
-    found = pooled(by_label)
-    if not found:
+    whole = pooled(found)
+    if not whole:
         return []
-    by = {label: c.confidence for label, c in found.items()}
-    above = {label: c.above for label, c in found.items()}
+    by = {label: c.confidence for label, c in whole.items()}
+    above = {label: c.above for label, c in whole.items()}
     shares = {label: 100 * t.samples / t.samples[0] for label, t in above.items()}
     right = {label: 100 * t.accuracy for label, t in above.items()}
     edges = 100 * taus()
@@ -112,7 +121,7 @@ def charts(by_label: views.Groups) -> list[Chart]:
             "entropy",
             "predictive entropy",
             ("entropy, % of the greatest", "samples up to there, %", RIGHT),
-            [_entropy(label, c.entropy) for label, c in found.items()],
+            [_entropy(label, c.entropy) for label, c in whole.items()],
         ),
     ]
 
@@ -127,9 +136,9 @@ def _entropy(label: str, t: Tally) -> Line:
     return _line(label, t, 100 * taus(len(upto))[1:], upto, 100 * t.accuracy)
 
 
-def plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plotly_data.Plot | None:
+def plot(found: Counted, inks: Mapping[str, Ink]) -> plotly_data.Plot | None:
     """For the page, a choice for each chart."""
-    made = charts(by_label)
+    made = charts(found)
     return {"choices": [_choice(c, inks) for c in made], "height": 540} if made else None
 
 
@@ -169,9 +178,9 @@ def _choice(chart: Chart, inks: Mapping[str, Ink]) -> dict[str, Any]:
     return {"name": chart.name, "data": data, "layout": layout}
 
 
-def caption(by_label: views.Groups) -> str:
+def caption(by_label: views.Groups, found: Counted) -> str:
     """How to read the charts."""
-    without = [label for label in by_label if label not in pooled(by_label)]
+    without = [label for label in by_label if not found[label]]
     several = any(len(runs) > 1 for runs in by_label.values())
     said = (
         f"Test samples of all clients{' and seeds' * several} together, each answered by its client's own "
@@ -187,13 +196,13 @@ def scored(by_label: views.Groups) -> bool:
     return "ece" in views.metrics([r for runs in by_label.values() for r in runs])
 
 
-def cells(by_label: views.Groups) -> tuple[list[str], list[list[str]]]:
+def cells(by_label: views.Groups, counts: Counted) -> tuple[list[str], list[list[str]]]:
     """Accuracy and calibration side by side: header and rows as text, the method first."""
     header = ["method", words.unit("accuracy"), "ECE", "ECE, pooled", "MCE, pooled"]
     header += [words.NAMES["brier"], words.NAMES["nll"], "entropy"]
     rows = []
     for label, runs in by_label.items():
-        known = [found for found in (r.calibration() for r in runs) if found is not None]
+        known = counts[label]
         together = [found.confidence.pooled() for found in known]
         scores = {m: views.over_seeds(runs, m) for m in ("accuracy", *SCORED)}
         figures: list[tuple[Interval, str]] = [
@@ -223,14 +232,14 @@ LEGEND = (
 )
 
 
-def table(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
+def table(by_label: views.Groups, counts: Counted, inks: Mapping[str, Ink]) -> str:
     """The same as HTML."""
-    return tables.html_of(*cells(by_label), inks)
+    return tables.html_of(*cells(by_label, counts), inks)
 
 
 def draw(by_label: views.Groups, inks: Mapping[str, Ink]) -> dict[str, Figure]:
     """For a paper, by file name."""
-    return {f"calibration-{chart.key}": _figure(chart, inks) for chart in charts(by_label)}
+    return {f"calibration-{chart.key}": _figure(chart, inks) for chart in charts(counted(by_label))}
 
 
 def _figure(chart: Chart, inks: Mapping[str, Ink]) -> Figure:

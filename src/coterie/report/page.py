@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -20,10 +20,14 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 
 @dataclass(frozen=True)
 class Section:
-    """Runs on the same clients under one heading: a single run, or methods by seeds."""
+    """Runs on the same clients under one heading: a single run, or methods by seeds.
+
+    `spent` tells the seconds by part of the command that made them, when the page has come to its cost.
+    """
 
     title: str
     records: Sequence[Record]
+    spent: Callable[[], Mapping[str, float] | None] = lambda: None
 
 
 def write_report(path: str | Path, sections: Sequence[Section], title: str = "Coterie report") -> Path:
@@ -107,7 +111,7 @@ def _section(
         ("traces", "One client, round by round", page_figures.traces_part(by_label, colours, at("traces"))),
         ("features", "What the models weigh", page_figures.features_part(by_label, colours, at("features"))),
         ("data", "Who has which data", page_figures.data_part(first, records, f"s{i}")),
-        ("cost", "Cost", page_figures.cost_part(by_label, colours)),
+        ("cost", "Cost", page_figures.cost_part(by_label, colours) + page_tables.spent(section.spent())),
         ("notes", "What happened to the data", page_tables.notes(records)),
         ("repeat", "How to repeat it", page_tables.repeat(records) + settings),
     ]

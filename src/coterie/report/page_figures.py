@@ -43,7 +43,7 @@ def _lines(by_label: views.Groups, over_clients: bool = True) -> str:
             " Shade: the middle half of the clients (from the 25th to the 75th percentile), not an interval: "
             "there is one seed."
         )
-    most = max(len(views.figures(r, "loss", views.TRAIN)[0]) for runs in by_label.values() for r in runs)
+    most = max(len(r.metrics) for runs in by_label.values() for r in runs)
     if most > plotly_data.POINTS:
         said += f" At most {plotly_data.POINTS} evenly chosen rounds are drawn."
     return said
@@ -62,9 +62,10 @@ def calibration_part(by_label: views.Groups, colours: Mapping[str, Ink], key: st
     """Nothing for a regression, and in runs of earlier versions."""
     if not calibration.scored(by_label):
         return ""
-    plot = calibration.plot(by_label, colours)
-    drawn = "" if plot is None else figure(key, plot, calibration.caption(by_label))
-    side_by_side = f'<div class="box">{calibration.table(by_label, colours)}</div>'
+    counts = calibration.counted(by_label)
+    plot = calibration.plot(counts, colours)
+    drawn = "" if plot is None else figure(key, plot, calibration.caption(by_label, counts))
+    side_by_side = f'<div class="box">{calibration.table(by_label, counts, colours)}</div>'
     return f"{drawn}{side_by_side}<p>{escape(calibration.LEGEND)}</p>"
 
 
@@ -111,9 +112,9 @@ def layers_part(by_label: views.Groups, key: str) -> str:
 def measures_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
     """Nothing where nothing was measured, or all had one model and no group."""
     records = [r for runs in by_label.values() for r in runs]
-    plot = plotly_data.measures_plot(by_label, colours)
     if not any(np.nansum(views.figures(r, m, views.MEASURED)[1]) for r in records for m in MEASURES):
         return ""
+    plot = plotly_data.measures_plot(by_label, colours)
     last = f'<div class="box">{tables.measures_html(records, colours)}</div>'
     said = f"{_lines(by_label, over_clients=False)} {tables.measures_legend(records)} "
     return figure(key, plot, f"{said}The table has the last that was measured.") + last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -49,6 +50,19 @@ def what(records: Sequence[Record]) -> str:
     return escape(" · ".join([*parts, ", ".join(by_label)]))
 
 
+def spent(seconds: Mapping[str, float] | None) -> str:
+    """Where the time of the whole command went, if that is known."""
+    if not seconds:
+        return ""
+    lines = [[escape(cell) for cell in row] for row in words.share_of_time(seconds)]
+    said = (
+        "Of the command that made these runs, start-up included: a second counts for one part. Tracing is "
+        "recording the operations of a step, which then replay fast."
+    )
+    shown = table(["part", "seconds", "per cent"], lines, "figures")
+    return f"<h4>Where the time went</h4>{shown}<p>{said}</p>"
+
+
 def cost(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
     """Models, bytes and seconds of a whole run, with bars to compare them at a glance."""
     rows = []
@@ -84,12 +98,13 @@ def given_away(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
     """What each party gave to others in the rounds of a method's first seed; nothing where nothing passed."""
     rows = []
     for label, runs in by_label.items():
-        frame = runs[0].given_away()
-        for sender in (s for s in [*runs[0].clients, COORDINATOR] if s in set(frame["sender"])):
-            mine = frame[frame["sender"] == sender]
-            models, size, numbers = (int(mine[way].sum()) for way in ("models", "bytes", "numbers"))
+        passed, parties = runs[0].passed_in_all(), [*runs[0].clients, COORDINATOR]
+        for sender, entries in itertools.groupby(passed.tolist(), key=lambda entry: entry[0]):
+            mine = list(entries)
+            models, size, numbers = (sum(entry[i] for entry in mine) for i in (2, 3, 4))
             figures = (words.whole(models), words.size(size), words.whole(numbers))
-            rows.append([swatch(label, inks), escape(sender), escape(_few(mine["receiver"])), *figures])
+            receivers = _few(parties[entry[1]] for entry in mine)
+            rows.append([swatch(label, inks), escape(parties[sender]), escape(receivers), *figures])
     return (
         table(["method", "from", "to", "models", "traffic", "numbers"], rows, "figures given") if rows else ""
     )

@@ -98,7 +98,7 @@ def _curve_choices(by_label: views.Groups) -> list[tuple[str, str, str]]:
         ("own/validation", "validation {}"),
     ):
         found += [(scores, m, owner.format(words.NAMES[m])) for m in views.shown(records, scores)]
-    if any(np.isfinite(views.figures(r, "loss", views.TRAIN)[1]).any() for r in records):
+    if any(views.has_figures(r, "loss", views.TRAIN) for r in records):
         found.append((views.TRAIN, "loss", "training loss"))
     return found
 

@@ -6,16 +6,18 @@ import html
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from coterie.metrics.summary import Interval, interval, worst_client
 from coterie.report import views, words
 from coterie.report.inks import Ink
 from coterie.runs.record import Record
 from coterie.storage.atomic import replace_atomically, write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
@@ -27,6 +29,13 @@ def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
     `received` (models), `messages` (both together), `messages_each` (by the average client), `bytes` and
     `seconds` are means over seeds of a whole run.
     """
+    import pandas as pd  # only where a frame is asked for: it takes a while to import
+
+    return pd.DataFrame(summary_rows(records))
+
+
+def summary_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """The rows of `summary_frame`, all with the same columns."""
     by_label = views.groups(records)
     metrics, measured = views.metrics(records), views.metrics(records, views.MEASURED)
     main = views.headline_metric(records)
@@ -60,11 +69,13 @@ def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
             "messages_each": cost["each"],
         }
         rows.append(row | {"bytes": cost["bytes"], "seconds": cost["seconds"]})
-    return pd.DataFrame(rows)
+    return rows
 
 
 def clients_frame(records: Sequence[Record]) -> pd.DataFrame:
     """One row for each run and client: its sizes, group and final figures, and its gain over `local`."""
+    import pandas as pd
+
     by_label = views.groups(records)
     metrics, main = views.metrics(records), views.headline_metric(records)
     alone = views.baseline(by_label)
@@ -98,6 +109,8 @@ def calibration_frame(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def _together(records: Sequence[Record], frame: Callable[[Record], pd.DataFrame]) -> pd.DataFrame:
+    import pandas as pd
+
     parts = []
     for label, runs in views.groups(records).items():
         for record in runs:
@@ -110,6 +123,8 @@ def _together(records: Sequence[Record], frame: Callable[[Record], pd.DataFrame]
 
 def matrix_frames(records: Sequence[Record]) -> Iterator[pd.DataFrame]:
     """Named matrices in long form, one frame a round: label, seed, round, receiver, sender, name, value."""
+    import pandas as pd
+
     for label, runs in views.groups(records).items():
         for record in runs:
             clients = np.array(record.clients, dtype=object)
@@ -186,15 +201,15 @@ def cells(
     records: Sequence[Record], without: Sequence[str] = ("brier",)
 ) -> tuple[list[str], list[list[str]]]:
     """Header and rows as text: the method first, three of cost last, before these the further metrics."""
-    frame = summary_frame(records)
+    summary = summary_rows(records)
     main = views.headline_metric(records)
-    shown = [main, f"worst_{main}", *(["gain"] if "gain" in frame else [])]
+    shown = [main, f"worst_{main}", *(["gain"] if "gain" in summary[0] else [])]
     shown += [m for m in views.shown(records) if m != main and m not in without]
     titles = {f"worst_{main}": "worst client", "gain": "gain over local"}
     header = ["method", *(titles.get(name) or words.unit(name) for name in shown)]
     header += ["models", "traffic", "training"]
     rows = []
-    for row in frame.to_dict("records"):
+    for row in summary:
         line = [row["method"]]
         for name in shown:
             metric = name if name in words.NAMES else main
@@ -210,7 +225,7 @@ def measured_cells(records: Sequence[Record]) -> tuple[list[str], list[list[str]
     found, rest = [m for m in measured if m != "drift"], [m for m in measured if m == "drift"]
     header = ["method", *map(words.unit, found), "models per client", *map(words.unit, rest)]
     rows = []
-    for row in summary_frame(records).to_dict("records"):
+    for row in summary_rows(records):
         line = [row["method"], *(words.spread(_interval(row, m), m) for m in found)]
         line.append(words.whole(row["messages_each"]))
         rows.append([*line, *(words.spread(_interval(row, m), m) for m in rest)])

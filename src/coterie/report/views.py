@@ -11,14 +11,21 @@ Tables, page and figures all start here, so that no number is worked out in two 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from coterie.core.errors import BadInput
-from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER, Interval, interval, mean_over_clients
+from coterie.metrics.summary import (
+    HEADLINE,
+    HIGHER_IS_BETTER,
+    Interval,
+    interval,
+    intervals,
+    means_of_known,
+)
 from coterie.runs.measures import MEASURES
 from coterie.runs.record import Record
 
@@ -85,28 +92,39 @@ def headline_metric(records: Sequence[Record]) -> str:
 def metrics(records: Sequence[Record], scores: str = OWN) -> list[str]:
     """The metrics that any run has a figure of, the headline first."""
     known = MEASURES if scores == MEASURED else METRICS[task(records[0])]
-    return [m for m in known if any(np.isfinite(figures(r, m, scores)[1]).any() for r in records)]
+    return [m for m in known if any(has_figures(r, m, scores) for r in records)]
 
 
 def shown(records: Sequence[Record], scores: str = OWN) -> list[str]:
     """The same without the loss where all have an NLL: it would be drawn twice."""
     found = metrics(records, scores)
-    twice = "nll" in found and all(np.isfinite(figures(r, "nll", scores)[1]).any() for r in records)
+    twice = "nll" in found and all(has_figures(r, "nll", scores) for r in records)
     return [m for m in found if not (twice and m == "loss")]
 
 
 def figures(record: Record, metric: str, scores: str = OWN) -> tuple[list[int], np.ndarray]:
     """Rounds that have some, and figures [round, client], NaN where there is none."""
+    found = list(lines(record, metric, scores))
+    values = np.array([row for _, row in found], dtype=float)  # None becomes NaN
+    return [int(round) for round, _ in found], values.reshape(len(found), len(record.clients))
+
+
+def has_figures(record: Record, metric: str, scores: str = OWN) -> bool:
+    """Whether any client has one in any round."""
+    rows = (row for _, row in lines(record, metric, scores))
+    return any(value is not None and math.isfinite(value) for row in rows for value in row)
+
+
+def lines(record: Record, metric: str, scores: str = OWN) -> Iterator[tuple[int, Sequence[float | None]]]:
+    """Rounds that have figures, with one for each client."""
     if scores == TRAIN:
-        tables = [(m["round"], m["train_loss"]) for m in record.metrics]
+        found = ((m["round"], m["train_loss"]) for m in record.metrics)
     elif scores == MEASURED:  # runs of earlier versions measured nothing
-        tables = [(m["round"], m.get("measures", {}).get(metric)) for m in record.metrics]
+        found = ((m["round"], m.get("measures", {}).get(metric)) for m in record.metrics)
     else:
         # a run may lack a split or a metric altogether
-        tables = [(m["round"], m["scores"].get(scores, {}).get(metric)) for m in record.evaluated()]
-    lines = [(round, values) for round, values in tables if values is not None]
-    values = [[math.nan if v is None else float(v) for v in row] for _, row in lines]
-    return [int(round) for round, _ in lines], np.asarray(values).reshape(len(lines), len(record.clients))
+        found = ((m["round"], m["scores"].get(scores, {}).get(metric)) for m in record.evaluated())
+    return ((round, values) for round, values in found if values is not None)
 
 
 def final(record: Record, metric: str, scores: str = OWN) -> np.ndarray:
@@ -122,7 +140,7 @@ def final(record: Record, metric: str, scores: str = OWN) -> np.ndarray:
 
 def over_seeds(runs: Sequence[Record], metric: str, scores: str = OWN) -> Interval:
     """Mean over clients, then over seeds."""
-    return interval([mean_over_clients(list(final(r, metric, scores))) for r in runs])
+    return interval(means_of_known(np.stack([final(r, metric, scores) for r in runs])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,20 +165,26 @@ def band_kind(by_label: Groups) -> Band:
 
 def curve(label: str, runs: Sequence[Record], band: Band, metric: str, scores: str = OWN) -> Curve:
     """Means by round over the seeds that have it; rounds without any figure are left out."""
-    found: dict[int, list[np.ndarray]] = {}
-    for record in runs:
-        for round, values in zip(*figures(record, metric, scores), strict=True):
-            if np.isfinite(values).any():
-                found.setdefault(round, []).append(values)
-    rounds, rows = sorted(found), list[tuple[float, float, float]]()
-    for round in rounds:
-        spread = interval([mean_over_clients(list(values)) for values in found[round]])
-        low, high = spread.mean - spread.half, spread.mean + spread.half
-        if band == "clients":
-            low, high = np.quantile(found[round][0][np.isfinite(found[round][0])], [0.25, 0.75])
-        rows.append((spread.mean, low, high))
-    mean, low_, high_ = np.asarray(rows, dtype=float).reshape(-1, 3).T
-    return Curve(label, rounds, mean, low_, high_, [len(found[r]) for r in rounds])
+    drawn = [_with_figures(*figures(record, metric, scores)) for record in runs]
+    rounds = sorted({round for known, _ in drawn for round in known})
+    means = np.full((len(rounds), len(runs)), math.nan)
+    seeds = np.zeros(len(rounds), dtype=int)
+    for i, (known, values) in enumerate(drawn):
+        places = np.searchsorted(rounds, known)
+        means[places, i] = means_of_known(values)
+        seeds[places] += 1
+    mean, half, _ = intervals(means)
+    low, high = mean - half, mean + half
+    if band == "clients":  # then there is one seed
+        rows = [np.quantile(row[np.isfinite(row)], [0.25, 0.75]) for row in drawn[0][1]]
+        low, high = np.array(rows).reshape(-1, 2).T
+    return Curve(label, rounds, mean, low, high, seeds.tolist())
+
+
+def _with_figures(rounds: Sequence[int], values: np.ndarray) -> tuple[list[int], np.ndarray]:
+    """The rounds in which anybody has a figure."""
+    some = np.isfinite(values).any(axis=1)
+    return [round for round, known in zip(rounds, some, strict=True) if known], values[some]
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,12 +217,12 @@ def gains(runs: Sequence[Record], alone: Sequence[Record], metric: str) -> np.nd
 
 def gain_over_seeds(runs: Sequence[Record], alone: Sequence[Record], metric: str) -> Interval:
     """The mean gain over clients, then over the seeds both have."""
-    return interval([mean_over_clients(row) for row in gains(runs, alone, metric)])
+    return interval(means_of_known(gains(runs, alone, metric)))
 
 
 def _bars(label: str, values: np.ndarray) -> Bars:
-    spread = [interval(column) for column in values.T]
-    return Bars(label, np.array([s.mean for s in spread]), np.array([s.half for s in spread]))
+    mean, half, _ = intervals(values.T)
+    return Bars(label, mean, half)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,8 +249,7 @@ def matrices(
     if record is None:
         return None
     chosen = thin(sorted(record.weights), frames)
-    values = np.stack([np.asarray(record.weights[round], dtype=float) for round in chosen])
-    return _drawn(label, record, chosen, values, order, side)
+    return _drawn(label, record, chosen, (record.weights[round] for round in chosen), order, side)
 
 
 def collected(label: str, runs: Sequence[Record], order: Sequence[int], side: int = 10**9) -> Matrices | None:
@@ -237,29 +260,47 @@ def collected(label: str, runs: Sequence[Record], order: Sequence[int], side: in
     rounds = sorted(record.weights)
     times = record.collected()
     np.fill_diagonal(times, math.nan)
-    return _drawn(label, record, rounds, times[None], order, side)
+    return _drawn(label, record, rounds, [times], order, side)
 
 
 def _drawn(
-    label: str, record: Record, rounds: list[int], values: np.ndarray, order: Sequence[int], side: int
+    label: str,
+    record: Record,
+    rounds: list[int],
+    frames: Iterable[np.ndarray],
+    order: Sequence[int],
+    side: int,
 ) -> Matrices:
-    """Clients in this order; more than `side` as means of neighbours, so that a thousand fit on a screen."""
+    """Clients in this order; more than `side` as means of neighbours, so that a thousand fit on a screen.
+
+    One frame is looked at after the other: of a thousand clients each has a million numbers.
+    """
     step = math.ceil(len(order) / side)
-    starts = range(0, len(order), step)
-    blocks = [order[i : i + step] for i in starts]
-    values = values[:, order][:, :, order]
-    if step > 1:  # means of what is known
-        known = np.isfinite(values)
-        total, count = (
-            np.add.reduceat(np.add.reduceat(part, starts, axis=1), starts, axis=2)
-            for part in (np.where(known, values, 0.0), known.astype(float))
-        )
-        values = np.divide(total, count, out=np.full(total.shape, math.nan), where=count > 0)
-    names = [" … ".join(dict.fromkeys((record.clients[b[0]], record.clients[b[-1]]))) for b in blocks]
+    values = np.stack(
+        [_means(np.asarray(frame, dtype=float)[np.ix_(order, order)], step) for frame in frames]
+    )
+    clients = record.clients
+    blocks = [order[i : i + step] for i in range(0, len(order), step)]
+    names = [" … ".join(dict.fromkeys((clients[b[0]], clients[b[-1]]))) for b in blocks]
     group = [record.about["clients"][i].get("cluster") for i in order]
-    borders = [i for i in range(1, len(group)) if None not in group and group[i] != group[i - 1]]
+    borders = [] if None in group else [i for i in range(1, len(group)) if group[i] != group[i - 1]]
     edges = [i / step - 0.5 for i in borders]
     return Matrices(label, seed(record), rounds, len(record.weights), values, names, edges)
+
+
+def _means(values: np.ndarray, step: int) -> np.ndarray:
+    """The means of what is known in blocks of [step, step], NaN where nothing is."""
+    if step == 1:
+        return values
+    known = np.isfinite(values)
+    total, count = (_sums(part, step) for part in (np.where(known, values, 0.0), known.astype(float)))
+    return np.asarray(np.divide(total, count, out=np.full(total.shape, math.nan), where=count > 0))
+
+
+def _sums(values: np.ndarray, step: int) -> np.ndarray:
+    """Of blocks of [step, step]; the last may be smaller."""
+    starts = range(0, len(values), step)
+    return np.asarray(np.add.reduceat(np.add.reduceat(values, starts, axis=0), starts, axis=1))
 
 
 def client_order(record: Record) -> list[int]:

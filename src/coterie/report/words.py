@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -189,3 +189,10 @@ def _yardstick(by_label: views.Groups, means: dict[str, Interval], metric: str, 
         if views.method(runs[0]) == "central" and label != told and not math.isnan(means[label].mean):
             return f" All data in one place ({label}) would reach {_amount(means[label].mean, metric)}."
     return ""
+
+
+def share_of_time(seconds: Mapping[str, float]) -> list[tuple[str, str, str]]:
+    """Parts with their seconds and their per cent of all, and the sum."""
+    total = sum(seconds.values())
+    rows = [(part, f"{s:.2f}", f"{100 * s / total if total else 0:.0f}") for part, s in seconds.items()]
+    return [*rows, ("in all", f"{total:.2f}", "100")]

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
+from coterie.data.intake import Array
 from coterie.data.partition.base import SPLITS, Deal
 from coterie.data.partition.columns import column_of, refuse_other_count
 from coterie.data.partition.counts import Counts, Shares
@@ -100,15 +100,13 @@ class Bands:
         between = [f"{a:g} to {b:g}" for a, b in zip(self.edges, self.edges[1:], strict=False)]
         return (f"up to {self.edges[0]:g}", *between, f"over {self.edges[-1]:g}")
 
-    def bands_of(self, column: pd.Series) -> Counts:
+    def bands_of(self, column: Array) -> Counts:
         """The band of each row; one more than the last for a missing value."""
-        if not (pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)):
+        if column.dtype.kind not in "biuf":
             raise BadInput(
                 f"split bands: column {self.column!r} holds {column.dtype}, but bands need numbers: use silos"
             )
-        return find_bands(
-            column.to_numpy(dtype=np.float64, na_value=np.nan), np.array(self.edges, dtype=np.float64)
-        )
+        return find_bands(column.astype(np.float64), np.array(self.edges, dtype=np.float64))
 
 
 def find_bands(values: Shares, edges: Shares) -> Counts:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from coterie.core.errors import BadInput, UnknownName
 from coterie.data.dataset import Arrays, Dataset
+from coterie.data.intake import Array
 
 
-def column_of(split: str, data: Dataset, pool: Arrays, column: str) -> pd.Series:
+def column_of(split: str, data: Dataset, pool: Arrays, column: str) -> Array:
     """A pool's column by name; a dataset without a table, or without that column, is refused."""
-    if pool.frame is None:
+    if pool.columns is None:
         raise BadInput(
             f"split {split} goes by a table's column, but {data.name} has no table: use iid or dirichlet"
         )
-    if column not in pool.frame.columns:
-        raise UnknownName(f"column of {data.name}", column, map(str, pool.frame.columns))
-    return pool.frame[column]
+    if column not in pool.columns:
+        raise UnknownName(f"column of {data.name}", column, pool.columns)
+    return pool.columns[column]
 
 
 def refuse_other_count(split: str, clients: int | None, names: tuple[str, ...]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
+from coterie.data.intake import Array
 from coterie.data.partition.bands import notes_on
 from coterie.data.partition.base import SPLITS, Deal
 from coterie.data.partition.columns import column_of, refuse_other_count
@@ -44,29 +46,32 @@ class Silos:
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         column = self.column or self.natural(data)
-        sizes = column_of("silos", data, data.train, column).map(text_of).value_counts()
-        if (few := sizes[sizes < self.minimum].sort_index()).size and self.small == "refuse":
+        trained = texts_of(column_of("silos", data, data.train, column))
+        sizes = Counter(text for text in trained if text is not None)
+        few = sorted((name, n) for name, n in sizes.items() if n < self.minimum)
+        if few and self.small == "refuse":
             raise BadInput(
-                f"split silos: {column} {few.index[0]!r} has {few.iloc[0]} training rows, at least "
+                f"split silos: {column} {few[0][0]!r} has {few[0][1]} training rows, at least "
                 f"{self.minimum} are needed: set small=drop to leave such silos out, or lower minimum"
             )
-        names = tuple(sorted(sizes[sizes >= self.minimum].index, key=in_order))
+        names = tuple(sorted((name for name, n in sizes.items() if n >= self.minimum), key=in_order))
         if not names:
             raise BadInput(
                 f"split silos: no value of {column} has {self.minimum} training rows; the largest has "
-                f"{sizes.max() if len(sizes) else 0}: lower minimum or choose another column"
+                f"{max(sizes.values(), default=0)}: lower minimum or choose another column"
             )
         refuse_other_count("silos", clients, names)
-        found = column_of("silos", data, pool, column).map(text_of)
-        owner = found.map({name: i for i, name in enumerate(names)}).fillna(-1).to_numpy(dtype=np.int64)
+        places = {name: i for i, name in enumerate(names)}
+        found = texts_of(column_of("silos", data, pool, column))
+        owner = np.array([-1 if text is None else places.get(text, -1) for text in found], dtype=np.int64)
         why = f"{column} is missing or not among the clients"
-        if few.size:
-            small = some([f"{name} ({n})" for name, n in few.items()])
+        if few:
+            small = some([f"{name} ({n})" for name, n in few])
             why += f"; left out for fewer than {self.minimum} training rows: {small}"
         return Deal(owner, names, notes=notes_on(owner, names, why))
 
     def natural(self, data: Dataset) -> str:
-        columns = [] if data.train.frame is None else [str(c) for c in data.train.frame.columns]
+        columns = list(data.train.columns or ())
         if columns and NATURAL not in columns:
             raise BadInput(
                 f"split silos needs a column of {data.name} to go by: name one of {', '.join(columns)}"
@@ -74,11 +79,15 @@ class Silos:
         return NATURAL
 
 
+def texts_of(column: Array) -> list[str | None]:
+    """Each value as a client's name: 3.0 is '3'; a missing one is None."""
+    return [text_of(value) for value in column.tolist()]
+
+
 def text_of(value: object) -> str | None:
-    """A value as a client's name: 3.0 is '3'; a missing one is None."""
-    if pd.isna(value):
-        return None
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return None if math.isnan(value) else f"{value:g}"
+    return None if value is None else str(value)
 
 
 def in_order(name: str) -> tuple[float, str]:

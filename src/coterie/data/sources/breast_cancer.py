@@ -6,11 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-import pandas as pd
+import numpy as np
 
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.sources.base import SOURCES
+from coterie.data.sources.bundled import NOTE, read_table
 from coterie.data.tabular import TabularPrepare
+
+MEASURES = (
+    "radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave points",
+    "symmetry", "fractal dimension",
+)  # fmt: skip
+COLUMNS = (
+    *(f"mean {m}" for m in MEASURES),
+    *(f"{m} error" for m in MEASURES),
+    *(f"worst {m}" for m in MEASURES),
+)
 
 
 @SOURCES.register("breast-cancer")
@@ -29,19 +40,17 @@ class BreastCancer:
     licence: ClassVar[str] = "CC BY 4.0"
 
     def load(self) -> Dataset:
-        from sklearn.datasets import load_breast_cancer
-
-        raw = load_breast_cancer()
-        columns = tuple(map(str, raw.feature_names))
-        prepare = TabularPrepare(columns)
+        table = read_table("breast_cancer.csv", (569, 31), ",", skip=1)
+        x, y = np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
+        prepare = TabularPrepare(COLUMNS)
         return Dataset(
             name="breast-cancer",
             task="classification",
-            train=Arrays(raw.data, raw.target.astype("int64"), pd.DataFrame(raw.data, columns=list(columns))),
+            train=Arrays(x, y, dict(zip(COLUMNS, x.T, strict=True))),
             features=prepare.features,
-            classes=tuple(map(str, raw.target_names)),
+            classes=("malignant", "benign"),
             prepare=prepare,
-            notes=("the copy that comes with scikit-learn",),
+            notes=(NOTE,),
             citation=self.citation,
         )
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-import pandas as pd
-
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.sources.base import SOURCES
+from coterie.data.sources.bundled import NOTE, read_table
 from coterie.data.tabular import TabularPrepare
+
+COLUMNS = ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6")
 
 
 @SOURCES.register("diabetes")
@@ -31,20 +31,19 @@ class Diabetes:
     licence: ClassVar[str] = "none stated; comes with scikit-learn (BSD 3-Clause)"
 
     def load(self) -> Dataset:
-        from sklearn.datasets import load_diabetes
-
-        raw = load_diabetes(scaled=False)
-        columns = tuple(map(str, raw.feature_names))
-        prepare = TabularPrepare(columns)
-        y = raw.target.astype(np.float64)
+        x, y = (
+            read_table("diabetes_data_raw.csv.gz", (442, 10)),
+            read_table("diabetes_target.csv.gz", (442, 1))[:, 0],
+        )
+        prepare = TabularPrepare(COLUMNS)
         return Dataset(
             name="diabetes",
             task="regression",
-            train=Arrays(raw.data, y, pd.DataFrame(raw.data, columns=list(columns))),
+            train=Arrays(x, y, dict(zip(COLUMNS, x.T, strict=True))),
             features=prepare.features,
             prepare=prepare,
             notes=(
-                "the copy that comes with scikit-learn",
+                NOTE,
                 f"target in its own units, {y.min():g} to {y.max():g}: saying the mean {y.mean():.1f} of all "
                 f"rows errs by {y.std():.1f} (root mean square)",
             ),

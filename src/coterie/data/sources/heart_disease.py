@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
-import pandas as pd
 
 from coterie.data import downloads
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.downloads import PublishedFile
+from coterie.data.intake import Array
 from coterie.data.sources.base import SOURCES, check_choice
 from coterie.data.tabular import TabularPrepare
 
@@ -71,7 +72,7 @@ class HeartDisease:
         check_choice("rule for missing values of heart-disease", self.missing, ("median", "drop"))
 
     def load(self) -> Dataset:
-        frame, ill = read_hospitals(self.fetch())
+        table, ill = read_hospitals(self.fetch())
         columns = tuple(c for c in COLUMNS if self.sparse_columns or c not in SPARSE)
         prepare = TabularPrepare(
             columns,
@@ -79,36 +80,35 @@ class HeartDisease:
             categories=tuple((c, tuple(map(float, CATEGORIES[c]))) for c in columns if c in CATEGORIES),
             missing=self.missing,
         )
-        known = frame[list(columns)]
-        zeros = known[list(NEVER_ZERO)] == 0
+        known = {column: table[column] for column in columns}
         if self.zero_is_missing:
-            known = known.mask(zeros.reindex(columns=known.columns, fill_value=False))
+            known |= {c: np.where(table[c] == 0, np.nan, table[c]) for c in NEVER_ZERO}
         return Dataset(
             name="heart-disease",
             task="classification",
-            train=Arrays(known.to_numpy(dtype=np.float64), ill, frame),
+            train=Arrays(np.column_stack(list(known.values())), ill, table),
             features=prepare.features,
             classes=("well", "ill"),
             prepare=prepare,
-            notes=self._notes(frame, ill, known, zeros),
+            notes=self._notes(table, ill, known),
             citation=self.citation,
         )
 
-    def _notes(
-        self, frame: pd.DataFrame, ill: np.ndarray, known: pd.DataFrame, zeros: pd.DataFrame
-    ) -> tuple[str, ...]:
-        hospital = frame["hospital"]
+    def _notes(self, table: Mapping[str, Array], ill: Array, known: Mapping[str, Array]) -> tuple[str, ...]:
+        hospital = table["hospital"]
         rows = [f"{h} {int((hospital == h).sum())} ({int(ill[hospital == h].sum())} ill)" for h in HOSPITALS]
         notes = [f"rows: {', '.join(rows)}"]
         if not self.sparse_columns:
             notes.append(f"columns left out: {', '.join(SPARSE)}")
         meaning = "taken as unknown" if self.zero_is_missing else "kept as they are"
         for column in NEVER_ZERO:
-            notes.append(f"{column}: {_by_hospital(zeros[column], hospital)} value(s) of 0 {meaning}")
-        for column in known:
-            if known[column].isna().any():
-                notes.append(f"{column}: unknown in {_by_hospital(known[column].isna(), hospital)} row(s)")
-        notes.append(f"complete: {_by_hospital(known.notna().all(axis=1), hospital)} of {len(frame)} rows")
+            notes.append(f"{column}: {_by_hospital(table[column] == 0, hospital)} value(s) of 0 {meaning}")
+        gaps = {column: np.isnan(values) for column, values in known.items()}
+        for column, unknown in gaps.items():
+            if unknown.any():
+                notes.append(f"{column}: unknown in {_by_hospital(unknown, hospital)} row(s)")
+        complete = ~np.any(list(gaps.values()), axis=0)
+        notes.append(f"complete: {_by_hospital(complete, hospital)} of {len(hospital)} rows")
         return tuple(notes)
 
     def fetch(self) -> list[Path]:
@@ -118,18 +118,19 @@ class HeartDisease:
         return downloads.at_hand(FILES, FOLDERS)
 
 
-def read_hospitals(paths: Sequence[Path]) -> tuple[pd.DataFrame, np.ndarray]:
-    """One table of all hospitals with the column `hospital`, as published (? is NaN), and who is ill."""
-    parts = []
-    for hospital, path in zip(HOSPITALS, paths, strict=True):
-        part = pd.read_csv(path, names=[*COLUMNS, "num"], na_values="?")
-        part.insert(0, "hospital", hospital)
-        parts.append(part)
-    frame = pd.concat(parts, ignore_index=True)
-    return frame.drop(columns="num"), (frame["num"].to_numpy() > 0).astype(np.int64)
+def read_hospitals(paths: Sequence[Path]) -> tuple[dict[str, Array], Array]:
+    """The columns of all hospitals and `hospital`, as published (? is NaN), and who is ill."""
+    parts = [
+        [[math.nan if cell == "?" else float(cell) for cell in line.split(",")] for line in lines if line]
+        for lines in (path.read_text().splitlines() for path in paths)
+    ]
+    hospital = np.repeat(np.array(HOSPITALS, dtype=object), [len(rows) for rows in parts])
+    *columns, num = np.array([row for rows in parts for row in rows]).T
+    table = {"hospital": hospital, **dict(zip(COLUMNS, columns, strict=True))}
+    return table, (num > 0).astype(np.int64)
 
 
-def _by_hospital(which: pd.Series, hospital: pd.Series) -> str:
+def _by_hospital(which: Array, hospital: Array) -> str:
     counts = [(h, int(which[hospital == h].sum())) for h in HOSPITALS]
     each = ", ".join(f"{h} {n}" for h, n in counts if n)
     return f"{int(which.sum())} ({each})" if each else "0"

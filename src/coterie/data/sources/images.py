@@ -29,7 +29,7 @@ class Normalise:
             x /= 255
             x -= mean
             x /= deviation
-            made.append(Arrays(x, pool.y, pool.frame))
+            made.append(Arrays(x, pool.y, pool.columns))
         constants = f"mean {_list(self.mean)} and deviation {_list(self.deviation)}"
         return made, (f"pixels scaled to [0, 1], then normalised with the published {constants}",)
 

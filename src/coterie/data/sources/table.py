@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
 
 from coterie.core.errors import BadData, BadInput, UnknownName
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.missing import Missing, check_missing_rule
 from coterie.data.sources.base import SOURCES, check_choice
 from coterie.data.tabular import TabularPrepare
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_VALUES = 50  # a text column with more is a name or a remark, not a category
 
@@ -71,13 +73,14 @@ class TableFile:
             for c in prepare.columns
             for name in ([f"{c}={v}" for v in values[c]] if c in values else [c])
         ]
+        columns = {str(c): frame[c].to_numpy() for c in frame.columns}
         left = (
             f"columns left out: {', '.join(self.leave_out)}" if self.leave_out else "all columns are inputs"
         )
         return Dataset(
             name=Path(self.path).stem,
             task="classification" if classes else "regression",
-            train=Arrays(codes.to_numpy(dtype=np.float64), y, frame),
+            train=Arrays(codes.to_numpy(dtype=np.float64), y, columns),
             features=tuple(features),
             classes=classes,
             prepare=prepare,
@@ -87,6 +90,8 @@ class TableFile:
     def _read(self) -> pd.DataFrame:
         if not self.path or not self.target:
             raise BadInput("a table needs a file and a target: give --table.path FILE --table.target COLUMN")
+        import pandas as pd  # only here: it takes a while to import
+
         try:
             return pd.read_csv(self.path)
         except OSError as error:
@@ -95,6 +100,8 @@ class TableFile:
             raise BadData(f"{self.path} is not a CSV file: {str(error).splitlines()[0]}") from None
 
     def _targets(self, column: pd.Series) -> tuple[np.ndarray, tuple[str, ...]]:
+        import pandas as pd
+
         number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
         fractions = number and bool((column % 1 != 0).any())
         if self.task == "regression" or (self.task == "auto" and fractions):
@@ -117,6 +124,8 @@ class TableFile:
 
 def coded(inputs: pd.DataFrame, path: str) -> tuple[pd.DataFrame, dict[str, list[str]]]:
     """Text as numbers of its values, in alphabetical order; and these values."""
+    import pandas as pd
+
     codes, values = inputs.copy(), {}
     for column in inputs.columns:
         if pd.api.types.is_numeric_dtype(inputs[column]):

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
-import importlib.util
-import io
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
 
 from coterie.core.errors import BadData
 from coterie.data import downloads
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
 from coterie.data.sources.base import SOURCES, check_choice
+from coterie.data.sources.bundled import inside
 
 OPENML, DOWNLOAD = 40945, "16826755"
 IN_WHEEL = f"datasets/tests/data/openml/id_{OPENML}/data-v1-dl-{DOWNLOAD}.arff.gz"
@@ -32,7 +31,10 @@ COLUMNS = (
 )  # fmt: skip
 UNUSED = ("boat", "body", "cabin", "home.dest", "name", "ticket")
 FEATURES = ("male", "age", "fare", "minor", "alone", "port C", "port Q", "class 1", "class 2")
+WHOLE, NUMBERS = ("pclass", "survived", "sibsp", "parch"), ("age", "fare", "body")
 FULL_AGE = 17
+
+Table = dict[str, Array]  # a passenger a row, columns by name
 
 
 @SOURCES.register("titanic")
@@ -63,13 +65,13 @@ class Titanic:
         check_choice("minor_if_unknown of titanic", self.minor_if_unknown, ("adult", "share"))
 
     def load(self) -> Dataset:
-        frame, origin = read_passengers()
-        x, notes = nine_features(frame, self.minor_if_unknown)
-        y = frame["survived"].to_numpy(dtype=np.int64)
+        table, origin = read_passengers()
+        x, notes = nine_features(table, self.minor_if_unknown)
+        y = table.pop("survived")
         return Dataset(
             name="titanic",
             task="classification",
-            train=Arrays(x, y, frame.drop(columns="survived")),
+            train=Arrays(x, y, table),
             features=FEATURES,
             classes=("died", "survived"),
             notes=(origin, *notes),
@@ -85,7 +87,7 @@ class Titanic:
         return trouble_in_wheel() is None or any(DOWNLOAD in str(path) for path in openml_files())
 
 
-def read_passengers() -> tuple[pd.DataFrame, str]:
+def read_passengers() -> tuple[Table, str]:
     """All 14 columns of all passengers, and where they come from."""
     trouble = trouble_in_wheel()
     if trouble is None:
@@ -103,9 +105,7 @@ def read_passengers() -> tuple[pd.DataFrame, str]:
 
 def wheel_file() -> Path:
     """Where a scikit-learn wheel has the file."""
-    spec = importlib.util.find_spec("sklearn")
-    folder = spec.submodule_search_locations[0] if spec and spec.submodule_search_locations else ""
-    return Path(folder) / IN_WHEEL
+    return inside(IN_WHEEL)
 
 
 def trouble_in_wheel() -> str | None:
@@ -117,14 +117,21 @@ def trouble_in_wheel() -> str | None:
     return None if found == CHECKSUM else f"({path.name}) has {found}, not {CHECKSUM}"
 
 
-def read_arff(path: Path) -> pd.DataFrame:
+def read_arff(path: Path) -> Table:
     """The table below @data: comma-separated, in double quotes where need be, ? for unknown."""
     text = gzip.decompress(path.read_bytes()).decode("utf-8")
-    body = text.partition("@data\n")[2]
-    return pd.read_csv(io.StringIO(body), names=list(COLUMNS), na_values=["?"], keep_default_na=False)
+    rows = list(csv.reader(text.partition("@data\n")[2].splitlines()))
+    known = ([None if cell == "?" else cell for cell in column] for column in zip(*rows, strict=True))
+    return typed(dict(zip(COLUMNS, known, strict=True)))
 
 
-def read_openml() -> pd.DataFrame:
+def typed(columns: Mapping[str, Iterable[Any]]) -> Table:
+    """Whole numbers, numbers with NaN for unknown, and texts with None, as the columns are."""
+    kinds = dict.fromkeys(WHOLE, np.int64) | dict.fromkeys(NUMBERS, np.float64)
+    return {name: np.array(list(values), dtype=kinds.get(name, object)) for name, values in columns.items()}
+
+
+def read_openml() -> Table:
     """The same table from OpenML; scikit-learn checks its sum and keeps it in the data folder."""
     from sklearn.datasets import fetch_openml
 
@@ -136,50 +143,50 @@ def read_openml() -> pd.DataFrame:
         raise ValueError(
             f"it has {frame.shape[0]} rows and {frame.shape[1]} columns that are not the known ones"
         )
-    numbers = {"pclass": np.int64, "survived": np.int64, "sibsp": np.int64, "parch": np.int64}
-    texts = dict.fromkeys(("sex", "embarked"), object)
-    return frame[list(COLUMNS)].astype({**texts, **numbers})
+    return typed({c: frame[c].astype(object).where(frame[c].notna(), None) for c in COLUMNS})
 
 
-def nine_features(frame: pd.DataFrame, minor_if_unknown: str) -> tuple[Array, tuple[str, ...]]:
+def nine_features(table: Table, minor_if_unknown: str) -> tuple[Array, tuple[str, ...]]:
     """The inputs [passenger, feature], and every step with its counts and constants."""
-    age, fare, port = frame["age"], frame["fare"], frame["embarked"]
-    no_age = age.isna()
+    age, fare, port = table["age"], table["fare"], table["embarked"]
+    no_age, male = np.isnan(age), table["sex"] == "male"
     minor = (age < FULL_AGE).astype(np.float64)
-    alone = frame["sibsp"] + frame["parch"] == 0
+    alone = table["sibsp"] + table["parch"] == 0
     if minor_if_unknown == "share":
         minor[no_age] = no_age.mean()
         rule = f"{no_age.mean():.4f} for {no_age.sum()} of unknown age, which is their share"
     else:
-        rule = f"0 for {no_age.sum()} of unknown age, as the age filled in is {age.median():g}"
+        rule = f"0 for {no_age.sum()} of unknown age, as the age filled in is {np.nanmedian(age):g}"
     ports = {p: (port == p) for p in ("C", "Q")}
-    classes = {c: (frame["pclass"] == c) for c in (1, 2)}
-    table = [frame["sex"] == "male", _standardise(age), _standardise(fare), minor, alone]
-    table += [*ports.values(), *classes.values()]
+    classes = {c: (table["pclass"] == c) for c in (1, 2)}
+    features = [male, _standardise(age), _standardise(fare), minor, alone, *ports.values(), *classes.values()]
     notes = (
         f"columns left out: {', '.join(UNUSED)}",
-        f"embarked: {port.isna().sum()} missing value(s) taken as S; C ({ports['C'].sum()}) and "
+        f"embarked: {sum(p is None for p in port)} missing value(s) taken as S; C ({ports['C'].sum()}) and "
         f"Q ({ports['Q'].sum()}) as 0 or 1",
         f"pclass: 1 ({classes[1].sum()}) and 2 ({classes[2].sum()}) as 0 or 1",
-        f"male: 1 for {(frame['sex'] == 'male').sum()} of {len(frame)}",
+        f"male: 1 for {male.sum()} of {len(male)}",
         f"alone: 1 for {alone.sum()} with no sibling, spouse, parent or child aboard",
         _standardise_note(age, "age"),
         _standardise_note(fare, "fare"),
         f"minor: 1 for {(age < FULL_AGE).sum()} younger than {FULL_AGE}, {rule}",
-        f"medians, means and deviations are those of all {len(frame)} rows, future test rows included",
+        f"medians, means and deviations are those of all {len(male)} rows, future test rows included",
     )
-    return np.column_stack([np.asarray(c, dtype=np.float32) for c in table]), notes
+    return np.column_stack([np.asarray(c, dtype=np.float32) for c in features]), notes
 
 
-def _standardise(column: pd.Series) -> pd.Series:
+def _standardise(column: Array) -> Array:
     """(value - mean) / deviation of the known values (n - 1 below); an unknown value is the median."""
-    return (column.fillna(column.median()) - column.mean()) / column.std()
+    filled = np.where(np.isnan(column), np.nanmedian(column), column)
+    scaled: Array = (filled - np.nanmean(column)) / np.nanstd(column, ddof=1)
+    return scaled
 
 
-def _standardise_note(column: pd.Series, name: str) -> str:
+def _standardise_note(column: Array, name: str) -> str:
     return (
-        f"{name}: {column.isna().sum()} missing value(s) filled by the median {column.median():g}, then "
-        f"standardised with mean {column.mean():.4f} and deviation {column.std():.4f} of the known values"
+        f"{name}: {np.isnan(column).sum()} missing value(s) filled by the median {np.nanmedian(column):g}, "
+        f"then standardised with mean {np.nanmean(column):.4f} and deviation {np.nanstd(column, ddof=1):.4f} "
+        "of the known values"
     )
 
 

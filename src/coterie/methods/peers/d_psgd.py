@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
-import networkx as nx  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 
@@ -88,12 +87,16 @@ def metropolis(me: int, picked: Tensor, degree: Tensor) -> Tensor:
 
 def pieces_of(links: Tensor) -> int:
     """In how many pieces a graph [client, client] is."""
+    import networkx as nx  # type: ignore[import-untyped]  # only here: it takes a while to import
+
     return int(nx.number_connected_components(nx.from_numpy_array(links.numpy())))
 
 
 @lru_cache(maxsize=4)  # asked for by every client of every round
 def links_of(graph: Graph, n: int, edge_chance: float, seed: int) -> Tensor:
     """[client, client] who is whose neighbour; nobody is one's own."""
+    import networkx as nx
+
     if graph == "ring":
         made = nx.cycle_graph(n)
     elif graph == "torus":

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 
@@ -19,6 +18,8 @@ def cone_angle(apart: Tensor, lengths: Tensor) -> float:
     min ‖Σ λ_i u_i‖² over λ ≥ 0, Σ λ_i = 1. With λ free to scale, it is x of the non-negative least squares
     min ‖Σ x_i u_i‖² + (1 - Σ x_i)², whose value is q / (1 + q) at ‖Σ λ_i u_i‖² = q.
     """
+    from scipy.optimize import nnls  # only here: it takes a while to import
+
     real = lengths > 0  # a gradient of 0 fits everywhere
     apart, lengths = apart[real][:, real], lengths[real]
     if len(lengths) < 2:
