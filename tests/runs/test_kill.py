@@ -13,6 +13,7 @@ import torch
 
 from coterie.cli import resume, run  # noqa: F401
 from coterie.cli.main import main
+from coterie.runs.folder import read_record
 from coterie.storage.atomic import read_lines
 
 # momentum kept between rounds and clients away: there is more to save than weights
@@ -90,8 +91,8 @@ def killed(tmp_path):
 def test_killed_at_random_moments_and_resumed_is_bit_identical(finish, killed, same_run, tmp_path):
     reference, path = tmp_path / "unbroken", tmp_path / "run"
     assert main([*RUN, "--out", str(reference)]) == 0
-    timings = read_lines(reference / "timings.jsonl")[1:]
-    a_round = sum(t["seconds"] + t["evaluate_seconds"] for t in timings) / len(timings)
+    timings = read_record(reference).timings[1:]
+    a_round = sum(sum(t["parts"].values()) for t in timings) / len(timings)
     rng, words = random.Random(os.environ.get("COTERIE_KILL_SEED", "0")), [*RUN, "--out", str(path)]
     for _ in range(int(os.environ.get("COTERIE_KILLS", "3"))):
         # some rounds on from where the last one was killed, and then at any moment of a round
@@ -125,5 +126,5 @@ def test_ctrl_c_saves_and_says_how_to_go_on(finish, killed, tmp_path):
     assert f"200 of 200 rounds: it went on after round {done}" in (tmp_path / "log").read_text()
     lines = read_lines(path / "metrics.jsonl")
     assert [m["round"] for m in lines] == list(range(201))
-    assert len(read_lines(path / "timings.jsonl")) == 201
+    assert [t["round"] for t in read_record(path).timings] == list(range(201))
     assert 4 <= done < 200

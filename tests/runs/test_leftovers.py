@@ -10,6 +10,7 @@ from coterie.core.errors import BadInput
 from coterie.data.clients import Client
 from coterie.methods import Local
 from coterie.runs.folder import Folder
+from coterie.runs.runner import state_type
 
 
 def test_a_resume_clears_whatever_was_half_written(tmp_path):
@@ -49,3 +50,14 @@ def test_a_refusal_in_the_first_round_leaves_nothing_behind(tmp_path, refused, a
             "logistic", [client], Refusing(at=at), rounds=3, one_class="allow", out=tmp_path / "run"
         )
     assert (tmp_path / "run").exists() == left
+
+
+def test_a_checkpoint_that_a_kill_left_aside_comes_back(tmp_path, restless, run_in):
+    path = tmp_path / "run"
+    run_in(path, restless(), cut=3)
+    (path / "checkpoint.safetensors").rename(path / ".checkpoint.safetensors.aside")
+    folder = Folder(path)
+    saved = folder.restore(state_type(restless()), restless().config)
+    folder.close()
+    assert saved.stamp.round == 3
+    assert not list(path.glob(".checkpoint*"))

@@ -31,7 +31,7 @@ class Option(NamedTuple):
 
 def options_of(cls: type) -> list[Option]:
     """The options of a dataclass, in the order of its fields."""
-    hints, helps = get_type_hints(cls), _field_docs(cls)
+    hints, helps = _hints(cls), _field_docs(cls)
     return [Option(f.name, hints[f.name], _default(f), helps.get(f.name, "")) for f in _plain_fields(cls)]
 
 
@@ -99,8 +99,13 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     raise TypeError(f"option {field.name!r} needs a default")
 
 
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
 def _plain_fields(cls: type) -> list[dataclasses.Field[Any]]:
-    hints = get_type_hints(cls)
+    hints = _hints(cls)
     return [f for f in dataclasses.fields(cls) if _is_plain(hints[f.name])]
 
 

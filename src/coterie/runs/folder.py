@@ -56,6 +56,7 @@ from coterie.runs.stored import NAMED, PASSED, WEIGHTS, StoredByName, StoredMatr
 from coterie.storage import locks
 from coterie.storage.atomic import (
     append_line,
+    brought_back,
     keep_lines,
     read_lines,
     readable_errors,
@@ -143,7 +144,7 @@ class Folder:
 
     def restore(self, kind: type, config: Mapping[str, Any]) -> checkpoint.Saved | None:
         """What was saved, after dropping what was written beyond it; None before the first."""
-        path, saved = self.path / "checkpoint.safetensors", None
+        path, saved = brought_back(self.path / "checkpoint.safetensors"), None
         if path.exists():
             saved = checkpoint.load(path, kind, digest(config))
             if not self._complete(saved.stamp.round):

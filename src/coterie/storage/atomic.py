@@ -28,11 +28,8 @@ def readable_errors(path: Path) -> Iterator[None]:
         ) from None
 
 
-def replace_atomically(path: Path, write: Callable[[Path], Any], durable: bool = True) -> None:
-    """Calls `write` on a temporary name in the same folder and renames it.
-
-    A durable file is on the disk before it takes its name, so that it also outlives a power failure.
-    """
+def replace_atomically(path: Path, write: Callable[[Path], Any]) -> None:
+    """Calls `write` on a temporary name in the same folder, syncs it and renames it."""
     with readable_errors(path):
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(handle)
@@ -40,11 +37,33 @@ def replace_atomically(path: Path, write: Callable[[Path], Any], durable: bool =
         try:
             write(draft)
             draft.chmod(0o644)
-            if durable:
-                sync(draft)
+            sync(draft)
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def replace_quickly(path: Path, write: Callable[[Path], Any]) -> None:
+    """The same without waiting for the disk, for a file that one process alone writes, and often.
+
+    The old one steps aside first, as file systems sync what is renamed over another; a kill in between leaves
+    it there, where `brought_back` finds it.
+    """
+    draft, aside = (path.with_name(f".{path.name}.{end}") for end in ("draft", "aside"))
+    with readable_errors(path):
+        write(draft)
+        if path.exists():
+            path.rename(aside)
+        draft.rename(path)
+        aside.unlink(missing_ok=True)
+
+
+def brought_back(path: Path) -> Path:
+    """The file, back in its place if a kill left it aside."""
+    aside = path.with_name(f".{path.name}.aside")
+    if aside.exists() and not path.exists():
+        aside.rename(path)
+    return path
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:

@@ -11,13 +11,13 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from coterie.storage.atomic import readable_errors, replace_atomically
+from coterie.storage.atomic import readable_errors, replace_atomically, replace_quickly
 
 
 def write_tensors(
     path: Path | str, tensors: Mapping[str, Tensor], header: Mapping[str, Any], durable: bool = True
 ) -> Path:
-    """The same bytes for the same content; folders on the way are made."""
+    """The same bytes for the same content; folders on the way are made. See `atomic.py` for `durable`."""
     path = Path(path)
     # one entry only: the format keeps several in no particular order
     text = json.dumps(header, sort_keys=True)
@@ -25,7 +25,8 @@ def write_tensors(
     own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     with readable_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    replace_atomically(path, lambda draft: save_file(own, draft, metadata={"coterie": text}), durable)
+    replace = replace_atomically if durable else replace_quickly
+    replace(path, lambda draft: save_file(own, draft, metadata={"coterie": text}))
     return path
 
 
