@@ -26,25 +26,36 @@ PATIENCE = 3  # calls before recording, which takes as long as some calls
 log = logging.getLogger("coterie")
 
 LOOP = """
-def visit(moving: List[Tensor], constants: List[Tensor], x: Tensor, y: Tensor,
-          rows: Tensor, weights: Tensor, rates: Tensor, seeds: Tensor) -> List[Tensor]:
-    shape = rows.size()[1:]
+def visit(moving: List[Tensor], constants: List[Tensor], x: Tensor, y: Tensor, rows: Tensor,
+          weights: Tensor, rates: Tensor, seeds: Tensor, active: List[int]) -> List[Tensor]:
     wanted = rows.flatten(1)
-    for s in range(wanted.size(0)):
-        batch_x = x.index_select(0, wanted[s]).view(shape + x.size()[1:])
-        batch_y = y.index_select(0, wanted[s]).view(shape + y.size()[1:])
-        moving = step(moving + [batch_x, batch_y, weights[s], rates[s], seeds + s] + constants)
-    return moving
+    over: List[List[Tensor]] = []
+    edges = seeds.size(0)
+    for s in range(len(active)):
+        if active[s] < edges:
+            over.append([t[active[s]:edges] for t in moving])
+            edges = active[s]
+            moving = [t[:edges] for t in moving]
+        picked = wanted[s][: edges * rows.size(2)]
+        batch_x = x.index_select(0, picked).view([edges, rows.size(2)] + x.size()[1:])
+        batch_y = y.index_select(0, picked).view([edges, rows.size(2)] + y.size()[1:])
+        tick = [weights[s][:edges], rates[s][:edges], seeds[:edges] + s]
+        moving = step(moving + [batch_x, batch_y] + tick + constants)
+    if len(over) == 0:
+        return moving
+    over.reverse()
+    return [torch.cat([moving[k]] + [tail[k] for tail in over]) for k in range(len(moving))]
 """
 
 
 class Stretch(NamedTuple):
-    """Steps in a row of the same edges.
+    """Steps in a row. Edges whose steps are over leave the end of the stack: they are sorted by that.
 
     x, y      rows of all clients
     rows      [step, edge, row] which of them; weights [step, edge, row] 0 for padding
     rates     [step, edge]
     seeds     [edge] of the first step
+    active    of each step, how many edges it has
     """
 
     x: Tensor
@@ -53,25 +64,40 @@ class Stretch(NamedTuple):
     weights: Tensor
     rates: Tensor
     seeds: Tensor
+    active: list[int]
 
-    def step(self, s: int) -> tuple[Tensor, ...]:
-        """Batch and tick of one of them."""
-        rows = self.rows[s]
+    def first(self) -> Flat:
+        """Batch and tick of the first step."""
+        n = self.active[0]
+        rows = self.rows[0, :n]
         x, y = (t.index_select(0, rows.flatten()).view(*rows.shape, *t.shape[1:]) for t in (self.x, self.y))
-        return x, y, self.weights[s], self.rates[s], self.seeds + s
+        return [x, y, self.weights[0, :n], self.rates[0, :n], self.seeds[:n]]
 
-    def after(self, s: int) -> Stretch:
-        """What is left after so many steps."""
-        return Stretch(self.x, self.y, self.rows[s:], self.weights[s:], self.rates[s:], self.seeds + s)
+    def between(self, first: int, last: int) -> Stretch:
+        """Some of the steps."""
+        rows, weights, rates = (t[first:last] for t in (self.rows, self.weights, self.rates))
+        return Stretch(self.x, self.y, rows, weights, rates, self.seeds + first, self.active[first:last])
+
+    def kind(self) -> tuple[Any, ...]:
+        """What programs have to be recorded anew for."""
+        rates = (self.rates.shape[2:], self.rates.dtype)
+        return (self.x.shape[1:], self.x.dtype, self.x.device, self.y.dtype, self.rows.shape[2], rates)
 
 
 class Entry:
-    """What is known of one function at tensors of some shapes."""
+    """What is known of one function at tensors of some shapes.
+
+    calls      so far, until it is recorded
+    program    of it, and `loop` of many in a row, once recorded
+    given      the structure of what a visit starts from, and `moving` of what its steps change
+    """
 
     def __init__(self) -> None:
         self.calls = 0
         self.program: Program | None = None
         self.loop: Any = None
+        self.given: Any = None
+        self.moving: Any = None
 
     def met(self, function: Callable[[Flat], Any], flat: Flat) -> Program | None:
         """Its program, recorded once it has been called some times; None before, or if it cannot be."""
@@ -102,10 +128,15 @@ class BatchedKernel:
         self._moving: Any = None
 
     def start(self, beliefs: Beliefs, memory: Beliefs, beside: Mapping[str, Beliefs]) -> Flat:
-        flat, spec = pytree.tree_flatten((dict(beliefs), dict(memory), dict(beside)))
-        carry, self._carry = self._run("start", flat, lambda t: self._kernel.start(*_tree(t, spec)))
-        moving = {k: part for k, part in _tree(carry, self._carry).items() if k != "book"}
-        self._moving = pytree.tree_structure(moving)
+        flat = [*beliefs.values(), *memory.values(), *(t for b in beside.values() for t in b.values())]
+        entry = self._entry("start", flat, tuple(beside))
+        if entry.given is None:
+            entry.given = pytree.tree_structure((dict(beliefs), dict(memory), dict(beside)))
+        carry, self._carry = self._run(entry, flat, lambda t: self._kernel.start(*_tree(t, entry.given)))
+        if entry.moving is None:
+            moving = {k: part for k, part in _tree(carry, self._carry).items() if k != "book"}
+            entry.moving = pytree.tree_structure(moving)
+        self._moving = entry.moving
         return carry
 
     def steps(self, carry: Flat, stretch: Stretch) -> Flat:
@@ -116,16 +147,18 @@ class BatchedKernel:
             return self._kernel.step(self._learner, mine, Batch(*rest[:3]), Tick(*rest[3:]))
 
         moving, book = self._parted(carry)
-        entry = self._entry("steps", [*moving, *stretch.step(0)])
-        while len(stretch.rows):
+        entry = self._entry("steps", moving, stretch.kind())
+        while stretch.active:
             if entry.program is None:
-                now = [*moving, *stretch.step(0)]
+                n = stretch.active[0]
+                now = [*(t[:n] for t in moving), *stretch.first()]
                 entry.met(vmap(one), now)
             if entry.program is not None:
                 entry.loop = entry.loop or looped(entry.program)
                 return [*entry.loop(moving, entry.program.constants, *stretch), *book]
-            moving = pytree.tree_leaves(vmap(one)(now))
-            stretch = stretch.after(1)
+            after = pytree.tree_leaves(vmap(one)(now))
+            moving = [torch.cat([t, old[n:]]) for t, old in zip(after, moving, strict=True)]
+            stretch = stretch.between(1, len(stretch.active))
         return [*moving, *book]
 
     def mark(self, carry: Flat, marked: Sequence[bool]) -> Flat:
@@ -136,14 +169,16 @@ class BatchedKernel:
 
         moving, book = self._parted(carry)
         if all(marked):
-            return [*moving, *self._run("mark", carry, one)[0]]
+            return [*moving, *self._run(self._entry("mark", carry), carry, one)[0]]
         rows = torch.tensor([i for i, here in enumerate(marked) if here], device=carry[0].device)
-        some = self._run("mark", [t.index_select(0, rows) for t in carry], one)[0]
+        chosen = [t.index_select(0, rows) for t in carry]
+        some = self._run(self._entry("mark", chosen), chosen, one)[0]
         # in place: a book is the visit's own, and of a belief it may share the next step makes another
         return [*moving, *(t.index_copy_(0, rows, new) for t, new in zip(book, some, strict=True))]
 
     def finish(self, carry: Flat) -> Reply:
-        flat, spec = self._run("finish", carry, lambda t: self._kernel.finish(_tree(t, self._carry)))
+        entry = self._entry("finish", carry)
+        flat, spec = self._run(entry, carry, lambda t: self._kernel.finish(_tree(t, self._carry)))
         reply: Reply = _tree(flat, spec)
         return reply
 
@@ -152,13 +187,12 @@ class BatchedKernel:
         moving: int = self._moving.num_leaves
         return carry[:moving], carry[moving:]
 
-    def _entry(self, name: str, flat: Flat) -> Entry:
-        key = (self._kernel, name, tuple([(t.shape[1:], t.dtype, t.device) for t in flat]))
+    def _entry(self, name: str, flat: Flat, more: Any = ()) -> Entry:
+        key = (self._kernel, name, more, tuple([(t.shape[1:], t.dtype, t.device) for t in flat]))
         return self._known.setdefault(key, Entry())
 
-    def _run(self, name: str, flat: Flat, one: Callable[[Sequence[Tensor]], Any]) -> tuple[Flat, Any]:
+    def _run(self, entry: Entry, flat: Flat, one: Callable[[Sequence[Tensor]], Any]) -> tuple[Flat, Any]:
         """vmap of `one`, a function of a list of tensors: the result as a list, and its structure."""
-        entry = self._entry(name, flat)
         found = entry.program or entry.met(vmap(one), flat)
         return (found(flat), found.spec) if found else pytree.tree_flatten(vmap(one)(flat))
 
@@ -166,7 +200,7 @@ class BatchedKernel:
 def looped(step: Program) -> Any:
     """Steps in a row as one function."""
     unit = torch._C.CompilationUnit()
-    names: Any = {"step": step.function}
+    names: Any = {"step": step.function, "torch": torch}
     unit.define(LOOP, lambda name: names.get(name))
     return unit.find_function("visit")
 

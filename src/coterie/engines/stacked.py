@@ -11,7 +11,7 @@ cannot be seeded edge by edge: such models are refused, `pool` takes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -92,16 +92,10 @@ def lockstep(net: Ground, kernel: Trainer, visit: Visit, plans: Sequence[Plan]) 
     batched = BatchedKernel(kernel, net.learner)
     beside = {k: {m: t.expand(n, *t.shape[1:]) for m, t in b.items()} for k, b in visit.beside.items()}
     carry = batched.start(tree.rows(visit.beliefs, guests), memory_of(kernel, visit.memory, hosts), beside)
-    over: list[list[Tensor]] = []
-    for first, last, active in stretches([len(p) for p in plans], marks):
-        if active < len(carry[0]):
-            over.append([t[active:] for t in carry])
-            carry = [t[:active] for t in carry]
-        carry = batched.steps(carry, part_of(whole, first, last, active))
-        if marks and any(marks[last - 1][:active]):
-            carry = batched.mark(carry, marks[last - 1][:active])
-    if over:
-        carry = [torch.cat(parts) for parts in zip(carry, *reversed(over), strict=True)]
+    for first, last in pairwise(cuts(len(whole.active), marks)):
+        carry = batched.steps(carry, whole.between(first, last))
+        if marks and any(marks[last - 1]):
+            carry = batched.mark(carry, marks[last - 1])
     reply = batched.finish(carry)
     return Answers(reply.belief, reply.memory if kernel.keeps else {}, reply.numbers)
 
@@ -115,20 +109,14 @@ def stretch_of(bank: Bank, plans: Sequence[Plan], hosts: Tensor) -> Stretch:
     index = (rows.clamp(min=0) + starts.view(1, -1, 1)).to(device)
     rates = padded([p.rates for p in plans], 0).transpose(0, 1).to(device, widest(device))
     seeds = torch.tensor([p.seed for p in plans], device=device)
-    return Stretch(samples.x, samples.y, index, weights, rates, seeds)
+    lengths = [len(p) for p in plans]
+    active = [sum(n > s for n in lengths) for s in range(lengths[0])]
+    return Stretch(samples.x, samples.y, index, weights, rates, seeds, active)
 
 
-def part_of(whole: Stretch, first: int, last: int, active: int) -> Stretch:
-    """Some steps of the edges that are still active."""
-    rows, weights, rates = (t[first:last, :active] for t in (whole.rows, whole.weights, whole.rates))
-    return Stretch(whole.x, whole.y, rows, weights, rates, whole.seeds[:active] + first)
-
-
-def stretches(lengths: Sequence[int], marks: Sequence[Sequence[bool]]) -> Iterator[tuple[int, int, int]]:
-    """First step, last (not among them) and active edges: cut where an edge is over or marked."""
-    cuts = {0, *lengths, *(s + 1 for s, marked in enumerate(marks) if any(marked))}
-    for first, last in pairwise(sorted(cuts)):
-        yield first, last, sum(n > first for n in lengths)
+def cuts(steps: int, marks: Sequence[Sequence[bool]]) -> list[int]:
+    """Where stretches of steps begin and end: at marks."""
+    return sorted({0, steps, *(s + 1 for s, marked in enumerate(marks) if any(marked))})
 
 
 def marks_of(plans: Sequence[Plan]) -> list[list[bool]]:

@@ -101,7 +101,9 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
-    """Drops the lines that do not count any more, and a last one cut short."""
+    """Drops the lines that do not count any more, and a last one cut short; folders on the way are made."""
+    with readable_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     kept = "".join(json.dumps(e) + "\n" for e in read_lines(path) if keep(e))
     if path.exists() and path.read_text() != kept:
         write_whole(path, kept)
