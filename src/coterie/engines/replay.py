@@ -197,6 +197,19 @@ class BatchedKernel:
         return (found(flat), found.spec) if found else pytree.tree_flatten(vmap(one)(flat))
 
 
+def outputs_of(learner: Learner, beliefs: Beliefs, x: Tensor) -> Tensor:
+    """Predictions of many beliefs without training, each for its rows of x [belief, row, ...]."""
+    names, flat = tuple(beliefs), [*beliefs.values(), x]
+
+    def one(tensors: Sequence[Tensor]) -> Tensor:
+        return learner.outputs(dict(zip(names, tensors, strict=False)), tensors[-1])
+
+    key = ("outputs", names, tuple([(t.shape[1:], t.dtype, t.device) for t in flat]))
+    entry = _known.setdefault(learner, {}).setdefault(key, Entry())
+    found = entry.program or entry.met(vmap(one), flat)
+    return found(flat)[0] if found else vmap(one)(flat)
+
+
 def looped(step: Program) -> Any:
     """Steps in a row as one function."""
     unit = torch._C.CompilationUnit()

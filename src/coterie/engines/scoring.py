@@ -36,6 +36,7 @@ from coterie.core.seeds import Key
 from coterie.engines.bank import Bank
 from coterie.engines.base import Ground
 from coterie.engines.pictures import channels_last
+from coterie.engines.replay import outputs_of
 from coterie.engines.threads import one_thread_each, threads_for
 from coterie.metrics.calibration import logits_of, probabilities
 
@@ -43,6 +44,7 @@ ROWS = 4096  # samples of one forward pass
 NUMBERS = 3 * 2**15  # of the inputs of one forward pass through convolutions: 32 of CIFAR's pictures
 STACKED = 2**22  # of the models side by side in one forward pass: more gain nothing
 MEASURED = 2**18  # of the outputs that are measured together: more fall out of the caches
+KEPT = 8  # lists of edges whose visits are kept: those of one round are mostly those of the next
 _copies: weakref.WeakKeyDictionary[Learner, list[Learner]] = weakref.WeakKeyDictionary()
 _batched: weakref.WeakKeyDictionary[Learner, bool] = weakref.WeakKeyDictionary()
 
@@ -67,6 +69,9 @@ class Visits(NamedTuple):
         if torch.equal(starts[1:], (starts + sizes)[:-1]):
             return slice(int(starts[0]), int(starts[-1] + sizes[-1]))
         return spans(starts, sizes)
+
+
+_visits: weakref.WeakKeyDictionary[Bank, dict[bytes, tuple[Visits, Tensor]]] = weakref.WeakKeyDictionary()
 
 
 class Passed(NamedTuple):
@@ -120,9 +125,19 @@ def score_crowds(
     return torch.stack([guests, hosts], dim=1), figures
 
 
-@one_thread_each()
 def visits_of(net: Ground, part: Part, edges: Tensor) -> tuple[Visits, Tensor]:
     """The visits that edges come down to, and which of them each edge is: [edge]."""
+    known = _visits.setdefault(net.banks[part], {})
+    mark = edges.numpy().tobytes()
+    if mark not in known:
+        if len(known) == KEPT:
+            known.clear()
+        known[mark] = found_visits(net, part, edges)
+    return known[mark]
+
+
+@one_thread_each()
+def found_visits(net: Ground, part: Part, edges: Tensor) -> tuple[Visits, Tensor]:
     bank = net.banks[part]
     guests, hosts = edges[:, 0].tolist(), edges[:, 1]
     sizes = bank.sizes[hosts]
@@ -214,7 +229,7 @@ class Passage:
             x = self.bank.x[rows]
             guests = in_a_row([self.visits.guests[turn] for turn in turns])
             beliefs = {name: taken(t, guests) for name, t in self.beliefs.items()}
-            outputs = vmap(learner.outputs)(beliefs, x.reshape(len(turns), longest, *x.shape[1:]))
+            outputs = outputs_of(learner, beliefs, x.reshape(len(turns), longest, *x.shape[1:]))
             return Passed(some, taken(outputs.flatten(0, 1), real).cpu())
 
     def _filled(
