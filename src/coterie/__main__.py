@@ -1,7 +1,5 @@
 """python -m coterie"""
 
-import sys
+from coterie.cli.main import entry
 
-from coterie.cli.main import main
-
-sys.exit(main())
+entry()

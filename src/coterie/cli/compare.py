@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from rich.progress import Progress
 
 from coterie.cli import screen
 from coterie.cli.flags import peek, peek_many, read_settings
@@ -13,8 +16,10 @@ from coterie.core.options import Option
 from coterie.runs.about import command_line
 from coterie.runs.compare import Comparison, create, labelled, run_cell
 from coterie.runs.experiment import Builder
+from coterie.runs.folder import read_record
+from coterie.runs.jobs import Say, processes, side_by_side
 from coterie.runs.record import Record
-from coterie.runs.settings import read_toml
+from coterie.runs.settings import Settings, read_toml
 
 HELP = """Trains with several methods and seeds on the same clients, and puts them into one table.
 
@@ -26,6 +31,10 @@ examples:
   coterie compare --data digits --methods fedavg fedavg:weighted=false --sgd.lr 0.05
 """
 
+JOBS = Option("jobs", int, 0, "Processes side by side; 0: one for each core if models and data are small.")
+Cell = tuple[tuple[str, str], Settings]
+"""(spec, place) of a run, and its settings."""
+OFTEN = 0.1  # seconds between what a process says of a run
 DEFAULT = ("local", "fedavg", "finetune", "central")
 METHODS = Option("methods", tuple[str, ...], DEFAULT, "Methods to compare, with options if wanted.")
 SEEDS = Option("seeds", int, 3, "How many seeds, counted from --seed.")
@@ -37,18 +46,18 @@ def compare(words: Sequence[str]) -> int:
         listed = read_toml(Path(config)).get("methods", DEFAULT) if config else DEFAULT
         specs = peek_many(words, "methods") or listed
         names = [str(spec).partition(":")[0] for spec in specs]
-        settings, extra = read_settings(words, "compare", HELP, [METHODS, SEEDS, OUT], names)
+        settings, extra = read_settings(words, "compare", HELP, [METHODS, SEEDS, OUT, JOBS], names)
     comparison = Comparison(settings, tuple(extra["methods"]), extra["seeds"])
     split = comparison.with_method(comparison.methods[0]).split
     path = Path(extra["out"]) if extra["out"] else fresh(f"compare-{settings.data}-{split}")
     builder = Builder()
     create(path, comparison, builder)
-    close(path, run_all(path, comparison, command_line(), builder))
+    close(path, run_all(path, comparison, command_line(), builder, extra["jobs"]))
     return 0
 
 
 def run_all(
-    path: Path, comparison: Comparison, command: str | None, builder: Builder | None = None
+    path: Path, comparison: Comparison, command: str | None, builder: Builder | None = None, jobs: int = 0
 ) -> list[Record]:
     """Every run of a comparison that is not finished yet, under one progress bar.
 
@@ -56,18 +65,56 @@ def run_all(
     the methods.
     """
     rounds, builder = comparison.settings.rounds, builder or Builder()
-    records: dict[str, Record] = {}
-    said: set[str] = set()
     cells = list(zip(labelled(comparison), (s for _, s in comparison.cells()), strict=True))
+    order = sorted(cells, key=lambda entry: entry[1].seed)
+    jobs = processes(jobs, len(cells), builder.small(order[0][1]))
     try:
         with screen.progress(rounds * len(cells)) as bar:
-            for (spec, place), cell in sorted(cells, key=lambda entry: entry[1].seed):
-                label = f"{spec} seed {cell.seed}"
-                watch = screen.watcher(bar, label, before=rounds * len(records))
-                record = run_cell(path / place, cell, spec, command, watch, builder)
-                watch(record)
-                screen.say_notes(record.about, said)
-                records[place] = record
+            if jobs > 1:
+                in_processes(path, order, command, builder, jobs, bar)
+            else:
+                one_by_one(path, order, command, builder, bar)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(path)) from None
-    return [records[place] for (_, place), _ in cells]
+    return [read_record(path / place, spec) for (spec, place), _ in cells]
+
+
+def one_by_one(
+    path: Path, order: Sequence[Cell], command: str | None, builder: Builder, bar: Progress
+) -> None:
+    said: set[str] = set()
+    for i, ((spec, place), cell) in enumerate(order):
+        watch = screen.watcher(bar, f"{spec} seed {cell.seed}", before=cell.rounds * i)
+        record = run_cell(path / place, cell, spec, command, watch, builder)
+        watch(record)
+        screen.say_notes(record.about, said)
+
+
+def in_processes(
+    path: Path, order: Sequence[Cell], command: str | None, builder: Builder, jobs: int, bar: Progress
+) -> None:
+    """The same by several processes; each says how far it is, some times a second."""
+
+    def work(task: int, say: Say) -> None:
+        (spec, place), cell = order[task]
+        last = time.monotonic()
+
+        def watch(record: Record) -> None:
+            nonlocal last
+            if time.monotonic() - last > OFTEN:
+                last = time.monotonic()
+                say({"task": task, "done": record.done, "figure": screen.figure(record)})
+
+        record = run_cell(path / place, cell, spec, command, watch, builder)
+        say({"task": task, "done": record.done, "figure": screen.figure(record), "over": True})
+
+    done, said = [0] * len(order), set[str]()
+    for entry in side_by_side(len(order), jobs, work):
+        if "spent" in entry:
+            CLOCK.add(entry["spent"])
+            continue
+        (spec, place), cell = order[entry["task"]]
+        done[entry["task"]] = entry["done"]
+        screen.move(bar, f"{spec} seed {cell.seed} {entry['figure']}", sum(done))
+        if "over" in entry:
+            screen.say_notes(read_record(path / place).about, said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -54,6 +55,15 @@ def main(words: Sequence[str] | None = None) -> int:
         return 141
 
 
+def entry() -> None:
+    """The shell's command. Everything is written when `main` is over, and torch takes long to leave."""
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)
+
+
 def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         lines = "".join(f"  {name:<12}{about}\n" for name, about in COMMANDS.items())
@@ -77,4 +87,4 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

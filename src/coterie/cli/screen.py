@@ -90,14 +90,18 @@ def progress(total: int, name: str = "", unit: str = "rounds", often: float = 10
 
 def watcher(bar: Progress, label: str, before: int = 0) -> Watch:
     """Moves the bar after each round; `before` rounds belong to earlier runs."""
-    task = bar.task_ids[0]
+    return lambda record: move(bar, f"{label} {figure(record)}", before + record.done)
 
-    def watch(record: Record) -> None:
-        metric = HEADLINE[record.about["task"]]
-        scored = next(m["scores"] for m in reversed(record.metrics) if m["scores"] is not None)
-        value = mean_over_clients(scored["own/test"][metric])
-        figure = f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.4g}"
-        bar.start()
-        bar.update(task, completed=before + record.done, description=f"{escape(label)} {metric} {figure}")
 
-    return watch
+def figure(record: Record) -> str:
+    """The headline's metric and its last value, the mean over clients."""
+    metric = HEADLINE[record.about["task"]]
+    scored = next(m["scores"] for m in reversed(record.metrics) if m["scores"] is not None)
+    value = mean_over_clients(scored["own/test"][metric])
+    return f"{metric} {100 * value:.1f} %" if metric == "accuracy" else f"{metric} {value:.4g}"
+
+
+def move(bar: Progress, text: str, completed: int) -> None:
+    """Shows the bar, if it is not there yet, and moves it to so many rounds."""
+    bar.start()
+    bar.update(bar.task_ids[0], completed=completed, description=escape(text))

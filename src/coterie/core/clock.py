@@ -28,6 +28,11 @@ class Clock:
         self._count()
         return dict(self._spent)
 
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """What another process spent for this one."""
+        for name, more in seconds.items():
+            self._spent[name] += more
+
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
         """Inside, seconds count for this part."""

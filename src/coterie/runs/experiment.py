@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -28,7 +29,9 @@ from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
 from coterie.data.dataset import Dataset
 from coterie.data.sources.base import Source
+from coterie.engines.auto import SMALL as SMALL_MODEL
 from coterie.engines.base import Engine
+from coterie.engines.threads import SMALL as FEW_NUMBERS
 from coterie.engines.threads import narrow
 from coterie.nets import Counting, Ground, Made, wrapped
 from coterie.nets.ground import Connector
@@ -102,6 +105,19 @@ class Builder:
         if mark not in self._footing:
             self._footing = {mark: self._deal(settings, check)}
         return self._footing[mark]
+
+    def small(self, settings: Settings) -> bool:
+        """Whether a run of these keeps one core busy and no more: no operation is large enough to split."""
+        settings, method, key = _method(settings)
+        if settings.features is not None or (settings.net, settings.device) != ("in-process", "cpu"):
+            return False
+        with CLOCK.part("data"), narrow():
+            footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
+        rows = len(footing.roster) * int(getattr(settings.made("kernel"), "batch", 0))
+        most = max(rows, sum(len(c.train) + len(c.test) for c in footing.clients))
+        numbers = most * math.prod(footing.roster.shape)
+        weights = tree.size_in_bytes(tree.row(footing.beliefs, 0)) // 4
+        return numbers < FEW_NUMBERS and weights <= SMALL_MODEL
 
     def _load(self, settings: Settings) -> Dataset:
         source = settings.made("data")

@@ -1,0 +1,110 @@
+"""Several runs side by side: forked processes that take the next one from a list and say how far they are.
+
+A fork has all that is loaded already, so it costs milliseconds. What runs compute does not depend on it: each
+has its own folder and its own random numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from coterie.core import errors
+from coterie.core.clock import CLOCK, since
+from coterie.core.errors import BadInput, BadRun, CoterieError, UnknownName
+from coterie.engines import threads
+
+Say = Callable[[dict[str, Any]], None]
+Work = Callable[[int, Say], None]
+LONGEST = 2000  # letters of an error, so that what is said goes through a pipe in one piece
+NUMBER = 4  # bytes of a task
+
+
+def processes(asked: int, tasks: int, small: bool) -> int:
+    """How many: those asked for, or one for each core if each run keeps but one busy.
+
+    A fork takes along one thread alone, so that a process with several stays by itself unless told otherwise.
+    """
+    if asked < 0:
+        raise BadInput(f"jobs={asked} must be at least 0: 0 takes one for each core where runs are small")
+    if asked > 1 and not hasattr(os, "fork"):
+        raise BadInput(f"jobs={asked} needs a system that can fork a process: leave it out")
+    alone = sys.platform == "linux" and threading.active_count() == 1
+    wanted = asked or ((os.cpu_count() or 1) if small and alone else 1)
+    return min(wanted, tasks)
+
+
+def side_by_side(tasks: int, jobs: int, work: Work) -> Iterator[dict[str, Any]]:
+    """What the processes say while they do all tasks. The first error ends them all, and is raised here."""
+    listed, given = os.pipe()
+    heard, said = os.pipe()
+    for task in range(tasks):
+        os.write(given, task.to_bytes(NUMBER, "big"))
+    os.close(given)
+    parent, children = os.getpid(), list[int]()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        for _ in range(jobs):
+            child = os.fork()
+            if not child:
+                os.close(heard)
+                _work(listed, said, parent, jobs, work)
+            children.append(child)
+        os.close(listed)
+        os.close(said)
+        with os.fdopen(heard) as lines:
+            for line in lines:
+                entry = json.loads(line)
+                if "error" in entry:
+                    raise _error(entry)
+                yield entry
+        while children:
+            _, status = os.waitpid(children.pop(), 0)
+            if status:
+                code = os.waitstatus_to_exitcode(status)
+                raise BadRun(f"a process ended with {code} before its runs were over: resume what is left")
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGTERM)
+        for child in children:
+            os.waitpid(child, 0)
+
+
+def _work(listed: int, said: int, parent: int, jobs: int, work: Work) -> None:
+    """What a process does, to its end."""
+    code, before = 1, CLOCK.read()
+
+    def say(entry: dict[str, Any]) -> None:
+        if os.getppid() != parent:  # killed; nobody is left to go on for
+            os._exit(1)
+        os.write(said, json.dumps(entry).encode() + b"\n")
+
+    try:
+        threads.use(max(1, threads.many() // jobs))
+        while task := os.read(listed, NUMBER):
+            work(int.from_bytes(task, "big"), say)
+        say({"spent": since(before)})
+        code = 0
+    except CoterieError as error:
+        say({"error": type(error).__name__, "message": str(error)[:LONGEST]})
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _error(entry: dict[str, Any]) -> CoterieError:
+    kind = getattr(errors, entry["error"], CoterieError)
+    made: CoterieError = (BadInput if kind is UnknownName else kind)(entry["message"])
+    return made
