@@ -109,5 +109,5 @@ def test_a_second_run_of_the_same_model_records_nothing(monkeypatch):
         coterie.train("logistic", clients, method, rounds=4, seed=seed)
         for method, seed in (("fedavg", 0), ("fedavg", 1), ("local", 1))
     )
-    assert len(recorded) == 3  # start, step, finish
+    assert len(recorded) == 4  # start, step, finish, predictions
     assert first.record.done == second.record.done == other.record.done == 4

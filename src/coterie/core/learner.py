@@ -119,7 +119,7 @@ class _Gradient(torch.autograd.Function):
     ) -> tuple[tuple[Tensor, ...], int]:
         n: int = info.batch_size
         seed, *each = (
-            t.expand(n, *t.shape) if at is None else t.movedim(at, 0)
+            t.expand(n, *t.shape) if at is None else t.movedim(at, 0) if at else t
             for t, at in zip(tensors, in_dims[2:], strict=True)
         )
         return _Gradient._found(learner, names, seed, each, vmap), 0

@@ -207,17 +207,19 @@ def changes_nothing(a: Call, b: Call) -> bool:
     return all(passes_on(call) for call in (a, b))
 
 
-ALIASES = {"detach", "alias", "view", "_unsafe_view", "expand", "_to_copy", "clone", "reshape"}
+COPIES = ("aten::_to_copy", "aten::clone")
 
 
 def passes_on(call: Call) -> bool:
-    name, given, out = call.op._schema.name.removeprefix("aten::"), call.args[0], call.out
+    """Whether what comes out is the first argument: the same memory seen in the same way, or a copy."""
+    given, out, name = call.args[0] if call.args else None, call.out, call.op._schema.name
     if not (isinstance(given, Tensor) and isinstance(out, Tensor)):
         return False
-    alike = given.shape == out.shape and given.dtype == out.dtype and given.device == out.device
+    alike = (given.shape, given.dtype, given.device) == (out.shape, out.dtype, out.device)
     if not alike or given.stride() != out.stride():
         return False
-    return name in ALIASES or (name == "mul" and type(call.args[1]) in (int, float) and call.args[1] == 1)
+    times_one = name == "aten::mul" and type(call.args[1]) in (int, float) and call.args[1] == 1
+    return given.data_ptr() == out.data_ptr() or name in COPIES or times_one
 
 
 def needed(draft: Draft) -> list[Line]:
@@ -244,6 +246,7 @@ class Script:
     def __init__(self, draft: Draft, inputs: int) -> None:
         self._graph = cast(Any, torch._C.Graph())
         self._pure = draft.pure
+        self._sizes: dict[Size, Any] = {}
         given = self._graph.addInput()
         given.setType(TENSORS)
         numbers = [*range(inputs), *draft.constants]
@@ -279,8 +282,9 @@ class Script:
         if isinstance(value, Value):
             return self._values[value.number]
         if isinstance(value, Size):
-            times, more = (self._graph.insertConstant(n) for n in (value.times, value.more))
-            return self._node("aten::add", [self._node("aten::mul", [self._edges, times], INT), more], INT)
+            if value not in self._sizes:
+                self._sizes[value] = self._size(value)
+            return self._sizes[value]
         if isinstance(value, list):
             kind = kind.getElementType() if kind.kind() == "OptionalType" else kind
             each = [self._value(v, kind.getElementType()) for v in value]
@@ -288,6 +292,11 @@ class Script:
         if value in FORMATS and isinstance(value, torch.memory_format):
             value = FORMATS.index(value)
         return self._graph.insertConstant(value)
+
+    def _size(self, size: Size) -> Any:
+        times, more = (self._graph.insertConstant(n) for n in (size.times, size.more))
+        scaled = self._edges if size.times == 1 else self._node("aten::mul", [self._edges, times], INT)
+        return self._node("aten::add", [scaled, more], INT) if size.more else scaled
 
     def _node(self, kind: str, args: Sequence[Any], gives: Any) -> Any:
         node = self._graph.create(kind, args, 1)

@@ -28,19 +28,23 @@ log = logging.getLogger("coterie")
 LOOP = """
 def visit(moving: List[Tensor], constants: List[Tensor], x: Tensor, y: Tensor, rows: Tensor,
           weights: Tensor, rates: Tensor, seeds: Tensor, active: List[int]) -> List[Tensor]:
-    wanted = rows.flatten(1)
+    wanted, weight, rate = rows.flatten(1).unbind(0), weights.unbind(0), rates.unbind(0)
     over: List[List[Tensor]] = []
-    edges = seeds.size(0)
+    edges, total = seeds.size(0), seeds.size(0)
+    shape_x, shape_y = rows.size()[1:] + x.size()[1:], rows.size()[1:] + y.size()[1:]
     for s in range(len(active)):
+        picked, counts, factors = wanted[s], weight[s], rate[s]
         if active[s] < edges:
             over.append([t[active[s]:edges] for t in moving])
             edges = active[s]
             moving = [t[:edges] for t in moving]
-        picked = wanted[s][: edges * rows.size(2)]
-        batch_x = x.index_select(0, picked).view([edges, rows.size(2)] + x.size()[1:])
-        batch_y = y.index_select(0, picked).view([edges, rows.size(2)] + y.size()[1:])
-        tick = [weights[s][:edges], rates[s][:edges], seeds[:edges] + s]
-        moving = step(moving + [batch_x, batch_y] + tick + constants)
+            seeds = seeds[:edges]
+            shape_x[0] = edges
+            shape_y[0] = edges
+        if edges < total:
+            picked, counts, factors = picked[: edges * rows.size(2)], counts[:edges], factors[:edges]
+        batch_x, batch_y = x.index_select(0, picked).view(shape_x), y.index_select(0, picked).view(shape_y)
+        moving = step(moving + [batch_x, batch_y, counts, factors, seeds + s] + constants)
     if len(over) == 0:
         return moving
     over.reverse()
