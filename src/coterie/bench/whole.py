@@ -14,17 +14,13 @@ import shutil
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from coterie.bench import handed
 from coterie.bench.children import SCRIPTS, busy, timed
-from coterie.bench.contenders import OnEngine
 from coterie.bench.measure import Watch
-from coterie.bench.workloads import Workload, clients_of
-from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.runs.compare import Comparison
 from coterie.runs.settings import Settings
@@ -154,7 +150,7 @@ def first_run(folder: Path, quick: bool) -> tuple[Side, Side]:
 
 
 def many(folder: Path, quick: bool) -> tuple[Side, Side]:
-    """Beside it: rounds of the same size on the engine, with no evaluation, no folder and no report."""
+    """Beside it: the same rounds on the engine, with no evaluation, no folder and no report."""
     clients, rounds, data = 20 if quick else 1000, 2 if quick else 10, folder / "pictures.npz"
     handed.write_pictures(data, train=50 * clients, test=10 * clients)
     settings = Settings(
@@ -166,16 +162,9 @@ def many(folder: Path, quick: bool) -> tuple[Side, Side]:
         plugins=(str(SCRIPTS / "pictures.py"),),
         options={"pictures": {"path": str(data)}},
     )
-    sizes, pixels = (50,) * clients, (1, handed.SIDE, handed.SIDE)
-    alike = Workload("many", "", "logistic", pixels, handed.CLASSES, sizes, SGD(), rounds)
-    rows = clients_of(alike)
-
-    def train(folder: Path) -> float:
-        begin = time.perf_counter()
-        OnEngine("auto", alike, rows)(Key(0))
-        return time.perf_counter() - begin
-
-    return command("many, ours", [*OURS, "run", *flags(settings)], "--out", "{}/run"), train
+    bare = [sys.executable, str(SCRIPTS / "bare_many.py"), str(data), str(clients), str(rounds)]
+    ours = command("many, ours", [*OURS, "run", *flags(settings)], "--out", "{}/run")
+    return ours, command("many, bare", bare)
 
 
 def beside_others(folder: Path, quick: bool) -> tuple[Side, Side]:

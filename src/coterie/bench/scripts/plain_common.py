@@ -29,7 +29,6 @@ COLUMNS = ("seed", "method", "round", "client", *METRICS)
 BINS = 20  # of the expected calibration error
 
 State = dict[str, Tensor]
-Auc = Callable[[np.ndarray, np.ndarray], float]
 
 
 @dataclass
@@ -151,7 +150,7 @@ def central(clients: list[Client], start: nn.Module, args: Args) -> Iterator[lis
         yield [[model] for _ in clients]
 
 
-def evaluate(models: list[nn.Module], x: Tensor, y: Tensor, auc: Auc | None) -> dict[str, float]:
+def evaluate(models: list[nn.Module], x: Tensor, y: Tensor) -> dict[str, float]:
     """Of the models' average prediction on a client's test rows."""
     with torch.no_grad():
         outputs = []
@@ -164,11 +163,19 @@ def evaluate(models: list[nn.Module], x: Tensor, y: Tensor, auc: Auc | None) -> 
     return {
         "accuracy": float(right.mean()),
         "balanced_accuracy": float(np.mean([right[truth == c].mean() for c in present])),
-        "auc": float(auc(truth, p[:, 1].numpy())) if auc and len(present) == 2 else math.nan,
+        "auc": area_under_curve(truth, p[:, 1].numpy()) if p.shape[1] == 2 else math.nan,
         "ece": expected_calibration_error(p.max(dim=1).values.numpy(), right),
         "brier": float(((p - F.one_hot(y, p.shape[1])) ** 2).sum(dim=1).mean()),
         "nll": float(F.nll_loss(p.clamp(min=1e-12).log(), y)),
     }
+
+
+def area_under_curve(truth: np.ndarray, score: np.ndarray) -> float:
+    """How often a positive scores above a negative; a library's function takes ten times as long."""
+    positive, negative = score[truth == 1][:, None], score[truth == 0]
+    if not len(positive) or not len(negative):
+        return math.nan
+    return float((positive > negative).mean() + (positive == negative).mean() / 2)
 
 
 def expected_calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
@@ -180,9 +187,7 @@ def expected_calibration_error(confidence: np.ndarray, right: np.ndarray) -> flo
     return float(error)
 
 
-def run_study(
-    methods: dict[str, Method], data: str, lr: float, seeds: int, rounds: int = 30, auc: Auc | None = None
-) -> None:
+def run_study(methods: dict[str, Method], data: str, lr: float, seeds: int, rounds: int = 30) -> None:
     """Every method with every seed: `python plain_x.py OUT.csv` writes scores and prints a table."""
     given = parse(data, lr, seeds, rounds)
     args, rows, steps = Args(given.rounds, given.lr), [], dict.fromkeys(methods, 0)
@@ -195,7 +200,7 @@ def run_study(
             before, start = args.steps, Logistic(clients[0].train_x[0].numel(), classes)
             for r, models in enumerate(method(clients, start, args), 1):
                 for client, mine in zip(clients, models, strict=True):
-                    scores = evaluate(mine, client.test_x, client.test_y, auc)
+                    scores = evaluate(mine, client.test_x, client.test_y)
                     rows.append({"seed": seed, "method": name, "round": r, "client": client.name, **scores})
             steps[name] += args.steps - before
     write_csv(given.out, rows)

@@ -27,7 +27,6 @@ from plain_common import (  # type: ignore[import-not-found]
     run_study,
     train,
 )
-from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
@@ -241,4 +240,4 @@ METHODS = {
 }
 
 if __name__ == "__main__":
-    run_study(METHODS, data="hospitals.npz", lr=0.1, seeds=3, auc=roc_auc_score)
+    run_study(METHODS, data="hospitals.npz", lr=0.1, seeds=3)

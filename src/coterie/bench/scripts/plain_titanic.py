@@ -8,9 +8,8 @@ The file with the clients is one that `coterie bench whole --out FOLDER` leaves 
 from __future__ import annotations
 
 from plain_common import central, fedavg, finetune, local, run_study  # type: ignore[import-not-found]
-from sklearn.metrics import roc_auc_score
 
 METHODS = {"local": local, "fedavg": fedavg, "finetune": finetune, "central": central}
 
 if __name__ == "__main__":
-    run_study(METHODS, data="titanic.npz", lr=0.1, seeds=5, auc=roc_auc_score)
+    run_study(METHODS, data="titanic.npz", lr=0.1, seeds=5)
