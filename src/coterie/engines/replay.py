@@ -21,6 +21,7 @@ from coterie.core.clock import CLOCK
 from coterie.core.kernel import Marker, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner
 from coterie.engines.program import Flat, Program, Unrecordable, program
+from coterie.kernels.around import Around
 
 PATIENCE = 3  # calls before recording, which takes as long as some calls
 log = logging.getLogger("coterie")
@@ -126,7 +127,7 @@ class BatchedKernel:
     """
 
     def __init__(self, kernel: Trainer, learner: Learner) -> None:
-        self._kernel, self._learner = kernel, learner
+        self._kernel, self._learner = doing(kernel), learner
         self._known = _known.setdefault(learner, {})
         self._carry: Any = None
         self._moving: Any = None
@@ -199,6 +200,16 @@ class BatchedKernel:
         """vmap of `one`, a function of a list of tensors: the result as a list, and its structure."""
         found = entry.program or entry.met(vmap(one), flat)
         return (found(flat), found.spec) if found else pytree.tree_flatten(vmap(one)(flat))
+
+
+def doing(kernel: Any) -> Any:
+    """The local work whose steps these are: what only plans otherwise has those of the work inside it."""
+    same = ("start", "step", "mark", "finish")
+    while isinstance(kernel, Around) and all(
+        getattr(type(kernel), name) is getattr(Around, name) for name in same
+    ):
+        kernel = kernel.inner
+    return kernel
 
 
 def outputs_of(learner: Learner, beliefs: Beliefs, x: Tensor) -> Tensor:

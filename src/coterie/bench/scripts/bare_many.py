@@ -21,10 +21,9 @@ if __name__ == "__main__":
     with np.load(path) as data:
         x, y = torch.from_numpy(data["train_x"]), torch.from_numpy(data["train_y"])
     x = (x.float() / 255 - 0.5) / 0.5
-    sizes = (len(x) // clients,) * clients
-    work = Workload("many", "", "logistic", tuple(x.shape[1:]), 10, sizes, SGD(), rounds)
+    sizes = [len(x) // clients] * clients
+    work = Workload("many", "", "logistic", tuple(x.shape[1:]), 10, tuple(sizes), SGD(), rounds)
     few = Samples(x[:1], y[:1])
-    parts = zip(x.split(sizes), y.split(sizes), strict=True)
-    OnEngine("auto", work, [Client(f"c{i}", Samples(*part), few, few) for i, part in enumerate(parts)])(
-        Key(0)
-    )
+    parts = zip(torch.split(x, sizes), torch.split(y, sizes), strict=True)
+    sites = [Client(f"c{i}", Samples(*part), few, few) for i, part in enumerate(parts)]
+    OnEngine("auto", work, sites)(Key(0))
