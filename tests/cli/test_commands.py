@@ -19,6 +19,7 @@ from coterie.cli.commands import COMMANDS
 from coterie.cli.data import label_table
 from coterie.cli.demo import Demo
 from coterie.cli.main import main
+from coterie.core import clock
 from coterie.core.options import options_of
 from coterie.data.sources import SOURCES
 from coterie.methods import METHODS
@@ -494,3 +495,20 @@ def test_a_reader_that_goes_away(words, monkeypatch, capfd):
 def test_the_flag_that_was_meant(refused):
     said = refused("run", "--method", "finetune", "--no-finetune.weighted")
     assert "did you mean --finetune.weighted?" in said
+
+
+def test_where_the_time_went(coterie, done, monkeypatch):
+    monkeypatch.setattr(clock.CLOCK, "_spent", dict.fromkeys(clock.PARTS, 0.0))
+    code, _, said = coterie("run", *TITANIC, "--out", "here", "-v")
+    assert code == 0
+    table = said[said.index("where the time went") :].splitlines()[2:]
+    assert [line.split()[0] for line in table] == [*clock.PARTS, "in"]
+    whole = json.loads(Path("here/timings.jsonl").read_text().splitlines()[-1])["whole"]
+    assert tuple(whole) == clock.PARTS
+    assert all(whole[part] > 0 for part in ("data", "training", "scoring", "writing", "report"))
+    shares = [int(line.split()[-1]) for line in table]
+    assert abs(sum(shares[:-1]) - 100) <= 4
+    page = Path("here/report.html").read_text()
+    assert "Where the time went" in page
+    done("report", "here")  # the page again, from the folder
+    assert "Where the time went" in Path("here/report.html").read_text()
