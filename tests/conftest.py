@@ -78,3 +78,9 @@ def refused():
         assert "\n" not in str(caught.value)
 
     return check
+
+
+@pytest.fixture(autouse=True)
+def by_itself(monkeypatch):
+    """Comparisons run in this process unless a test asks for several: what it patches is in no other."""
+    monkeypatch.setattr("coterie.cli.compare.processes", lambda asked, tasks, small: max(1, asked))

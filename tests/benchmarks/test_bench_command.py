@@ -103,9 +103,9 @@ def test_a_peer_is_put_beside_the_plain_loop(monkeypatch):
         return Timing(5.0, (1.0,) * (workload.rounds - 1), 2**20, beliefs)
 
     workload = replace(quick(WORKLOADS["linear-1000"]), rounds=4)
-    plain, other = side_by_side.compare("peer", peer, workload)
-    assert (plain.contender, other.contender) == ("plain", "peer")
-    assert plain.repeats == other.repeats == 3
+    plain, ours, other = side_by_side.compare("peer", peer, workload)
+    assert (plain.contender, ours.contender, other.contender) == ("plain", "auto", "peer")
+    assert plain.repeats == ours.repeats == other.repeats == 3
     assert other.samples == 100
     assert other.median == 100
     assert other.loss == pytest.approx(plain.loss)

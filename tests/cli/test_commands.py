@@ -177,6 +177,7 @@ def test_a_comparison(done):
     assert {p.name for p in Path("here").iterdir()} == {
         "compare.toml",
         "report.html",
+        "timings.jsonl",
         "local",
         "fedavg",
         "fedavg-weighted-false",

@@ -37,7 +37,7 @@ def replace_atomically(path: Path, write: Callable[[Path], Any]) -> None:
         try:
             write(draft)
             draft.chmod(0o644)
-            sync(draft)
+            _sync(draft)
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
@@ -83,7 +83,12 @@ def append_line(path: Path, entry: Mapping[str, Any]) -> None:
 
 def sync(path: Path) -> None:
     """Waits until a file is on the disk: from then on a power failure does not lose it."""
-    with readable_errors(path), path.open("rb+") as file:
+    with readable_errors(path):
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 
