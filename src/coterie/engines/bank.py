@@ -78,6 +78,8 @@ class Bank:
     y: Tensor
     starts: Tensor
     sizes: Tensor
+    own: tuple[Samples, ...] = ()
+    """Each client's, where they are not joined."""
 
     @staticmethod
     def of(parts: Sequence[Samples], device: torch.device | str = "cpu") -> Bank:
@@ -86,10 +88,13 @@ class Bank:
         begins = dict(zip(once, (lengths.cumsum(0) - lengths).tolist(), strict=True))
         x, y = Rows([p.x for p in once.values()], device), adjoined([p.y for p in once.values()])
         starts = torch.tensor([begins[place(p)] for p in parts])
-        return Bank(x, y.to(device), starts, torch.tensor([len(p) for p in parts]))
+        own = () if x.whole is not None else tuple(parts)
+        return Bank(x, y.to(device), starts, torch.tensor([len(p) for p in parts]), own)
 
     def part(self, i: int) -> Samples:
         """A client's own samples, as a view."""
+        if self.own:
+            return self.own[i]
         rows = slice(int(self.starts[i]), int(self.starts[i] + self.sizes[i]))
         return Samples(self.x[rows], self.y[rows])
 

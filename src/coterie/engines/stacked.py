@@ -31,7 +31,7 @@ from coterie.engines.memory import budget_in_bytes
 from coterie.engines.replay import BatchedKernel, Stretch
 from coterie.engines.threads import threads_for
 
-LOCKSTEP = 256  # edges at once: more gain nothing and fall out of the caches
+LOCKSTEP = 128  # edges at once: more gain nothing, fall out of the caches and take memory
 
 
 @ENGINES.register("stacked")
