@@ -14,6 +14,7 @@ import inspect
 import itertools
 import numbers
 import re
+import sys
 import textwrap
 import types
 from collections.abc import Mapping
@@ -165,13 +166,12 @@ def _field_docs(cls: type) -> dict[str, str]:
         if not dataclasses.is_dataclass(base):
             continue
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+            found = _class_at_top(base) or ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
         except (OSError, TypeError):
             continue
         for name, text in _docstring_lines(inspect.cleandoc(base.__doc__ or "")):
             docs.setdefault(name, text)
-        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-        for field, doc in itertools.pairwise(body):
+        for field, doc in itertools.pairwise(found.body if isinstance(found, ast.ClassDef) else []):
             if (
                 isinstance(field, ast.AnnAssign)
                 and isinstance(field.target, ast.Name)
@@ -180,3 +180,18 @@ def _field_docs(cls: type) -> dict[str, str]:
             ):
                 docs.setdefault(field.target.id, inspect.cleandoc(str(doc.value.value)))
     return docs
+
+
+def _class_at_top(cls: type) -> ast.ClassDef | None:
+    """A class's source if it stands at the top of its module; that of another is for inspect to find."""
+    return _classes_at_top(cls.__module__).get(cls.__qualname__)
+
+
+@functools.cache
+def _classes_at_top(module: str) -> dict[str, ast.ClassDef]:
+    """Parsed once a module: inspect.getsource walks through all of it for each class."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError):
+        return {}
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}

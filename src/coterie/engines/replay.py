@@ -23,7 +23,7 @@ from coterie.core.learner import Batch, Learner
 from coterie.engines.program import Flat, Program, Unrecordable, program
 from coterie.kernels.around import Around
 
-PATIENCE = 3  # calls before recording, which takes as long as some calls
+PATIENCE = 1  # calls before recording, which takes as long as some calls
 log = logging.getLogger("coterie")
 
 LOOP = """
@@ -117,6 +117,17 @@ class Entry:
 
 
 Known = dict[Any, Entry]
+ROOM = 200  # entries of a learner: of many learning rates the first are forgotten
+
+
+def entry_of(known: Known, key: Any) -> Entry:
+    if key not in known:
+        while len(known) >= ROOM:
+            del known[next(iter(known))]
+        known[key] = Entry()
+    return known[key]
+
+
 _known: weakref.WeakKeyDictionary[Learner, Known] = weakref.WeakKeyDictionary()
 
 
@@ -194,7 +205,7 @@ class BatchedKernel:
 
     def _entry(self, name: str, flat: Flat, more: Any = ()) -> Entry:
         key = (self._kernel, name, more, tuple([(t.shape[1:], t.dtype, t.device) for t in flat]))
-        return self._known.setdefault(key, Entry())
+        return entry_of(self._known, key)
 
     def _run(self, entry: Entry, flat: Flat, one: Callable[[Sequence[Tensor]], Any]) -> tuple[Flat, Any]:
         """vmap of `one`, a function of a list of tensors: the result as a list, and its structure."""
@@ -220,7 +231,7 @@ def outputs_of(learner: Learner, beliefs: Beliefs, x: Tensor) -> Tensor:
         return learner.outputs(dict(zip(names, tensors, strict=False)), tensors[-1])
 
     key = ("outputs", names, tuple([(t.shape[1:], t.dtype, t.device) for t in flat]))
-    entry = _known.setdefault(learner, {}).setdefault(key, Entry())
+    entry = entry_of(_known.setdefault(learner, {}), key)
     found = entry.program or entry.met(vmap(one), flat)
     return found(flat)[0] if found else vmap(one)(flat)
 

@@ -60,6 +60,8 @@ class Simulated:
 
         def done() -> None:
             if mark:
+                while len(SPARE) >= SPARES:
+                    del SPARE[next(iter(SPARE))]
                 SPARE[mark] = learner
 
         return InProcess(
@@ -67,6 +69,7 @@ class Simulated:
         )
 
 
+SPARES = 8
 SPARE: dict[str, Learner] = {}
 """Learners of closed nets: the next run of the same model goes on with what engines found out and recorded.
 

@@ -56,8 +56,8 @@ def spent(seconds: Mapping[str, float] | None) -> str:
         return ""
     lines = [[escape(cell) for cell in row] for row in words.share_of_time(seconds)]
     said = (
-        "Of the command that made these runs, start-up included: a second counts for one part. Tracing is "
-        "recording the operations of a step, which then replay fast."
+        "Of the command that made these runs, start-up included: a second counts for one part, and those of "
+        "processes side by side add up. Tracing is recording the operations of a step, to replay them fast."
     )
     shown = table(["part", "seconds", "per cent"], lines, "figures")
     return f"<h4>Where the time went</h4>{shown}<p>{said}</p>"

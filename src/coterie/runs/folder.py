@@ -83,6 +83,8 @@ class Folder:
         self.path = path
         self._lock: IO[str] = locks.locked(path)
         self._synced = time.monotonic()
+        self._config: Mapping[str, Any] | None = None
+        self._digest = ""
 
     def close(self) -> None:
         self._lock.close()
@@ -129,7 +131,9 @@ class Folder:
         append_line(self.path / METRICS, line)
 
     def save(self, state: Any, round: int, config: Mapping[str, Any], kept: Mapping[str, Tensor]) -> None:
-        stamp = checkpoint.Stamp(round, digest(config))
+        if self._config is not config:  # the same in all rounds
+            self._config, self._digest = config, digest(config)
+        stamp = checkpoint.Stamp(round, self._digest)
         due = time.monotonic() - self._synced >= EVERY
         if due:
             self.sync()
