@@ -20,6 +20,7 @@ from coterie.core.kernel import Tick
 from coterie.core.learner import Batch, Gradient, Learner, dropout_of
 from coterie.core.net import from_server
 from coterie.core.seeds import Key
+from coterie.engines import replay
 from coterie.engines.bank import Bank, Rows
 from coterie.engines.base import Visit
 from coterie.engines.replay import BatchedKernel
@@ -47,6 +48,7 @@ class NoDoubles(TorchDispatchMode):
 
 @pytest.fixture(params=["cuda", "mps"])
 def device(request, monkeypatch):
+    monkeypatch.setattr(replay, "PATIENCE", 100)  # fake tensors hold no numbers to record with
     plain_to, plain_getitem = torch.Tensor.to, torch.Tensor.__getitem__
 
     def to(self, *args, **kwargs):

@@ -14,7 +14,7 @@ from coterie.core.held import at_coordinator, hold
 from coterie.core.learner import Learner
 from coterie.core.net import edges_of, to_own
 from coterie.core.seeds import Key
-from coterie.engines import Loop, scoring
+from coterie.engines import Loop, replay, scoring
 from coterie.kernels import Calibrate, Crowd, Score
 from coterie.nets import InProcess
 
@@ -119,7 +119,8 @@ def test_pairs_that_repeat_in_any_order(monkeypatch):
     checked(net, module, beliefs_of(module, 5), edges_of(edges))
 
 
-def test_rows_that_hosts_share_are_passed_once_by_each_guest():
+def test_rows_that_hosts_share_are_passed_once_by_each_guest(monkeypatch):
+    monkeypatch.setattr(replay, "PATIENCE", 100)  # recording passes some times more
     shared, module = samples(8), Seen(linear())
     net = net_of(module, [shared, samples(3, 1), shared, shared])
     everyone = edges_of([(g, h) for h in range(4) for g in range(2)])
