@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import os
 import re
 import subprocess
@@ -498,9 +499,10 @@ def test_the_flag_that_was_meant(refused):
     assert "did you mean --finetune.weighted?" in said
 
 
-def test_where_the_time_went(coterie, done, monkeypatch):
+def test_where_the_time_went(coterie, done, monkeypatch, caplog):
     monkeypatch.setattr(clock.CLOCK, "_spent", dict.fromkeys(clock.PARTS, 0.0))
-    code, _, said = coterie("run", *TITANIC, "--out", "here", "-v")
+    with caplog.at_level(logging.INFO, "coterie"):  # as -v sets it, for the whole process
+        code, _, said = coterie("run", *TITANIC, "--out", "here")
     assert code == 0
     table = said[said.index("where the time went") :].splitlines()[2:]
     assert [line.split()[0] for line in table] == [*clock.PARTS, "in"]
