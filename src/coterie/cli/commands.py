@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 Command = Callable[[Sequence[str]], int]
 
 COMMANDS = {
-    "demo": "compare four methods on real data and write a report (a minute)",
+    "demo": "compare four methods on real data and write a report (seconds)",
     "run": "train with one method and write a run folder with a report",
     "compare": "train with several methods and seeds on the same clients, one table",
     "rank": "rank the others for one client or all, before training together",
