@@ -71,28 +71,30 @@ def run_all(
     try:
         with screen.progress(rounds * len(cells)) as bar:
             if jobs > 1:
-                in_processes(path, order, command, builder, jobs, bar)
+                records = in_processes(path, order, command, builder, jobs, bar)
             else:
-                one_by_one(path, order, command, builder, bar)
+                records = one_by_one(path, order, command, builder, bar)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(path)) from None
-    return [read_record(path / place, spec) for (spec, place), _ in cells]
+    return [records[place] for (_, place), _ in cells]
 
 
 def one_by_one(
     path: Path, order: Sequence[Cell], command: str | None, builder: Builder, bar: Progress
-) -> None:
-    said: set[str] = set()
+) -> dict[str, Record]:
+    """The records of all runs, by place."""
+    records, said = dict[str, Record](), set[str]()
     for i, ((spec, place), cell) in enumerate(order):
         watch = screen.watcher(bar, f"{spec} seed {cell.seed}", before=cell.rounds * i)
-        record = run_cell(path / place, cell, spec, command, watch, builder)
+        records[place] = record = run_cell(path / place, cell, spec, command, watch, builder)
         watch(record)
         screen.say_notes(record.about, said)
+    return records
 
 
 def in_processes(
     path: Path, order: Sequence[Cell], command: str | None, builder: Builder, jobs: int, bar: Progress
-) -> None:
+) -> dict[str, Record]:
     """The same by several processes; each says how far it is, some times a second."""
 
     def work(task: int, say: Say) -> None:
@@ -108,7 +110,7 @@ def in_processes(
         record = run_cell(path / place, cell, spec, command, watch, builder)
         say({"task": task, "done": record.done, "figure": screen.figure(record), "over": True})
 
-    done, said = [0] * len(order), set[str]()
+    done, said, records = [0] * len(order), set[str](), dict[str, Record]()
     for entry in side_by_side(len(order), jobs, work):
         if "spent" in entry:
             CLOCK.add(entry["spent"])
@@ -117,4 +119,6 @@ def in_processes(
         done[entry["task"]] = entry["done"]
         screen.move(bar, f"{spec} seed {cell.seed} {entry['figure']}", sum(done))
         if "over" in entry:
-            screen.say_notes(read_record(path / place).about, said)
+            records[place] = read_record(path / place, spec)
+            screen.say_notes(records[place].about, said)
+    return records

@@ -29,7 +29,10 @@ class Unrecordable(Exception):
 
 
 class Call(NamedTuple):
-    """One operation: its arguments in the order of its schema, and what came out."""
+    """One operation: its arguments in the order of its schema, and what came out.
+
+    Of a recording these are tensors and numbers; of a draft, `Value` and `Size`.
+    """
 
     op: Any
     args: tuple[Any, ...]
@@ -117,14 +120,6 @@ class Numbered:
         return None if number is None else Value(number)
 
 
-class Line(NamedTuple):
-    """One operation of a program: arguments with tensors and sizes by `Value` and `Size`."""
-
-    op: Any
-    args: tuple[Any, ...]
-    out: Any
-
-
 class Draft:
     """Two recordings read side by side, into lines that hold for any number of edges.
 
@@ -134,7 +129,7 @@ class Draft:
     def __init__(self, one: Recording, two: Recording, short: bool) -> None:
         self.one, self.two = Numbered(one), Numbered(two)
         self.constants: dict[int, Tensor] = {}
-        self.lines: list[Line] = []
+        self.lines: list[Call] = []
         if [c.op for c in one.calls] != [c.op for c in two.calls]:
             raise Unrecordable("other operations for other numbers of edges")
         self.pure = not any(call.op._schema.is_mutable for call in one.calls)
@@ -148,7 +143,7 @@ class Draft:
     def _append(self, a: Call, b: Call) -> None:
         args = tuple(self._read(x, y) for x, y in zip(a.args, b.args, strict=True))
         if not self.pure and isinstance(a.out, Tensor) and self.one.find(a.out) is not None:
-            self.lines.append(Line(a.op, args, None))  # in place: what it gave has a number already
+            self.lines.append(Call(a.op, args, None))  # in place: what it gave has a number already
             return
         out = self._out(a.out, b.out)
         if self._short:
@@ -160,7 +155,7 @@ class Draft:
                     self._same[new.number] = old.number
                 return
             self._known[a.op, repr(args)] = out
-        self.lines.append(Line(a.op, args, out))
+        self.lines.append(Call(a.op, args, out))
 
     def _out(self, a: Any, b: Any) -> Any:
         if isinstance(a, Tensor):
@@ -222,7 +217,7 @@ def passes_on(call: Call) -> bool:
     return given.data_ptr() == out.data_ptr() or name in COPIES or times_one
 
 
-def needed(draft: Draft) -> list[Line]:
+def needed(draft: Draft) -> list[Call]:
     """The lines that something comes of; all, if any of them changes a tensor in place."""
     if not draft.pure:
         return draft.lines
@@ -258,7 +253,7 @@ class Script:
         self._graph.registerOutput(self._node("prim::ListConstruct", results, TENSORS))
         self.function = torch._C._create_function_from_graph("program", self._graph)
 
-    def _append(self, line: Line) -> None:
+    def _append(self, line: Call) -> None:
         schema = line.op._schema
         args = [self._value(value, a.type) for value, a in zip(line.args, schema.arguments, strict=True)]
         # tensors may lie otherwise in memory than when recorded

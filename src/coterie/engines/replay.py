@@ -1,4 +1,4 @@
-"""A kernel for many edges at once: batched by vmap a few times, then recorded and replayed.
+"""A kernel for many edges at once: batched by vmap at first, then recorded and replayed.
 
 What was recorded (`program.py`) is kept for as long as the learner, whatever run asks for it next. Steps in a
 row are one call: torch's interpreter gathers their batches and goes from step to step by itself.

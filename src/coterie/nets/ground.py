@@ -59,10 +59,12 @@ class Simulated:
         learner = SPARE.pop(mark, None) or Learner(ground.model, ground.roster.task)
 
         def done() -> None:
+            nonlocal mark
             if mark:
                 while len(SPARE) >= SPARES:
                     del SPARE[next(iter(SPARE))]
                 SPARE[mark] = learner
+                mark = ""  # handed on once: the next net has it for itself
 
         return InProcess(
             ground.engine, learner, ground.clients, ground.device, ground.memory, ground.roster, done=done

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -42,22 +43,20 @@ def processes(asked: int, tasks: int, small: bool) -> int:
 
 def side_by_side(tasks: int, jobs: int, work: Work) -> Iterator[dict[str, Any]]:
     """What the processes say while they do all tasks. The first error ends them all, and is raised here."""
-    listed, given = os.pipe()
     heard, said = os.pipe()
-    for task in range(tasks):
-        os.write(given, task.to_bytes(NUMBER, "big"))
-    os.close(given)
     parent, children = os.getpid(), list[int]()
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        for _ in range(jobs):
-            child = os.fork()
-            if not child:
-                os.close(heard)
-                _work(listed, said, parent, jobs, work)
-            children.append(child)
-        os.close(listed)
+        with tempfile.TemporaryFile() as listed:  # forks share the place up to which it has been read
+            listed.write(b"".join(task.to_bytes(NUMBER, "big") for task in range(tasks)))
+            listed.seek(0)
+            for _ in range(jobs):
+                child = os.fork()
+                if not child:
+                    os.close(heard)
+                    _work(listed.fileno(), said, parent, jobs, work)
+                children.append(child)
         os.close(said)
         with os.fdopen(heard) as lines:
             for line in lines:
