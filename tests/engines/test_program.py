@@ -14,9 +14,10 @@ from coterie.core import belief as tree
 from coterie.core.kernel import Tick
 from coterie.core.learner import Batch, Learner
 from coterie.engines import replay
-from coterie.engines.program import Unrecordable, program
+from coterie.engines.program import program
+from coterie.engines.recording import Unrecordable
 from coterie.kernels import SGD, Adam
-from coterie.nets import ground
+from coterie.nets import InProcess, ground
 
 GEN = torch.Generator().manual_seed(1)
 
@@ -111,3 +112,15 @@ def test_a_second_run_of_the_same_model_records_nothing(monkeypatch):
     )
     assert len(recorded) == 4  # start, step, finish, predictions
     assert first.record.done == second.record.done == other.record.done == 4
+
+
+def test_a_net_that_is_closed_twice_hands_its_learner_on_once(monkeypatch):
+    monkeypatch.setattr(ground, "SPARE", {})
+    closed = []
+    monkeypatch.setattr(InProcess, "close", lambda net: closed.append(net) or net.done())
+    client = coterie.Client.from_arrays(torch.randn(20, 3, generator=GEN), torch.arange(20) % 2, name="c")
+    coterie.train("logistic", [client], "local", rounds=1)
+    assert len(ground.SPARE) == len(closed) == 1
+    ground.SPARE.clear()  # as when the next net takes it
+    closed[0].done()
+    assert ground.SPARE == {}

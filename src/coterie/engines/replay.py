@@ -20,7 +20,8 @@ from coterie.core.belief import Beliefs
 from coterie.core.clock import CLOCK
 from coterie.core.kernel import Marker, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner
-from coterie.engines.program import Flat, Program, Unrecordable, program
+from coterie.engines.program import Program, program
+from coterie.engines.recording import Flat, Unrecordable
 from coterie.kernels.around import Around
 
 PATIENCE = 1  # calls before recording, which takes as long as some calls
