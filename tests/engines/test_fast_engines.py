@@ -13,7 +13,7 @@ from coterie.core.held import at_coordinator, hold
 from coterie.core.learner import Learner
 from coterie.core.net import edges_of, to_own
 from coterie.core.seeds import Key
-from coterie.engines import Auto, Loop, Pool, Stacked, replay, scoring
+from coterie.engines import Auto, Loop, Pool, Stacked, passage, replay
 from coterie.engines import stacked as stacked_module
 from coterie.engines.auto import CACHED, LARGE, SMALL, TINY, choose
 from coterie.engines.bank import Bank, adjoined
@@ -112,7 +112,7 @@ class TestScoring:
 
     @pytest.mark.parametrize("channels", [1, 3])
     def test_pictures_a_few_at_a_time_and_side_by_side_score_as_all_at_once(self, channels, monkeypatch):
-        monkeypatch.setattr(scoring, "NUMBERS", 4 * channels * 36)  # four pictures at a time
+        monkeypatch.setattr(passage, "NUMBERS", 4 * channels * 36)  # four pictures at a time
         torch.manual_seed(0)
         model = nn.Sequential(nn.Conv2d(channels, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
         model.append(nn.Linear(16, 2))

@@ -14,7 +14,7 @@ from coterie.core.held import at_coordinator, hold
 from coterie.core.learner import Learner
 from coterie.core.net import edges_of, to_own
 from coterie.core.seeds import Key
-from coterie.engines import Loop, replay, scoring
+from coterie.engines import Loop, passage, replay, scoring
 from coterie.kernels import Calibrate, Crowd, Score
 from coterie.nets import InProcess
 
@@ -111,7 +111,7 @@ def test_own_models_on_own_rows(module, sizes):
 
 
 def test_pairs_that_repeat_in_any_order(monkeypatch):
-    monkeypatch.setattr(scoring, "ROWS", 20)  # several passes, of guests and of one guest's hosts
+    monkeypatch.setattr(passage, "ROWS", 20)  # several passes, of guests and of one guest's hosts
     monkeypatch.setattr(scoring, "MEASURED", 30)  # measured in several parts
     module = linear()
     net = net_of(module, [samples(n, i) for i, n in enumerate((5, 9, 2, 33, 1, 7))])
@@ -154,25 +154,25 @@ def test_what_draws_draws_for_each_guest_from_its_own_seed():
 
 @given(st.lists(st.integers(1, 9000), min_size=1, max_size=40), st.integers(1, 12), st.booleans())
 def test_chunks_have_every_guest_once_and_little_filling(rows, most, in_order):
-    found = list(scoring.chunks(rows, most, in_order))
+    found = list(passage.chunks(rows, most, in_order))
     flat = [turn for some in found for turn in some]
     assert sorted(flat) == list(range(len(rows)))
     assert not in_order or flat == sorted(flat)
     for some in found:
         lengths = [rows[turn] for turn in some]
         assert len(some) <= most
-        assert len(some) == 1 or max(lengths) * len(some) <= min(scoring.ROWS, 2 * sum(lengths))
+        assert len(some) == 1 or max(lengths) * len(some) <= min(passage.ROWS, 2 * sum(lengths))
 
 
 def test_one_huge_guest_does_not_fill_up_the_small_ones():
-    assert list(scoring.chunks([10, 3000, 12, 11, 9], 100, False)) == [[1], [2, 3, 0, 4]]
-    assert list(scoring.chunks([10, 12, 11, 9], 100, False)) == [[0, 1, 2, 3]]
+    assert list(passage.chunks([10, 3000, 12, 11, 9], 100, False)) == [[1], [2, 3, 0, 4]]
+    assert list(passage.chunks([10, 12, 11, 9], 100, False)) == [[0, 1, 2, 3]]
 
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_crowd_is_the_average_of_its_guests_probabilities(shared, weighted, monkeypatch):
-    monkeypatch.setattr(scoring, "ROWS", 16)
+    monkeypatch.setattr(passage, "ROWS", 16)
     module, common = linear(), samples(6, 9)
     parts = [common if shared else samples(n, n) for n in (6, 11, 3)]
     net, beliefs = net_of(module, parts), beliefs_of(module, 4)

@@ -40,14 +40,14 @@ class Rows:
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
         """Some rows: a view of consecutive ones where they lie so, else a copy."""
         if self.whole is not None:
-            return self.whole[rows] if isinstance(rows, slice) else _selected(self.whole, rows)
+            return taken(self.whole, rows)
         if isinstance(rows, slice):
             return self._between(*rows.indices(len(self))[:2])
         which = torch.bucketize(rows, torch.tensor(self._ends), right=True)
         out = self.first.new_empty((len(rows), *self.first.shape[1:]))
         for part in torch.unique(which).tolist():
             mine = (which == part).nonzero().flatten()
-            out[mine] = _selected(self._parts[part], rows[mine] - self._begin(part))
+            out[mine] = taken(self._parts[part], rows[mine] - self._begin(part))
         return out
 
     def _between(self, first: int, end: int) -> Tensor:
@@ -63,8 +63,9 @@ class Rows:
         return self._ends[part] - len(self._parts[part])
 
 
-def _selected(tensor: Tensor, rows: Tensor) -> Tensor:
-    return tensor.index_select(0, rows.to(tensor.device))
+def taken(tensor: Tensor, rows: Tensor | slice) -> Tensor:
+    """Some rows: a view of consecutive ones, else a copy."""
+    return tensor[rows] if isinstance(rows, slice) else tensor.index_select(0, rows.to(tensor.device))
 
 
 @dataclass(frozen=True, eq=False)
