@@ -5,12 +5,14 @@ import math
 import shlex
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+import coterie
 from coterie.cli.main import main
 from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
@@ -21,7 +23,10 @@ from coterie.methods.server.cone import cone_angle
 from coterie.methods.server.importance import by_tensor
 from coterie.methods.server.weight_erosion import (
     distance_penalty,
+    distance_per_step,
     erode,
+    relative_distance,
+    steps_in_epochs,
     whole_passes,
 )
 from coterie.nets import Absent
@@ -74,6 +79,34 @@ class TestEquations:
         assert whole_passes(rounds, sizes, epochs=9, steps=1, batch=4).tolist() == [0, 0, 2, 2, 6]
         assert whole_passes(rounds, sizes, epochs=9, steps=3, batch=4).tolist() == [0, 1, 6, 7, 18]
         assert whole_passes(rounds, sizes, epochs=2, steps=0, batch=4).tolist() == [0, 2, 10, 12, 12]
+
+    def test_distance_per_step(self):
+        # g_0 = (3, 4) in 2 steps; g_1 = (9, 12) in 6, the same way; g_2 = (4, 3) in 2; g_3 = (0, 0) in 4;
+        # g_4 = (-3, 4) in 1: per step (-3, 4) against (1.5, 2), √(4.5² + 2²) / 2.5
+        ways = numbers(3, 4, 9, 12, 4, 3, 0, 0, -3, 4).reshape(5, 2)
+        steps = numbers(2, 6, 2, 4, 1)
+        distance = relative_distance((ways - ways[0]).norm(dim=1), ways[0].norm())
+        found = distance_per_step(distance, ways.norm(dim=1) / 5, steps / steps[0])
+        close(found, [0, 0, math.sqrt(2) / 5, 1, math.sqrt(24.25) / 2.5])
+        assert found[2] == distance[2]  # as many steps: the same bits
+        endless = distance_per_step(numbers(math.inf, 0), numbers(math.inf, NAN), numbers(2, 3))
+        assert endless.tolist() == [math.inf, 0]  # of a requester that did not move, as in (1)
+
+    @given(
+        st.lists(st.floats(-5, 5), min_size=9, max_size=9),
+        st.lists(st.integers(1, 40), min_size=3, max_size=3),
+    )
+    def test_distance_per_step_is_that_of_ways_divided_by_steps(self, ways, steps):
+        g, n = numbers(*ways).reshape(3, 3), numbers(*steps)
+        if g[0].norm() < 0.1:
+            return
+        distance = relative_distance((g - g[0]).norm(dim=1), g[0].norm())
+        found = distance_per_step(distance, g.norm(dim=1) / g[0].norm(), n / n[0])
+        each = g / n.unsqueeze(1)
+        close(found, (each - each[0]).norm(dim=1) / each[0].norm(), 1e-4)
+
+    def test_steps_in_epochs(self):
+        assert steps_in_epochs(whole(1, 32, 33, 600), 2, 32).tolist() == [2, 2, 4, 38]
 
     def test_importance_goes_to_all_tensors_of_a_layer_the_precise_name_last(self):
         names = ["conv.1.weight", "conv.1.bias", "conv.10.weight", "head.weight"]
@@ -177,6 +210,20 @@ class TestTrajectories:
 
 
 class TestOptions:
+    @pytest.mark.parametrize(("per_step", "gone"), [(True, False), (False, True)])
+    def test_size_is_not_taken_for_dissimilarity(self, per_step, gone):
+        """All alike, of 60 and of 600 rows: after ten rounds in epochs the large ones still count."""
+        rng, clients = np.random.default_rng(0), []
+        for i, rows in enumerate((85, 85, 857, 857)):
+            x = rng.normal(size=(rows, 8))
+            y = (x.sum(axis=1) + rng.normal(size=rows) > 0).astype(int)
+            clients.append(coterie.Client.from_arrays(x, y, name=f"site-{i}"))
+        found = coterie.train(
+            "logistic", clients, "weight-erosion", rounds=10, seed=0, per_step=per_step, requester="site-0"
+        ).matrices["alpha"][-1, 0]
+        assert (found[2:].max() == 0) == gone
+        assert gone or found[2:].min() > found[1] > 0.3  # their long ways are less noisy than a small one's
+
     def test_a_second_weight_by_size(self, pull, play):
         # α = 1, 3/4; β = 1, 4: shares 1/4 and 3/4 of replies 2 and 0
         method = WeightErosion(HALF, "c0", p_d=0.25, beta="size")

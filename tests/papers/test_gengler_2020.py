@@ -12,7 +12,7 @@ from coterie.api.folders import read_record
 from coterie.data.dataset import Arrays
 from coterie.data.partition.shift import DISTRIBUTIONS
 from coterie.kernels import SGD
-from coterie.methods import FedAvg, Local
+from coterie.methods import FedAvg, Local, WeightErosion
 from coterie.methods.server.weight_erosion import erode
 from coterie.metrics.summary import Interval
 from coterie.papers.base import Asked, run_jobs
@@ -103,12 +103,21 @@ class TestSizePenalty:
         text, as_run = (
             [g.method_of(m, preset, "full", "client-0") for m in g.METHODS] for preset in ("text", "as-run")
         )
-        assert [type(m) for m in text] == [g.AsStated, FedAvg, Local]
+        assert [type(m) for m in text] == [WeightErosion, FedAvg, Local]
         assert [type(m) for m in as_run] == [g.BatchesForSamples, FedAvg, Local]
         for ours in (*text, *as_run):
             assert (ours.local.lr, ours.local.batch, ours.local.epochs) == (0.1, 32, 1)
         assert (text[0].requester, text[0].p_d, text[0].p_s) == ("client-0", "auto", 2.0)
         assert not text[1].weighted
+        assert not any(m.per_step for m in (text[0], as_run[0]))
+
+    def test_a_round_is_an_epoch_and_its_other_reading_a_remark_on_one_cell(self):
+        text, literal = (g.method_of(m, "text", "full", "client-0") for m in ("weight-erosion", g.LITERAL))
+        rounds, sizes = torch.tensor([0, 1, 20, 29]), torch.tensor([600, 600, 600, 600])
+        assert text.passes(rounds, sizes).tolist() == [0, 1, 20, 29]
+        assert literal.passes(rounds, sizes).tolist() == [0, 0, 1, 1]
+        assert g.methods_of("text", "B/100") == (*g.METHODS, g.LITERAL)
+        assert g.methods_of("text", "B/10") == g.methods_of("as-run", "B/100") == g.METHODS
 
 
 def asked(out, cells=("B/10",), presets=("as-run",), figures="none"):

@@ -48,7 +48,7 @@ def weight_erosion(
                 other = copy.deepcopy(model)
                 train(other, loaders[j], args)
                 states[j] = other.state_dict()
-                updates[j] = flat(other) - flat(model)
+                updates[j] = (flat(other) - flat(model)) / len(loaders[j])  # for each of its steps
             for j in asked:
                 distance = (updates[j] - updates[k]).norm() / updates[k].norm()
                 alpha[k][j] = max(0.0, alpha[k][j] - p_d * float(distance))

@@ -15,6 +15,13 @@ gradients along local SGD (Gengler). So d_i = ‖w_i - w_0‖ / ‖w - w_0‖ ov
 the last line is w ← (1 - s) w + s w̄ with w̄ = Σ α_i w_i / Σ α_i and s = γ / lr, the `server_step`: the net's
 `distances` and `mix` are all that is needed. With momentum or Adam, an update stands for the gradient.
 
+Epochs give a large client more steps, a longer way and so a larger d_i, however much alike its data are: size
+is then taken for dissimilarity. With `per_step` each way is divided by its steps n_i before it is compared,
+
+    d_i  = ‖g_i/n_i - g_0/n_0‖ / ‖g_0/n_0‖                           (1')  distance_per_step
+
+which is (1) wherever all make as many steps. Being ours, it is off in the papers' presets.
+
 Each requester has its own belief at home; replies go from client to requester, which measures and mixes them.
 The coordinator sees distances and weights, no model.
 
@@ -106,6 +113,8 @@ class WeightErosion:
     """How often the squares of a layer count in distances, as layer=number; 1 if not named (Gengler, V.C)."""
     server_step: float = 1.0
     """How far to go from the old model to the mixed one, above 0 and up to 1."""
+    per_step: bool = True
+    """Compare updates divided by their steps, so that more rows alone do not make a client differ."""
     cone: float = 90.0
     """Stop once no cone of this half-angle, in degrees, holds all gradients (Grimberg, ex. 4); 90: never."""
 
@@ -145,6 +154,13 @@ class WeightErosion:
         if epochs is None or steps is None or batch is None:
             raise BadInput("p_s needs local work in epochs or steps: set p_s=0, or use sgd or adam")
         return whole_passes(rounds, sizes, epochs, steps, batch)
+
+    def steps(self, sizes: Tensor) -> Tensor:
+        """Steps of each client in a round: [client]; all alike where the local work does not say."""
+        epochs, steps, batch = (getattr(self.local, name, None) for name in ("epochs", "steps", "batch"))
+        if steps or not epochs or not batch:
+            return torch.ones(len(sizes), dtype=torch.float64)
+        return steps_in_epochs(sizes, epochs, batch)
 
     def init(self, start: Held, net: Net) -> State:
         n = len(net.roster)
@@ -213,6 +229,9 @@ class WeightErosion:
         apart, lengths = net.distances(replies, own if self.cone == 90 else everyone, r, importance)
         mine = apart[:, 0 if self.cone == 90 else int(own)]
         distance = relative_distance(mine, lengths[own])
+        if self.per_step:
+            steps = self.steps(sizes[here])
+            distance = distance_per_step(distance, lengths / lengths[own], steps / steps[own])
         turn = turn._replace(distance=scatter(distance, here, n))
         if self.cone < 90:
             angle = cone_angle(apart, lengths)
@@ -254,6 +273,17 @@ def relative_distance(apart: Tensor, reference: Tensor) -> Tensor:
     return torch.where(apart == 0, torch.zeros_like(apart), apart / reference)
 
 
+def distance_per_step(distance: Tensor, length: Tensor, steps: Tensor) -> Tensor:
+    """(1') from d_i of (1), lengths ‖g_i‖ / ‖g_0‖ and steps ρ_i = n_i / n_0, all relative to client 0.
+
+    ‖g_i/n_i - g_0/n_0‖² / ‖g_0/n_0‖² = ‖g_i - ρ_i g_0‖² / (ρ_i ‖g_0‖)², and by the law of cosines
+    ‖g_i - ρ g_0‖² / ‖g_0‖² = ρ d² + (1 - ρ) (‖g_i‖² / ‖g_0‖² - ρ). With ρ = 1 it is d, bit for bit.
+    """
+    squared = steps * distance**2 + (1 - steps) * (length**2 - steps)
+    as_it_is = (steps == 1) | ~length.isfinite()  # ‖g_0‖ = 0
+    return torch.where(as_it_is, distance, squared.clamp(min=0).sqrt() / steps)
+
+
 def erode(alpha: Tensor, distance: Tensor, p_d: float, p_s: float, passes: Tensor) -> Tensor:
     """(2) max{0, α - (1 + p_s passes) p_d d}; nothing falls without a penalty, however far."""
     if p_d == 0:
@@ -274,6 +304,11 @@ def distance_penalty(p_d: float | Literal["auto"], clients: int) -> float:
 def whole_passes(rounds: Tensor, sizes: Tensor, epochs: int, steps: int, batch: int) -> Tensor:
     """⌊rounds · b / |S_i|⌋ with b = steps · min(batch, |S_i|) samples a round, or rounds · epochs."""
     return rounds * steps * sizes.clamp(max=batch) // sizes if steps else rounds * epochs
+
+
+def steps_in_epochs(sizes: Tensor, epochs: int, batch: int) -> Tensor:
+    """n_i: epochs times the batches that hold |S_i| samples, a last short one included."""
+    return (epochs * -(-sizes // batch)).double()
 
 
 def size_weights(sizes: Tensor, beta: Beta) -> Tensor:

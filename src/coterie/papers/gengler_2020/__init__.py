@@ -11,8 +11,12 @@ Agent 0 is tested on int(s(d) n_d) of the n_d published test images of each digi
 nothing here depends on them.
 
 `text`: rows are shuffled and each is dealt at most once; agent 0's test images are drawn; the size penalty
-is equation 2 to the letter, ⌊(r-1) 32 / |S_i|⌋ with the batch size for b although a round is an epoch
-(AsStated): it is 0 in all rounds for 6,000 samples an agent, and 1 from round 20 on for 600.
+counts how often each sample has been used on average, which is how Grimberg, 2020, defines its term: r - 1
+times before round r, as a round is an epoch.
+
+Equation 2 has ⌊(r-1) 32 / |S_i|⌋ for that, with the batch size for b. To the letter (AsStated) a round would
+be one batch: the term is then 0 in all rounds for 6,000 samples an agent, and 1 from round 20 on for 600.
+B/100 is run with this reading too, as a remark.
 
 `as-run`, what the authors' program did otherwise:
     each digit is cut, in file order, into chunks of ⌊n_d / 99⌋ images, of which the first 100 are dealt; an
