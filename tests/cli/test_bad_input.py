@@ -29,6 +29,7 @@ from coterie.storage.tensors import read_tensors, write_tensors
         (["run", "--rounds", "many"], "--rounds: invalid literal for int() with base 10: 'many'"),
         (["run", "--rounds", "0"], "rounds=0 must be at least 1"),
         (["run", "--seed", "-1"], "seed=-1 must be at least 0"),
+        (["run", "--deal", "-1"], "deal=-1 must be at least 0"),
         (["run", "--clients", "0"], "clients=0 must be at least 1"),
         (["run", "--sgd.lr", "0"], "lr=0.0 must be above 0"),
         (["run", "--sgd.lr", "nan"], "lr=nan must be above 0"),

@@ -101,7 +101,8 @@ def test_a_tuning(finished, here):
         assert f"sgd.lr {best['options']['sgd.lr']}" in line
         assert line.split()[-2:] == ["3", "0"]
         assert mine[0]["options"]["sgd.lr"] == 0.1
-    assert printed.splitlines()[-2:] == [
+    assert printed.splitlines()[-3:] == [
+        "best: here/best.toml, deal = 0: no seed is tested on rows of a trial",
         "compare: coterie compare --config here/best.toml",
         "report: here/report.html",
     ]

@@ -281,13 +281,14 @@ def test_a_method_is_checked_with_the_local_work_that_it_will_have(tmp_path):
     assert is_comparison(tmp_path / "here")
 
 
-def test_data_are_loaded_once_and_dealt_once_for_each_seed(tmp_path, monkeypatch):
-    loaded, dealt, load, deal = [], [], Titanic.load, experiment.deal_clients
+@pytest.mark.parametrize(("deal", "seeds"), [(None, [5, 6]), (9, [9])])
+def test_data_are_loaded_once_and_dealt_once_for_each_seed(tmp_path, monkeypatch, deal, seeds):
+    loaded, dealt, load, real = [], [], Titanic.load, experiment.deal_clients
     monkeypatch.setattr(Titanic, "load", lambda self: loaded.append(self) or load(self))
     monkeypatch.setattr(
-        experiment, "deal_clients", lambda *told, **more: dealt.append(told[3].seed) or deal(*told, **more)
+        experiment, "deal_clients", lambda *told, **more: dealt.append(told[3].seed) or real(*told, **more)
     )
-    comparison = Comparison(replace(QUICK, rounds=1), ("local", "fedavg", "central"), 2)
+    comparison = Comparison(replace(QUICK, rounds=1, deal=deal), ("local", "fedavg", "central"), 2)
     builder = Builder()
     create(tmp_path / "here", comparison, builder)
     records = compare_command.run_all(tmp_path / "here", comparison, None, builder)
@@ -295,4 +296,4 @@ def test_data_are_loaded_once_and_dealt_once_for_each_seed(tmp_path, monkeypatch
         (spec, seed) for spec in comparison.methods for seed in (5, 6)
     ]
     assert len(loaded) == 1
-    assert dealt == [5, 6]
+    assert dealt == seeds

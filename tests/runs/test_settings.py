@@ -98,7 +98,7 @@ def test_the_digest_is_that_of_the_content():
 
 
 def test_what_is_none_is_left_out_of_the_table():
-    assert "clients" not in Settings().table()
+    assert {"clients", "deal"}.isdisjoint(Settings().table())
     assert Settings(clients=3).table()["clients"] == 3
 
 
@@ -108,6 +108,7 @@ def test_what_is_none_is_left_out_of_the_table():
         ({"rounds": 0}, "rounds=0 must be at least 1: try 30"),
         ({"evaluate": 0}, "evaluate=0 must be at least 1: try 1"),
         ({"seed": -1}, "seed=-1 must be at least 0: try 0"),
+        ({"deal": -1}, "deal=-1 must be at least 0: try 0, or leave it out to deal by the seed"),
         ({"wrap": ("absent=1.5",)}, "absent=1.5 must lie between 0 and 1: try 0.1"),
         ({"wrap": ("absent=nan",)}, "absent=nan must lie between 0 and 1: try 0.1"),
         ({"wrap": ("absent=0.1", "absent:chance=-1")}, "absent=-1.0 must lie between 0 and 1: try 0.1"),
@@ -192,4 +193,4 @@ def test_every_source_has_something_natural():
 
 
 def test_setting_names_are_what_a_table_may_hold():
-    assert set(Settings(clients=1).table()) == {o.name for o in options_of(Settings)}
+    assert set(Settings(clients=1, deal=1).table()) == {o.name for o in options_of(Settings)}

@@ -72,6 +72,7 @@ def run_trials(path: Path, tuning: Tuning, typed: str | None) -> int:
     page = write_tuning(path / "report.html", tuned, path)
     screen.out.print(screen_table(tuned))
     if tuned.specs():
+        print(f"best: {path / 'best.toml'}, deal = {tuned.deal}: no seed is tested on rows of a trial")
         print(f"compare: {command('compare', path / 'best.toml')}")
     print(f"report: {page}")
     lost = [spec for spec in tuning.methods if tuned.best(spec) is None]

@@ -4,8 +4,9 @@
     fedavg/seed-0/          one run folder for each method and seed
     report.html             all of them on one page
 
-Methods see the same clients because clients depend on the data, the split and the seed alone. Finished
-runs are not run again, so a comparison that was cut off goes on where it was.
+Methods see the same clients because clients depend on the data, the split and the seed alone; with `deal`
+in the place of the seed, all seeds see the same clients too. Finished runs are not run again, so a comparison
+that was cut off goes on where it was.
 """
 
 from __future__ import annotations

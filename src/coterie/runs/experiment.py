@@ -1,6 +1,7 @@
 """Everything a run needs, in memory and checked, before anything is written.
 
-    footing       sites, model and first weights: dealt and loaded once for a seed, whatever the method
+    footing       sites, model and first weights: loaded once, dealt once for a seed (with `deal` once for
+                  all), whatever the method
     experiment    a method on a footing, checked whole
 
 `run`, `compare`, `rank` and `tune` come here with settings, `train` and reproductions with clients of their
@@ -12,7 +13,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ from coterie.core.method import Method
 from coterie.core.net import Net
 from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
-from coterie.data.build import deal_clients
+from coterie.data.build import Dealt, deal_clients
 from coterie.data.dataset import Dataset
 from coterie.data.sources.base import Source
 from coterie.engines.auto import SMALL as SMALL_MODEL
@@ -36,7 +37,7 @@ from coterie.engines.threads import narrow
 from coterie.nets import Counting, Ground, Made, wrapped
 from coterie.nets.ground import Connector
 from coterie.runs.about import about_run
-from coterie.runs.settings import Settings
+from coterie.runs.settings import PARTS, Settings
 from coterie.sites.footing import Check, Footing, grounded
 from coterie.sites.last_layer import Body
 
@@ -68,11 +69,12 @@ class Experiment:
 
 class Builder:
     """Makes experiments from settings; the data of a source and the sites of a seed are loaded and dealt
-    once.
+    once. Rows that `deal` fixes for all seeds are dealt once for all.
     """
 
     def __init__(self) -> None:
         self._data: dict[Source, Dataset] = {}
+        self._fixed: dict[str, Dealt] = {}
         self._footing: dict[str, Footing] = {}
 
     def prepare(self, settings: Settings, command: str | None = None) -> Experiment:
@@ -97,11 +99,8 @@ class Builder:
 
         `check` may refuse sites and first weights before a server trains on them, in last-layer mode.
         """
-        parts = {
-            kind: settings.options.get(getattr(settings, kind), {}) for kind in ("data", "split", "model")
-        }
         features = None if settings.features is None else dataclasses.asdict(settings.features)
-        mark = repr(([getattr(settings, name) for name in GROUND], parts, features))
+        mark = repr((_told(settings, (*DEALING, *GROUND)), features))
         if mark not in self._footing:
             self._footing = {mark: self._deal(settings, check)}
         return self._footing[mark]
@@ -125,17 +124,19 @@ class Builder:
             self._data = {source: source.load()}
         return self._data[source]
 
+    def _dealt(self, settings: Settings) -> Dealt:
+        """Who has which rows. Those of the last `deal` are kept, and found by the next seed."""
+        if settings.deal is None:
+            return _deal_rows(settings, self._load(settings))
+        mark = repr(_told(settings, DEALING))
+        if mark not in self._fixed:
+            dealt = _deal_rows(settings, self._load(settings))
+            note = f"dealt by deal={settings.deal}: clients and test rows are the same for every seed"
+            self._fixed = {mark: dataclasses.replace(dealt, notes=(*dealt.notes, note))}
+        return self._fixed[mark]
+
     def _deal(self, settings: Settings, check: Check) -> Footing:
-        model_of, key = settings.made("model"), Key(settings.seed)
-        dealt = deal_clients(
-            self._load(settings),
-            settings.made("split"),
-            settings.clients,
-            key.at("data"),
-            test=settings.test,
-            validation=settings.validation,
-            one_class=settings.one_class == "allow",
-        )
+        model_of, key, dealt = settings.made("model"), Key(settings.seed), self._dealt(settings)
         roster = roster_of(dealt.clients)
         seeds = [key.at("model", i).integer() for i in range(len(roster))]
         model = model_of.build(roster.shape, roster.outputs, seeds[0])
@@ -150,6 +151,7 @@ class Builder:
             made=Made(settings.model, settings.options.get(settings.model, {}), settings.plugins),
             features=settings.features,
             key=Key(settings.seed, rounds=settings.rounds),
+            deal=settings.deal,
             server=lambda seed: model_of.build(roster.shape, roster.outputs, seed),
             called=settings.model,
             device=settings.device,
@@ -157,7 +159,26 @@ class Builder:
         )
 
 
-GROUND = ("data", "split", "model", "clients", "seed", "test", "validation", "init", "one_class", "device")
+DEALING = ("data", "split", "clients", "deal", "test", "validation", "one_class")
+GROUND = ("model", "seed", "init", "device")
+
+
+def _told(settings: Settings, names: Sequence[str]) -> list[Any]:
+    """These settings, and the options of the parts among them."""
+    values = [getattr(settings, name) for name in names]
+    return [*values, *(settings.options.get(v, {}) for n, v in zip(names, values, strict=True) if n in PARTS)]
+
+
+def _deal_rows(settings: Settings, data: Dataset) -> Dealt:
+    return deal_clients(
+        data,
+        settings.made("split"),
+        settings.clients,
+        Key(settings.dealt_by).at("data"),
+        test=settings.test,
+        validation=settings.validation,
+        one_class=settings.one_class == "allow",
+    )
 
 
 def _method(settings: Settings) -> tuple[Settings, Method, Key]:

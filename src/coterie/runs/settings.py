@@ -70,7 +70,9 @@ class Settings:
     rounds: int = 30
     """Rounds of training."""
     seed: int = 0
-    """Where all random numbers come from."""
+    """Where all random numbers come from; with deal, all but those that deal rows."""
+    deal: int | None = None
+    """The seed by which rows are dealt to clients, to training and to testing; by default that of the run."""
     engine: str = "auto"
     """How visits are computed; all engines give the same numbers."""
     device: str = "cpu"
@@ -108,7 +110,14 @@ class Settings:
         budget_in_bytes(self.memory)
         if self.seed < 0:
             raise BadInput(f"seed={self.seed} must be at least 0: try 0")
+        if self.deal is not None and self.deal < 0:
+            raise BadInput(f"deal={self.deal} must be at least 0: try 0, or leave it out to deal by the seed")
         check_wraps(self.wrap)
+
+    @property
+    def dealt_by(self) -> int:
+        """The seed that decides who has which rows, and which of them are for testing."""
+        return self.seed if self.deal is None else self.deal
 
     def parts(self) -> dict[str, str]:
         """The name of each part."""

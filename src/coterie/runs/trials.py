@@ -99,6 +99,11 @@ class Tuned:
     about: Mapping[str, Any]
     trials: tuple[Trial, ...]
 
+    @property
+    def deal(self) -> int:
+        """How the trials' rows were dealt: what keeps them out of the tests of other seeds."""
+        return self.tuning.settings.dealt_by
+
     def of(self, spec: str) -> list[Trial]:
         return [t for t in self.trials if t.method == spec]
 
@@ -107,9 +112,9 @@ class Tuned:
         return best_of(self.of(spec), self.metric)
 
     def settings(self, spec: str) -> Settings:
-        """A run with the best options."""
+        """A run with the best options, on rows dealt as in the trials, whatever its seed."""
         best = self.best(spec)
-        return self.tuning.way(spec, best.options if best else None)
+        return replace(self.tuning.way(spec, best.options if best else None), deal=self.deal)
 
     def specs(self) -> list[str]:
         """The methods that have a best trial, carrying its options: "fedavg:sgd.lr=0.3,sample=0.5"."""
@@ -124,7 +129,8 @@ class Tuned:
     def write(self, path: Path) -> None:
         """best.toml for a comparison of all, and one file for a run of each."""
         if specs := self.specs():
-            shared = self.tuning.shared.table() | {"methods": specs, "seeds": 3}
+            fixed = replace(self.tuning.settings, deal=self.deal)
+            shared = replace(self.tuning.shared, settings=fixed).table() | {"methods": specs, "seeds": 3}
             write_whole(path / "best.toml", tomli_w.dumps(shared))
         for spec in self.tuning.methods:
             if self.best(spec):

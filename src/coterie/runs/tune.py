@@ -3,7 +3,8 @@
     tune.toml      what is tuned: settings, methods, what is searched, trials, folds
     run.json       versions, commit, machine, clients: where and on what
     trials.jsonl   one line a finished trial, the same each time the tuning is repeated
-    best.toml      the methods with their best options, for `coterie compare --config`
+    best.toml      the methods with their best options, for `coterie compare --config`; `deal` in it keeps
+                   the rows of the trials out of the tests of every seed
     best/          one file a method, for `coterie run --config`
     report.html    what was tried
 

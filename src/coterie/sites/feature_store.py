@@ -1,8 +1,9 @@
 """What the server made, kept on disk: many runs of one comparison share one pretraining and one pass.
 
 A file's name is a hash of everything that decides what is in it: the clients' samples, the server's first
-weights, what the network computes, the options, the seed and `VERSION`. So an entry is never out of date, and
-any file may be deleted at any time. Entries lie in the folder `features` beside downloaded data.
+weights, what the network computes, the options, the seed, the one that deals its rows if that is another, and
+`VERSION`. So an entry is never out of date, and any file may be deleted at any time. Entries lie in the
+folder `features` beside downloaded data.
 """
 
 from __future__ import annotations

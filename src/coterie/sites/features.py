@@ -121,17 +121,24 @@ def stage(
     called: str,
     device: torch.device,
     one_class: bool = False,
+    deal: int | None = None,
 ) -> Staged:
-    """`model` is what the server starts from, `beliefs` what clients would start from without it."""
+    """`model` is what the server starts from, `beliefs` what clients would start from without it.
+
+    Rows are set aside by the seed `deal`, by default the key's; the server trains by the key's.
+    """
     key, x = key.at("features"), clients[0].train.x[:2]
     last = cut(model, x, called).last if options.freeze else last_linear(model, x, called)
     share = options.aside if options.source == "aside" else 0.0
-    kept, server = divided(clients, share, key)
+    dealing = key if deal is None else replace(key, seed=deal)
+    kept, server = divided(clients, share, dealing)
     thin = check_kept(clients, kept, share, one_class)
     sets = {where: i for i, where in enumerate(distinct(kept))}
     shared = [[sets[place(s)] for s in (c.train, c.validation, c.test)] for c in kept]
     asked = options if options.source == "aside" else replace(options, aside=Features.aside)
     decided = {"features": table_of(asked), "seed": key.seed, "device": str(device), "shared": shared}
+    if share and dealing != key:
+        decided["deal"] = dealing.seed
     path = cache.place_of(clients, model, x, decided)
     entry, how = found_or_made(path, lambda: made(options, model, last, kept, server, key, device))
     trained = tree.load(copy.deepcopy(model), entry.server)

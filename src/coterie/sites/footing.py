@@ -55,11 +55,13 @@ def grounded(
     called: str,
     device: str,
     one_class: bool,
+    deal: int | None = None,
 ) -> Footing:
     """Clients and model as methods meet them: in the model's precision, held once, behind frozen layers if
     wanted.
 
-    `server` builds the network that the server starts from, from a seed.
+    `server` builds the network that the server starts from, from a seed. `deal` is the seed by which its rows
+    are set aside, if it is not that of the key.
     """
     clients = [c.cast(precision_of(beliefs)) for c in clients]
     check_outputs(model, roster_of(clients), clients[0].train.x[:1])
@@ -68,7 +70,15 @@ def grounded(
         check(roster_of(clients), beliefs)  # what cannot work is refused before the server trains, not after
         first, where = server(key.at("features").integer()), device_of(device)
         ready = stage(
-            features, clients, first, beliefs, key, called=called, device=where, one_class=one_class
+            features,
+            clients,
+            first,
+            beliefs,
+            key,
+            called=called,
+            device=where,
+            one_class=one_class,
+            deal=deal,
         )
     together = banked(ready.clients)
     return Footing(
