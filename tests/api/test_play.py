@@ -66,8 +66,9 @@ def test_what_clients_sent_is_what_their_posteriors_are_made_of(model, clients, 
     assert list(found) == ["a", "b", "c"]
     for name, mine in found.items():
         kept = read(tmp_path / f"run/posteriors/{name}.safetensors").posterior
-        assert torch.equal(mine.gaussian(way.form, way.floor).precision.diagonal, kept.precision.diagonal)
-        assert torch.equal(mine.gaussian(way.form, way.floor).shift, kept.shift)
+        made = mine.gaussian(way.form, way.floor, way.below, way.unknown(3))
+        assert torch.equal(made.precision.diagonal, kept.precision.diagonal)
+        assert torch.equal(made.shift, kept.shift)
 
 
 def test_only_a_finished_run_of_fl_swag_has_something_sent(model, clients, tmp_path):

@@ -56,3 +56,17 @@ def test_without_clusters_and_named_matrices_there_is_nothing_to_find(hospitals)
     result = coterie.train(torch.nn.Linear(4, 2), hospitals, rounds=1)
     assert result.matrices == {}
     assert list(result.collaboration) == ["round", "client", "sent", "received", "bytes", "numbers", "drift"]
+
+
+@pytest.mark.parametrize("out", [None, "run"])
+def test_with_one_requester_there_is_one_model(hospitals, right, tmp_path, out):
+    place = None if out is None else tmp_path / out
+    options = {"method": "weight-erosion", "requester": "hospital-b"}
+    result = coterie.train(torch.nn.Linear(4, 2), hospitals, rounds=2, out=place, **options)
+    assert list(result.models) == ["hospital-b"]
+    assert result.matrices["alpha"].shape == (2, 3, 3)
+    accuracy = right(result.models["hospital-b"], hospitals[1])
+    assert result.summary()["accuracy"].item() == pytest.approx(accuracy)
+    assert result.calibration.query("samples > 0")["client"].unique().tolist() == ["hospital-b"]
+    page = result.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "For hospital-b, the only one of 3 clients with a figure" in page

@@ -153,15 +153,17 @@ class TestPeers:
         # in step 1 each is scored by both others, once; so the picked are there already
         assert models(found) == [HANDED_OUT, TO_EACH_OTHER, neighbours]
 
-    @pytest.mark.parametrize("order", ["thesis", "program", "at-once"])
+    @pytest.mark.parametrize("order", ["thesis", "trained", "program", "at-once"])
     def test_a_model_that_came_to_be_scored_comes_again_only_if_it_is_another(self, pull, passed, order):
         # trained 0, 1/2 and 4: 0 and 2 lose least with that of 1, 1 with that of 0
         method = Greedy(FULL, order, sampled=2, direction="theirs-on-mine")
         start = {"weight": torch.tensor([0, 0.5, 4]).double().reshape(3, 1, 1)}
-        _, found = passed(method, pull([0, 0.5, 4]), start, 1)
+        _, *before, found = passed(method, pull([0, 0.5, 4]), start, rounds := 1 + (order == "trained"))
+        assert models(before) == [NOTHING] * len(before)  # in `trained`, round 1 is everybody's own
         wanted = torch.tensor(TO_EACH_OTHER)
-        if order == "thesis":
-            turns = torch.randperm(3, generator=Key(0).at_round(1, 1).at("order").torch()).tolist()
+        if order in ("thesis", "trained"):
+            drawn = Key(0).at_round(rounds, rounds).at("order").torch()
+            turns = torch.randperm(3, generator=drawn).tolist()
             for sender, receiver in ((1, 0), (0, 1), (1, 2)):
                 wanted[sender, receiver] += turns.index(sender) < turns.index(receiver)
             assert wanted.sum() > 6

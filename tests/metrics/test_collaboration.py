@@ -70,6 +70,14 @@ def test_drift_is_the_distance_to_the_mean_however_few_rows_are_looked_at_at_onc
     torch.testing.assert_close(found, (models - models.mean(dim=0)).norm(dim=1))
 
 
+def test_who_has_no_model_has_no_drift_and_is_not_in_the_mean():
+    models = {"w": torch.tensor([[1.0], [5.0], [100.0]])}
+    found = drifts(models, torch.tensor([0, -1, 1]), ["w"])
+    assert found[[0, 2]].tolist() == [2, 2]
+    assert found[1].isnan()
+    assert drifts(models, torch.tensor([-1, -1]), ["w"]).isnan().all()
+
+
 def test_cost_and_bytes():
     sent, received = torch.tensor([[1, 2], [3, 0]]), torch.tensor([[2, 1], [0, 3]])
     assert communication_cost(sent, received) == 6  # both clients, over both rounds

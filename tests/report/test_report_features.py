@@ -178,3 +178,17 @@ def test_a_regression_shows_its_row():
     np.testing.assert_array_equal(found.values["fedavg"][:, 0], found.values["fedavg"][:, 1])
     model = compared.results["local"][1].models["south"]
     np.testing.assert_allclose(found.values["local"][1, 1, 0, :3], model.head.weight[0].tolist(), rtol=1e-6)
+
+
+def test_who_has_no_model_in_a_method_has_no_bars_there(make_known, telling):
+    everybody, one = (telling(make_known({"accuracy": [0.5, 0.6]}, label)) for label in ("local", "erosion"))
+    one.models = lambda: {"b": {"w": W}}
+    found = features.weighed(views.groups([everybody, one]))
+    assert found.clients == ["a", "b"]
+    assert found.values["erosion"][0, 1].tolist() == [[3, -5]]
+    assert np.isnan(found.values["erosion"][0, 0]).all()
+    assert features.largest(found.values["erosion"], 1) == [1]
+    alone = features.weighed(views.groups([one]))
+    assert alone.clients == ["b"]
+    page = render_page([Section("x", [everybody, one])])
+    assert "s0-features-plot" in page

@@ -131,7 +131,8 @@ def test_summary_has_the_last_measured(choosy, make_known):
     row = summary_frame([choosy()]).iloc[0]
     found = [row[m] for m in ("precision", "recall", "circle_precision", "circle_recall", "drift")]
     assert found == [1, 0.75, 0.75, 0.25, 2.5]
-    assert (row["messages"], row["messages_each"], row["bytes"]) == (16, 4, 16 * 2600)
+    # four clients and a server: eight models in each of two rounds
+    assert (row["models"], row["models_each"], row["bytes"]) == (16, 4, 16 * 2600)
     assert "recall" not in summary_frame([make_known({"accuracy": [0.5, 0.6]})])
 
 

@@ -33,6 +33,11 @@ def printed(records, width: int) -> str:
     return out.getvalue()
 
 
+def in_one_line(records) -> str:
+    """What is printed, without the breaks that a terminal makes."""
+    return " ".join(printed(records, 200).split())
+
+
 def test_summary_by_hand(two_seeds):
     frame = summary_frame(two_seeds).set_index("method")
     fedavg, local = frame.loc["fedavg"], frame.loc["local"]
@@ -45,10 +50,11 @@ def test_summary_by_hand(two_seeds):
     assert fedavg["loss"] == pytest.approx(0.475)
     assert math.isnan(local["gain"])
     # 2 rounds x 2 clients, one model sent and one received each time
-    assert (fedavg["sent"], fedavg["received"], fedavg["messages"], fedavg["bytes"]) == (4, 4, 8, 20800)
-    assert (local["messages"], local["bytes"]) == (0, 0)
+    assert (fedavg["sent"], fedavg["received"], fedavg["models"], fedavg["bytes"]) == (4, 4, 8, 20800)
+    assert (local["models"], local["bytes"]) == (0, 0)
     assert fedavg["seconds"] == pytest.approx(0.5)
-    assert (fedavg["seeds"], fedavg["clients"], fedavg["rounds"], fedavg["finished"]) == (2, 2, 2, True)
+    counts = ["seeds", "clients", "scored", "rounds", "finished"]
+    assert fedavg[counts].tolist() == [2, 2, 2, 2, True]
 
 
 def test_worst_client_of_an_error_is_the_largest(make_known):
@@ -172,37 +178,151 @@ def test_a_place_that_cannot_be_written(two_seeds, tmp_path):
         write_csv(tmp_path / "file", two_seeds)
 
 
+def said_of(runs) -> str:
+    return headline(runs).replace(words.GAP, " ")
+
+
+DEALT = (
+    " ± is the 95 % interval over 2 seeds that share rows: it covers how rows were dealt and models trained, "
+    "not other data."
+)
+
+
 def test_headline_by_hand(two_seeds):
-    assert headline(two_seeds).replace(words.GAP, " ") == (
+    assert said_of(two_seeds) == (
         "Over 2 clients and 2 seeds, fedavg reaches an accuracy of 82.5 % (±31.8), local (each client by "
-        "itself) 75.0 % (±63.5): training together gains 7.5 points, which 2 seeds cannot tell from none; "
-        "2 of 2 clients gain, none loses."
+        "itself) 75.0 % (±63.5): training together gains 7.5 points (±31.8), which 2 seeds cannot tell from "
+        "none; in their means over seeds, 2 of 2 clients gain, none loses." + DEALT
     )
 
 
 def test_headline_names_who_loses_and_the_yardstick(make_known):
     runs = [
-        make_known({"accuracy": [0.6, 0.8]}, "local"),
-        make_known({"accuracy": [0.8, 0.77]}, "fedavg"),
-        make_known({"accuracy": [0.9, 0.9]}, "central"),
+        make_known({"accuracy": [value + 0.01 * seed for value in values]}, label, seed)
+        for seed in (0, 1)
+        for label, values in (("local", (0.6, 0.8)), ("fedavg", (0.8, 0.77)), ("central", (0.9, 0.9)))
     ]
-    assert headline(runs).replace(words.GAP, " ") == (
-        "Over 2 clients, fedavg reaches an accuracy of 78.5 %, local (each client by itself) 70.0 %: "
-        "training together gains 8.5 points; 1 of 2 clients gain, 1 loses: b with −3.0 points. "
-        "All data in one place (central) would reach 90.0 %."
+    assert said_of(runs) == (
+        "Over 2 clients and 2 seeds, fedavg reaches an accuracy of 79.0 % (±6.4), local (each client by "
+        "itself) 70.5 % (±6.4): training together gains 8.5 points (±0.0); in their means over seeds, 1 of 2 "
+        "clients gain, 1 loses: b with −3.0 points. All data in one place (central) would reach 90.5 %."
+        + DEALT
     )
 
 
 def test_headline_when_together_is_worse(make_known):
     runs = [
-        make_known({"rmse": [1.0, 2.0]}, "local", task="regression"),
-        make_known({"rmse": [1.5, 2.5]}, "fedavg", task="regression"),
+        make_known({"rmse": [value + 0.1 * seed for value in values]}, label, seed, task="regression")
+        for seed in (0, 1)
+        for label, values in (("local", (1.0, 2.0)), ("fedavg", (1.5, 2.5)))
     ]
-    assert headline(runs) == (
-        "Over 2 clients, fedavg reaches an RMSE of 2.000, local (each client by itself) 1.500: training "
-        "together makes the error 0.500 larger; 0 of 2 clients gain, 2 lose, the largest loss is a with an "
-        "error 0.500 larger."
+    assert said_of(runs) == (
+        "Over 2 clients and 2 seeds, fedavg reaches an RMSE of 2.050 (±0.635), local (each client by itself) "
+        "1.550 (±0.635): training together makes the error 0.500 (±0.000) larger; in their means over seeds, "
+        "0 of 2 clients gain, 2 lose, the largest loss is a with an error 0.500 larger." + DEALT
     )
+
+
+@pytest.mark.parametrize(
+    ("task", "alone", "together", "apart"),
+    [
+        ("classification", 0.6, 0.7, "10.0 points more"),
+        ("classification", 0.7, 0.6, "10.0 points less"),
+        ("classification", 0.7, 0.7, "no difference"),
+        ("regression", 1.5, 1.0, "an error 0.500 smaller"),
+        ("regression", 1.0, 1.5, "an error 0.500 larger"),
+    ],
+)
+def test_one_seed_makes_no_verdict(make_known, task, alone, together, apart):
+    metric = "accuracy" if task == "classification" else "rmse"
+    runs = [
+        make_known({metric: [value, value]}, label, task=task)
+        for label, value in (("local", alone), ("fedavg", together))
+    ]
+    said = headline(runs)
+    assert said.endswith(f": {apart} in a single run, which only more seeds can tell from chance.")
+    assert not any(word in said for word in ("gain", "lose", "±", "training together"))
+    assert "no telling a difference from chance" in in_one_line(runs)
+
+
+def test_one_seed_in_common_makes_no_verdict(two_seeds):
+    said = headline(two_seeds[1:])
+    assert "in the one seed they share, which only more seeds can tell from chance." in said
+    assert "gain" not in said
+    assert said.endswith(DEALT)  # of fedavg's two seeds, whose ± is there
+
+
+def test_headline_says_of_how_many_methods_the_best_was_chosen(make_known, two_seeds):
+    assert "the best of" not in headline(two_seeds)
+    more = [make_known({"accuracy": [0.9, 0.9 + 0.05 * seed]}, "finetune", seed) for seed in (0, 1)]
+    pooled = [make_known({"accuracy": [0.99, 0.99]}, "central", seed) for seed in (0, 1)]
+    chosen = "finetune (the best of 2 by these very test rows, so it looks better than it is) reaches"
+    assert chosen in headline([*two_seeds, *more, *pooled])
+
+
+@pytest.mark.parametrize(
+    ("config", "fixed"),
+    [({}, False), ({"deal": ""}, False), ({"deal": 0}, True), ({"deal": 7}, True), ({"given": "abc"}, True)],
+)
+def test_headline_says_whether_seeds_have_the_same_test_rows(two_seeds, config, fixed):
+    for run in two_seeds:
+        run.config = {**run.config, **config}
+    same = "over 2 seeds on the same test rows: it covers how models were trained, not other data"
+    anew = "over 2 seeds that share rows: it covers how rows were dealt and models trained, not other data"
+    for said in (headline(two_seeds), in_one_line(two_seeds)):
+        assert (same in said, anew in said) == (fixed, not fixed)
+    # clients that differ from seed to seed are not the same, however they came about
+    two_seeds[1].about["clients"][0]["train"] += 1
+    assert anew in headline(two_seeds)
+
+
+class TestOneRequester:
+    """Only b asked: a has no figure, whatever b's model does there."""
+
+    @pytest.fixture
+    def runs(self, make_known):
+        finals = {"local": (0.4, 0.6), "fedavg": (0.9, 0.7), "erosion": (None, 0.8), "central": (0.5, 0.9)}
+        return [
+            make_known({"accuracy": [None if v is None else v + 0.05 * seed for v in values]}, label, seed)
+            for label, values in finals.items()
+            for seed in (0, 1)
+        ]
+
+    def test_headline_is_of_who_asked_alone(self, runs):
+        assert said_of(runs) == (
+            "For b, the only one of 2 clients with a figure from every method, over 2 seeds, erosion (the "
+            "best of 2 by these very test rows, so it looks better than it is) reaches an accuracy of 82.5 % "
+            "(±31.8), local (each client by itself) 62.5 % (±31.8): training together gains 20.0 points "
+            "(±0.0). All data in one place (central) would reach 92.5 %." + DEALT
+        )
+
+    def test_summary_goes_by_who_has_a_figure(self, runs):
+        frame = summary_frame(runs).set_index("method")
+        erosion = frame.loc["erosion"]
+        assert (erosion["clients"], erosion["scored"]) == (2, 1)
+        assert erosion["accuracy"] == erosion["worst_accuracy"] == pytest.approx(0.825)
+        assert erosion["gain"] == pytest.approx(0.2)  # over local for b
+        assert frame.loc["fedavg", "gain"] == pytest.approx(0.3)  # over both
+        gains = clients_frame(runs).query("label == 'erosion'")["gain"].to_numpy()
+        assert gains == pytest.approx([math.nan, 0.2, math.nan, 0.2], nan_ok=True)
+
+    def test_the_table_says_whose_figures_they_are(self, runs):
+        assert "erosion: figures of b alone, the others of 2 clients have none." in in_one_line(runs)
+        assert "alone, the others" not in in_one_line(runs[:4])
+
+    def test_by_itself(self, runs):
+        alone = said_of(runs[4:5])
+        assert alone.startswith(
+            "For b, the only one of 2 clients with a figure, erosion reaches an accuracy of"
+        )
+        assert "worst-off" not in alone
+
+    def test_two_requesters_have_nothing_in_common(self, runs, make_known):
+        other = [make_known({"accuracy": [0.5, None]}, "other", seed) for seed in (0, 1)]
+        assert headline([*runs, *other]) == (
+            "local, fedavg, erosion, central, other have no client with figures from all in common: none is "
+            "called the best."
+        )
 
 
 def test_headline_of_a_single_run(make_known):

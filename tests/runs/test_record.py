@@ -92,7 +92,39 @@ def test_traffic(record):
     ]
     assert record.metrics[0]["sent"] == record.metrics[0]["received"] == [0, 0]
     assert record.metrics[0]["scoring"] == {"models": 1, "bytes": 40}
-    assert record.traffic() == {"sent": 4, "received": 6, "each": 5, "bytes": 400, "seconds": 1.75}
+    # 3 models passed in round 1 and 5 in round 2; the two from b to a count once, though both are an end
+    counts = {"sent": 4, "received": 6, "models": 8, "each": 4, "bytes": 320}
+    assert record.traffic() == {**counts, "seconds": 1.75}
+    for entry in record.metrics:  # as runs of earlier versions: what passed in rounds is in their matrices
+        del entry["transfers"]
+    assert record.traffic() == {**counts, "seconds": 1.75}
+    record.metrics[0]["received"], record.metrics[0]["received_bytes"] = [1, 1], [40, 40]
+    assert (record.traffic()["models"], record.traffic()["bytes"]) == (10, 400)  # handed out before round 1
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "handed_out", "in_round"),
+    [
+        # three models go out, three come back to be averaged
+        ("fedavg", {}, 0, 6),
+        # everybody begins with one, and gets that of one other
+        ("random", {"order": "at-once", "selected": 1}, 3, 3),
+    ],
+)
+def test_a_transfer_counts_once_whoever_its_ends_are(method, options, handed_out, in_round):
+    settings = Settings(
+        data="diabetes", clients=3, method=method, rounds=1, validation=0.2, options={method: options}
+    )
+    record = run(Builder().prepare(settings), None, "x").record
+    size = record.about["belief_bytes"]
+    assert [m["transfers"] for m in record.metrics] == [
+        {"models": n, "bytes": n * size} for n in (handed_out, in_round)
+    ]
+    traffic = record.traffic()
+    models = handed_out + in_round
+    assert (traffic["models"], traffic["each"], traffic["bytes"]) == (models, models / 3, models * size)
+    # clients' own counts: of a peer's model both ends tell, of a server's one
+    assert (traffic["sent"], traffic["received"]) == {"fedavg": (3, 3), "random": (3, 6)}[method]
 
 
 def test_rows_are_said_where_some_moved():

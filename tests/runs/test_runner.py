@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,6 +19,7 @@ from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.methods.server.fedavg import FedAvg
 from coterie.nets import Absent, Counting, Wrapped
+from coterie.report import summary_frame
 from coterie.runs.experiment import prepare
 from coterie.runs.folder import read_record
 from coterie.runs.runner import evaluate, run
@@ -50,6 +52,7 @@ def test_round_0_scores_the_first_model(tiny):
         "scores": {"own/test": on_test(0, 0), "shared/test": on_test(0, 0)},
         "train_loss": [None, None],
         **nothing,
+        "transfers": {"models": 0, "bytes": 0},
         "scoring": {"models": 2, "bytes": 8},
         "extras": {},
         "measures": {"drift": [0, 0]},
@@ -283,3 +286,48 @@ def test_independent_beginnings_are_one_for_each_client():
     assert (len(common), len(own)) == (1, 4)
     assert torch.equal(common[0], own[0])
     assert len({tuple(w.flatten().tolist()) for w in own}) == 4
+
+
+HELD_OUT = ((1.0, 2.0), (2.0, 3.0))
+ASKING = {"weight-erosion": {}, "local": {}, "ndoye": {"folds": 0}, "influence": {"folds": 0}}
+
+
+@pytest.mark.parametrize("method", ASKING)
+@pytest.mark.parametrize("kept", [False, True])
+def test_who_did_not_ask_has_no_model_and_no_figure(tiny, two_clients, run_in, tmp_path, method, kept):
+    options = {"requester": "b", **ASKING[method]}
+    clients = [replace(c, cluster=0) for c in two_clients(HELD_OUT)]
+    experiment = tiny(method, clients=clients, options=options)
+    outcome = run_in(tmp_path / "run", experiment) if kept else run(experiment, None, "x")
+    assert outcome.models.of[0] == -1
+    record = read_record(tmp_path / "run") if kept else outcome.record
+    assert list(record.models()) == ["b"]
+    for entry in record.metrics:
+        for name in ("own/test", "own/validation"):
+            assert all(a is None for a, _ in entry["scores"][name].values())
+            assert entry["scores"][name]["loss"][1] is not None
+        assert all(a is None for a, _ in entry["measures"].values())
+        assert entry["train_loss"][0] is None
+    assert record.metrics[-1]["train_loss"][1] is not None
+    assert math.isnan(record.final("loss")[0])
+    assert record.away() == {}
+
+
+def test_one_requester_s_model_is_still_scored_on_everybody_as_the_shared_one(tiny):
+    outcome = run(tiny("weight-erosion", options={"requester": "b"}), None, "x")
+    w = float(outcome.models.beliefs.tensors["weight"])
+    scores, whole = outcome.record.metrics[-1]["scores"], on_test(w, w)
+    assert scores["shared/test"] == whole
+    assert scores["own/test"] == {name: [None, b] for name, (_, b) in whole.items()}
+
+
+def test_the_gain_of_one_requester_is_over_local_for_the_same_client(tiny):
+    runs = [
+        run(tiny("local"), None, "local").record,
+        run(tiny("weight-erosion", options={"requester": "b"}), None, "weight-erosion").record,
+    ]
+    alone, asked = (float(r.final("rmse")[1]) for r in runs)
+    row = summary_frame(runs).set_index("method").loc["weight-erosion"]
+    assert row["rmse"] == row["worst_rmse"] == asked
+    assert row["gain"] == pytest.approx(alone - asked)
+    assert row["scored"] == 1

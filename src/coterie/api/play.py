@@ -70,10 +70,8 @@ def rounds(
 
 
 def models_of(method: Method, state: Any, net: Net) -> dict[str, Belief]:
-    """The model that stands for each client."""
+    """The model that stands for each client, of those that have one."""
     models = method.models(state)
     tensors = net.peek(models.beliefs)
     assert tensors is not None  # all of it is in this process
-    return {
-        name: tree.row(tensors, row) for name, row in zip(net.roster.names, models.of.tolist(), strict=True)
-    }
+    return {net.roster.names[i]: tree.row(tensors, int(models.of[i])) for i in models.owners.tolist()}

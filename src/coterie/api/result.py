@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A finished run. `models` are modules of their own, one for each client, by name.
+    """A finished run. `models` are modules of their own by name, one for each client that has one: with one
+    requester, its own alone.
 
     Where a client averages the predictions of several, it is the one that stands for them: `point` in scores.
     """
@@ -49,7 +50,7 @@ class Result:
     @cached_property
     def matrices(self) -> dict[str, np.ndarray]:
         """By name: [round, receiver, sender] as in `weights`; NaN where the method said nothing."""
-        rounds, nothing = sorted(self.record.weights), np.full((len(self.models),) * 2, np.nan)
+        rounds, nothing = sorted(self.record.weights), np.full((len(self.record.clients),) * 2, np.nan)
         return {
             name: np.stack([by_round.get(r, nothing) for r in rounds])
             for name, by_round in self.record.matrices.items()
@@ -93,7 +94,8 @@ def result_of(record: Record, model: nn.Module, models: Models, net: Net) -> Res
         tensors = net.open(held) if seen is None else seen
         return [tree.load(copy.deepcopy(model).cpu(), tree.row(tensors, i)).eval() for i in range(len(held))]
 
-    used, of = torch.unique(models.of, return_inverse=True)
+    owners = [record.clients[i] for i in models.owners.tolist()]
+    used, of = torch.unique(models.of[models.owners], return_inverse=True)
     each = modules(models.beliefs.rows(used))
-    own = {name: copy.deepcopy(each[row]) for name, row in zip(record.clients, of.tolist(), strict=True)}
+    own = {name: copy.deepcopy(each[row]) for name, row in zip(owners, of.tolist(), strict=True)}
     return Result(record, own, None if models.shared is None else modules(models.shared)[0])

@@ -8,7 +8,7 @@ reaches them by the net's verbs, never otherwise.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -45,7 +45,8 @@ class Info:
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """Which belief is whose: client i uses row `of[i]`; `shared` is one that everybody has, in one row.
+    """Which belief is whose: client i uses row `of[i]`, and has none of its own where that is NOBODYS;
+    `shared` is one that everybody has, in one row.
 
     crowd     [client, member] rows whose predictions client i averages, if it has more than one model: the
               draws of a posterior, an ensemble. Row `of[i]` is then what stands for them where one must
@@ -57,6 +58,11 @@ class Models:
     shared: Held | None = None
     crowd: Tensor | None = None
     shares: Tensor | None = None
+
+    @property
+    def owners(self) -> Tensor:
+        """The numbers of the clients that have a model of their own."""
+        return (self.of != NOBODYS).nonzero().flatten()
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,9 @@ class Reveals:
 
 
 class Method(Protocol):
-    """A method whose clients send posteriors also has `posteriors(state, look, names)`: see `fl_swag.py`."""
+    """A method whose clients send posteriors also has `posteriors(state, look, names)`: see `fl_swag.py`. One
+    with an option `requester` makes models for who asks: a run scores and keeps theirs alone (`asked`).
+    """
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         """Refuses what cannot work for these sites, this first belief [1 or client, ...] and key.rounds
@@ -101,6 +109,7 @@ class Method(Protocol):
 
 METHODS: Registry[Method] = Registry("method")
 ALL = "all"
+NOBODYS = -1  # in the place of a row: that client has no model of its own
 CIRCLE = "circle"
 
 
@@ -155,3 +164,13 @@ def asking(requester: str, names: Sequence[str]) -> Tensor:
     if requester not in names:
         raise UnknownName("requester", requester, [ALL, *names])
     return torch.tensor([list(names).index(requester)])
+
+
+def asked(method: Method, names: Sequence[str]) -> Tensor:
+    """[client] whether a method makes a model for it: for all, or for the one requester that it names."""
+    return torch.isin(torch.arange(len(names)), asking(getattr(method, "requester", ALL), names))
+
+
+def only_for(models: Models, clients: Tensor) -> Models:
+    """The same models, of which only these clients [client] have one of their own; a shared one stays."""
+    return replace(models, of=models.of.where(clients, NOBODYS))

@@ -5,7 +5,7 @@ W is a matrix of weights [receiver, sender]; whoever has a weight above 0 there,
     precision_k = |chosen_k ∩ kin_k| / |chosen_k|       NaN for whoever chose nobody
     recall_k    = |chosen_k ∩ kin_k| / |kin_k|          NaN for whoever is alone in its cluster
     drift_k     = ‖w_k - w̄‖,   w̄ = mean_k w_k          over trained parameters
-    cost        = mean_k (models sent by k + models received by k)
+    cost        = mean_k (models sent by k + models received by k)          as PENS reports it
 
 kin_k are the others of k's true cluster.
 """
@@ -56,12 +56,20 @@ def mean_of_known(values: Tensor) -> float:
 
 
 def drifts(beliefs: Beliefs, of: Tensor, names: Iterable[str]) -> Tensor:
-    """‖w_k - w̄‖ [client], over the named tensors; client k's model is row `of[k]`.
+    """‖w_k - w̄‖ [client], over the named tensors; client k's model is row `of[k]`. One without a model
+    (below 0) has NaN, and w̄ is the mean of the others.
 
     Two passes over the models, some rows at a time: never all pairs, and no second copy of them all.
     """
+    apart, mine = torch.full((len(of),), math.nan, dtype=torch.float64), of >= 0
+    apart[mine] = _drifts(beliefs, of[mine], names)
+    return apart
+
+
+def _drifts(beliefs: Beliefs, of: Tensor, names: Iterable[str]) -> Tensor:
+    """The same where everybody has a model."""
     rows, place, owners = torch.unique(of, return_inverse=True, return_counts=True)
-    if len(rows) == 1:
+    if len(rows) <= 1:
         return torch.zeros(len(of), dtype=torch.float64)
     flat = [beliefs[name].flatten(1) for name in names]
     if (

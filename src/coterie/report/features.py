@@ -11,6 +11,7 @@ Features are as the model sees them, so after scaling. The bias stands beside th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -30,7 +31,10 @@ INTERCEPT = "(intercept)"
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """Parameters by method: values[label][seed, client, output, feature]; `outputs` says what they add to."""
+    """Parameters by method: values[label][seed, client, output, feature]; `outputs` says what they add to.
+
+    Who has no model in a method has NaN there; who has none in any is not among the clients.
+    """
 
     features: list[str]
     outputs: list[str]
@@ -48,16 +52,18 @@ def weighed(by_label: views.Groups) -> Weighed | None:
     classes = [str(c) for c in first.about.get("classes") or ()]
     if len(classes) == 1:
         return None
+    read = {label: [found for r in runs if (found := r.models())] for label, runs in by_label.items()}
+    owners = {client for runs in read.values() for models in runs for client in models}
+    clients = [client for client in first.clients if client in owners]
     values: dict[str, np.ndarray] = {}
-    for label, runs in by_label.items():
-        read = [found for r in runs if (found := r.models())]
-        maps = [[linear_map(of[client], len(names)) for client in first.clients] for of in read]
-        if any(m is None for row in maps for m in row):
+    for label, finished in read.items():
+        maps = [{client: linear_map(b, len(names)) for client, b in models.items()} for models in finished]
+        if any(m is None for by_client in maps for m in by_client.values()):
             return None
         if maps:
-            values[label] = np.array(
-                [[contrasts(m, len(classes)) for m in row if m is not None] for row in maps]
-            )
+            told = [{c: contrasts(m, len(classes)) for c, m in of.items() if m is not None} for of in maps]
+            nothing = np.full_like(next(iter(told[0].values())), math.nan)
+            values[label] = np.array([[of.get(client, nothing) for client in clients] for of in told])
     if not values:
         return None
     width = next(iter(values.values())).shape[-1]
@@ -66,7 +72,7 @@ def weighed(by_label: views.Groups) -> Weighed | None:
     if len(classes) == 2:
         outputs = [f"log-odds of {classes[1]} against {classes[0]}"]
     missing = [label for label in by_label if label not in values]
-    return Weighed(features, outputs, first.clients, values, missing)
+    return Weighed(features, outputs, clients, values, missing)
 
 
 def could_be_linear(record: Record) -> bool:
@@ -103,7 +109,7 @@ def spread(values: np.ndarray) -> np.ndarray:
 
 def largest(values: np.ndarray, most: int = DRAWN) -> list[int]:
     """The features [..., feature] that weigh most anywhere, in their own order."""
-    size = np.abs(values).reshape(-1, values.shape[-1]).max(axis=0)
+    size = np.nan_to_num(np.abs(values)).reshape(-1, values.shape[-1]).max(axis=0)
     return sorted(np.argsort(-size, kind="stable")[:most].tolist())
 
 

@@ -53,6 +53,8 @@ def clients_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -
     said = "Each client's own model on its own test data, after the last scored round."
     if any(len(runs) > 1 for runs in by_label.values()):
         said += " Mean over seeds; the thin lines are 95 % intervals over seeds."
+    partly = tables.partly(by_label, views.headline_metric([next(iter(by_label.values()))[0]]))
+    said += "".join(f" {text}." for text in partly)
     plot = figure(key, plotly_data.clients_plot(by_label, colours), said)
     unit = f"test {words.unit(views.headline_metric([next(iter(by_label.values()))[0]]))}"
     return plot + more(f"The same as a table ({unit})", page_tables.clients(by_label))
@@ -179,10 +181,9 @@ def cost_part(by_label: views.Groups, colours: Mapping[str, Ink]) -> str:
     return (
         page_tables.cost(by_label, colours)
         + given
-        + "<p>For a whole run, the mean over seeds. A model counts when a client sends or receives one "
-        f"({one} each); one that goes straight from a client to another counts at both ends. Models per "
-        "client: sent and received, the mean over clients. Training and "
-        f"scoring are time on the clock.{pooled}</p>"
+        + "<p>For a whole run, the mean over seeds. A model counts once each time that it passes from one to "
+        f"another ({one} each), be it a client or the coordinator. Per client: all that passed, divided by "
+        f"how many clients there are. Training and scoring are time on the clock.{pooled}</p>"
     )
 
 

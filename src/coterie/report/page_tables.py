@@ -71,10 +71,10 @@ def cost(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
         mean = {key: float(np.mean([t[key] for t in traffic])) for key in traffic[0]}
         scoring = float(np.mean([sum(t.get("evaluate_seconds") or 0 for t in r.timings) for r in runs]))
         each = mean["bytes"] / len(runs[0].clients)
-        models = (mean["sent"], mean["received"], mean["each"])
+        models = (mean["models"], mean["each"])
         rows.append((label, *models, mean["bytes"], each, mean["seconds"], scoring))
-    tops = [max(float(row[i]) for row in rows) or 1.0 for i in range(1, 8)]
-    show = (*(words.whole,) * 3, *(words.size,) * 2, *(words.duration,) * 2)
+    tops = [max(float(row[i]) for row in rows) or 1.0 for i in range(1, 7)]
+    show = (*(words.whole,) * 2, *(words.size,) * 2, *(words.duration,) * 2)
 
     def cell(value: float, i: int) -> str:
         bar = f'<span class="bar" style="width:{100 * value / tops[i]:.1f}%"></span>'
@@ -83,8 +83,7 @@ def cost(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
     lines = [[swatch(label, inks), *(cell(float(v), i) for i, v in enumerate(rest))] for label, *rest in rows]
     header = [
         "method",
-        "models sent",
-        "models received",
+        "models",
         "models per client",
         "traffic",
         "traffic per client",

@@ -24,10 +24,11 @@ def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
     """One row a method: figures as fractions, halves of 95 % intervals over seeds as `<figure>_half`.
 
     `worst_*` is the worst client's figure in each seed, then the mean over seeds. `gain` is the difference
-    to `local` in the headline metric, paired by client and seed, above zero if better. `precision`, `recall`,
-    `circle_precision`, `circle_recall` and `drift` are the last that were measured, where any were. `sent`,
-    `received` (models), `messages` (both together), `messages_each` (by the average client), `bytes` and
-    `seconds` are means over seeds of a whole run.
+    to `local` in the headline metric, paired by client and seed, above zero if better. `scored` counts the
+    clients that have a figure: of one requester's method, one, and all figures are of it. `precision`,
+    `recall`, `circle_precision`, `circle_recall` and `drift` are the last that were measured, where any were.
+    `models` (that passed, each transfer once whoever its ends are), `models_each` (by client), their `bytes`,
+    `sent` and `received` (by clients) and `seconds` are means over seeds of a whole run.
     """
     import pandas as pd  # only where a frame is asked for: it takes a while to import
 
@@ -46,6 +47,7 @@ def summary_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
             "method": label,
             "seeds": len(runs),
             "clients": len(runs[0].clients),
+            "scored": int(views.with_figure(runs, main).sum()),
             "rounds": min(r.done for r in runs),
             "finished": all(r.finished for r in runs),
         }
@@ -65,8 +67,8 @@ def summary_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
         row |= {
             "sent": cost["sent"],
             "received": cost["received"],
-            "messages": cost["sent"] + cost["received"],
-            "messages_each": cost["each"],
+            "models": cost["models"],
+            "models_each": cost["each"],
         }
         rows.append(row | {"bytes": cost["bytes"], "seconds": cost["seconds"]})
     return rows
@@ -214,20 +216,20 @@ def cells(
         for name in shown:
             metric = name if name in words.NAMES else main
             line.append(words.spread(_interval(row, name), metric, sign=name == "gain"))
-        line += [words.whole(row["messages"]), words.size(row["bytes"]), words.duration(row["seconds"])]
+        line += [words.whole(row["models"]), words.size(row["bytes"]), words.duration(row["seconds"])]
         rows.append(line)
     return header, rows
 
 
 def measured_cells(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """The same of what was measured of collaboration, and the models of the average client."""
+    """The same of what was measured of collaboration, and the models that passed by client."""
     measured = views.metrics(records, views.MEASURED)
     found, rest = [m for m in measured if m != "drift"], [m for m in measured if m == "drift"]
     header = ["method", *map(words.unit, found), "models per client", *map(words.unit, rest)]
     rows = []
     for row in summary_rows(records):
         line = [row["method"], *(words.spread(_interval(row, m), m) for m in found)]
-        line.append(words.whole(row["messages_each"]))
+        line.append(words.whole(row["models_each"]))
         rows.append([*line, *(words.spread(_interval(row, m), m) for m in rest)])
     return header, rows
 
@@ -241,21 +243,34 @@ def legend(records: Sequence[Record], trust: bool = True) -> str:
     by_label = views.groups(records)
     counts = sorted({len(runs) for runs in by_label.values()})
     if counts == [1]:
-        said = "One seed, so there is no interval (—)."
+        said = "One seed, so there is no interval (—), and no telling a difference from chance."
     else:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        said = f"Mean over clients, then over {seeds} seeds; ± half of the 95 % interval over seeds"
-        said += " (— for one seed)." if counts[0] == 1 else "."
+        none = " (— for one seed)" if counts[0] == 1 else ""
+        said = f"Mean over clients, then over {seeds} seeds; ±{none} is half of {words.covers(records)}."
     said += " Worst client: the figure of the client that fares worst"
     said += " in each seed, then the mean over seeds." if counts != [1] else "."
     if views.baseline(by_label) is not None:
         what = "points" if views.headline_metric(records) in words.PERCENT else "the metric's unit"
         said += f" Gain: against local on the same clients and seeds, in {what}; above zero is better."
-    said += " Models: sent or received by a client in a run"
-    said += ", the mean over seeds." if counts != [1] else "."
+    said += "".join(f" {text}." for text in partly(by_label, views.headline_metric(records)))
+    said += " Models: that passed in a run, each transfer once whoever its ends are"
+    said += "; the mean over seeds." if counts != [1] else "."
     if trust and "ece" in views.metrics(records):
         said += " ECE: how far confidence is from accuracy; NLL: −log of the true class's probability."
     return said
+
+
+def partly(by_label: views.Groups, metric: str) -> list[str]:
+    """Whose figures those of a method are, where some clients have none."""
+    whose: dict[str, list[str]] = {}
+    for label, runs in by_label.items():
+        known = views.with_figure(runs, metric)
+        names, of = [c for c, k in zip(runs[0].clients, known, strict=True) if k], len(known)
+        if 0 < len(names) < of:
+            who = f"{names[0]} alone" if len(names) == 1 else f"{len(names)} clients"
+            whose.setdefault(f"figures of {who}, the others of {of} clients have none", []).append(label)
+    return [f"{', '.join(labels)}: {text}" for text, labels in whose.items()]
 
 
 def measures_legend(records: Sequence[Record], drift: bool = True) -> str:

@@ -2,8 +2,9 @@
 
 Tables, page and figures all start here, so that no number is worked out in two ways.
 
-    own figure      of a client's own model on its own test data, after the last scored round
-    mean            over clients, each counting once; then over seeds
+    own figure      of a client's own model on its own test data, after the last scored round; who did not
+                    ask for a model has none
+    mean            over clients that have a figure, each counting once; then over seeds
     interval        95 %, Student's t over seeds; none for a single seed
     gain            over training alone (`local`), paired by client and seed; above zero is better
 """
@@ -138,9 +139,31 @@ def final(record: Record, metric: str, scores: str = OWN) -> np.ndarray:
     return values[-1] if rounds else np.full(len(record.clients), math.nan)
 
 
-def over_seeds(runs: Sequence[Record], metric: str, scores: str = OWN) -> Interval:
-    """Mean over clients, then over seeds."""
-    return interval(means_of_known(np.stack([final(r, metric, scores) for r in runs])))
+def over_seeds(
+    runs: Sequence[Record], metric: str, scores: str = OWN, among: np.ndarray | None = None
+) -> Interval:
+    """Mean over clients, or `among` some [client] of them, then over seeds."""
+    return interval(means_of_known(_among(np.stack([final(r, metric, scores) for r in runs]), among)))
+
+
+def _among(values: np.ndarray, some: np.ndarray | None) -> np.ndarray:
+    """Figures [seed, client] of some clients, NaN for the others."""
+    return values if some is None else np.where(some, values, math.nan)
+
+
+def with_figure(runs: Sequence[Record], metric: str) -> np.ndarray:
+    """[client] who has a figure of its own in any of these runs."""
+    known: np.ndarray = np.isfinite(np.stack([final(r, metric) for r in runs])).any(axis=0)
+    return known
+
+
+def same_rows(records: Sequence[Record]) -> bool:
+    """Whether all seeds are scored on the same test rows: clients were given, or dealt by a seed of their own
+    (`deal`). Otherwise each seed deals the rows anew.
+    """
+    fixed = all("given" in r.config or r.config.get("deal") not in (None, "") for r in records)
+    alike = all(r.about["clients"] == records[0].about["clients"] for r in records)
+    return fixed and alike and len({r.config.get("deal") for r in records}) == 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,9 +238,11 @@ def gains(runs: Sequence[Record], alone: Sequence[Record], metric: str) -> np.nd
     return np.stack(rows) if rows else np.full((1, len(runs[0].clients)), math.nan)
 
 
-def gain_over_seeds(runs: Sequence[Record], alone: Sequence[Record], metric: str) -> Interval:
-    """The mean gain over clients, then over the seeds both have."""
-    return interval(means_of_known(gains(runs, alone, metric)))
+def gain_over_seeds(
+    runs: Sequence[Record], alone: Sequence[Record], metric: str, among: np.ndarray | None = None
+) -> Interval:
+    """The mean gain over clients that have figures in both, then over the seeds both have."""
+    return interval(means_of_known(_among(gains(runs, alone, metric), among)))
 
 
 def _bars(label: str, values: np.ndarray) -> Bars:

@@ -93,43 +93,96 @@ def whole(value: float) -> str:
 
 
 def headline(records: Sequence[Record]) -> str:
-    """What came out, in plain words: the best method, against training alone, and for whom."""
+    """What came out, in plain words: the best method, against training alone, for whom, and what the interval
+    covers. All of it is of the clients that have a figure from every method.
+    """
     by_label = views.groups(records)
     metric = views.headline_metric(records)
-    alone = views.baseline(by_label)
-    means = {label: views.over_seeds(runs, metric) for label, runs in by_label.items()}
-    best = _best(by_label, means, metric)
-    start = f"Over {several(len(records[0].clients), 'client')}"
+    known = {label: views.with_figure(runs, metric) for label, runs in by_label.items()}
+    known = {label: clients for label, clients in known.items() if clients.any()}
+    if not known:
+        everybody = several(len(records[0].clients), "client")
+        return f"Over {everybody}, there is no test score yet: no round was scored."
+    among = np.logical_and.reduce(list(known.values()))
+    if not among.any():
+        return f"{', '.join(known)} have no client with figures from all in common: none is called the best."
+    start = "" if all(r.finished for r in records) else "Some runs are unfinished. "
+    start += _over(records[0].clients, among, by_label)
+    means = {label: views.over_seeds(by_label[label], metric, among=among) for label in known}
+    label, of = _best(by_label, means, metric)
+    said = f"{start}, {label}{_chosen(of)} reaches {_reached(means[label], metric)}"
+    said += _against(by_label, label, means, metric, among)
+    said += _yardstick(by_label, means, metric, label)
+    return said + (f" ± is {covers(records)}." if "±" in said else "")
+
+
+def _over(clients: Sequence[str], among: np.ndarray, by_label: views.Groups) -> str:
+    """Whose figures these are, and over how many seeds."""
+    count, of = int(among.sum()), several(len(clients), "client")
     seeds = max(len(runs) for runs in by_label.values())
-    start += f" and {several(seeds, 'seed')}" if seeds > 1 else ""
-    if best is None:
-        return f"{start}, there is no test score yet: no round was scored."
-    start = f"Some runs are unfinished. {start}" if not all(r.finished for r in records) else start
-    label, runs = best, by_label[best]
-    said = f"{start}, {label} reaches {_reached(means[label], metric)}"
-    if alone is None or alone == label or math.isnan(means[alone].mean):
-        place, value = _worst(runs, metric)
-        said += f"; the worst-off client, {place}, has {_amount(value, metric)}."
-        if alone is None and views.method(runs[0]) != "central":
-            said += " A run of local on the same clients would tell what training together gains."
-        return said + _yardstick(by_label, means, metric, label)
-    said += f", {alone} (each client by itself) {_amount(means[alone].mean, metric, means[alone].half)}: "
-    gain = views.gain_over_seeds(runs, by_label[alone], metric)
-    if math.isnan(gain.mean):
-        return f"{said}they share no seed, so gains are not compared." + _yardstick(
-            by_label, means, metric, label
-        )
-    said += _verdict(gain, metric)
-    said += _who(records[0].clients, views.gain_bars(label, runs, by_label[alone], metric).mean, metric)
-    return said + _yardstick(by_label, means, metric, label)
+    if count == len(clients):
+        return f"Over {of}" + (f" and {several(seeds, 'seed')}" if seeds > 1 else "")
+    who = f"{clients[int(among.argmax())]}, the only one" if count == 1 else f"the {whole(count)}"
+    why = " from every method" if len(by_label) > 1 else ""
+    return f"For {who} of {of} with a figure{why}" + (f", over {several(seeds, 'seed')}" if seeds > 1 else "")
 
 
-def _best(by_label: views.Groups, means: dict[str, Interval], metric: str) -> str | None:
-    """The best method that clients could use: alone and pooled only if there is nothing else."""
+def _best(by_label: views.Groups, means: dict[str, Interval], metric: str) -> tuple[str, int]:
+    """The best method that clients could use, alone and pooled only if there is nothing else; and of how
+    many it is the best.
+    """
     sign = 1 if HIGHER_IS_BETTER[metric] else -1
-    scored = [label for label in by_label if not math.isnan(means[label].mean)]
-    together = [x for x in scored if views.method(by_label[x][0]) not in ("local", "central")]
-    return max(together or scored, key=lambda x: sign * means[x].mean, default=None)
+    together = [x for x in means if views.method(by_label[x][0]) not in ("local", "central")]
+    candidates = together or list(means)
+    return max(candidates, key=lambda x: sign * means[x].mean), len(candidates)
+
+
+def _chosen(of: int) -> str:
+    """That the figures chose it, which makes them look better than they are."""
+    return f" (the best of {of} by these very test rows, so it looks better than it is)" if of > 1 else ""
+
+
+def covers(records: Sequence[Record]) -> str:
+    """What the spread over seeds can tell of, and what not."""
+    most = several(max(len(runs) for runs in views.groups(records).values()), "seed")
+    how, what = "that share rows", "how rows were dealt and models trained"
+    if views.same_rows(records):
+        how, what = "on the same test rows", "how models were trained"
+    return f"the 95 % interval over {most} {how}: it covers {what}, not other data"
+
+
+def _against(
+    by_label: views.Groups, label: str, means: dict[str, Interval], metric: str, among: np.ndarray
+) -> str:
+    """How the best method compares with training alone; without that, who is worst off."""
+    runs, alone = by_label[label], views.baseline(by_label)
+    if alone is None or alone == label or alone not in means:
+        said = "."
+        if among.sum() > 1:
+            place, value = _worst(runs, metric, among)
+            said = f"; the worst-off client, {place}, has {_amount(value, metric)}."
+        if alone is None and views.method(runs[0]) != "central":
+            said += " A run of local on the same clients would tell what training together brings."
+        return said
+    said = f", {alone} (each client by itself) {_amount(means[alone].mean, metric, means[alone].half)}: "
+    gain = views.gain_over_seeds(runs, by_label[alone], metric, among)
+    if math.isnan(gain.mean):
+        return f"{said}they share no seed, so they are not compared."
+    if gain.seeds == 1:
+        single = "a single run" if len(runs) == 1 else "the one seed they share"
+        return f"{said}{_apart(gain.mean, metric)} in {single}, which only more seeds can tell from chance."
+    each = np.where(among, views.gain_bars(label, runs, by_label[alone], metric).mean, math.nan)
+    return said + _verdict(gain, metric) + _who(runs[0].clients, each, metric)
+
+
+def _apart(difference: float, metric: str) -> str:
+    """A difference without a verdict."""
+    if difference == 0:
+        return "no difference"
+    amount, more = _difference(abs(difference), metric), difference > 0
+    if metric in PERCENT:
+        return f"{amount} {'more' if more else 'less'}"
+    return f"an error {amount} {'smaller' if more else 'larger'}"
 
 
 def _amount(value: float, metric: str, half: float = math.nan) -> str:
@@ -143,17 +196,16 @@ def _reached(value: Interval, metric: str) -> str:
 
 
 def _verdict(gain: Interval, metric: str) -> str:
-    """Gain or loss, and whether the seeds can tell it from nothing."""
+    """Gain or loss over several seeds, and whether they can tell it from nothing."""
     mean, half, seeds = gain
     if mean == 0:
         return "training together changes nothing"
-    amount = _difference(abs(mean), metric)
+    amount = f"{_difference(abs(mean), metric)} (±{figure(half, metric, like=mean)})"
     if metric in PERCENT:
         said = f"training together {'gains' if mean > 0 else 'loses'} {amount}"
     else:
         said = f"training together makes the error {amount} {'smaller' if mean > 0 else 'larger'}"
-    unsure = seeds > 1 and abs(mean) <= half
-    return f"{said}, which {seeds} seeds cannot tell from none" if unsure else said
+    return f"{said}, which {seeds} seeds cannot tell from none" if abs(mean) <= half else said
 
 
 def _difference(value: float, metric: str) -> str:
@@ -163,10 +215,13 @@ def _difference(value: float, metric: str) -> str:
 
 
 def _who(clients: Sequence[str], gain: np.ndarray, metric: str) -> str:
+    """How many gain and lose in their means over seeds; of one client all is said."""
     gain = np.where(np.abs(gain) < 1e-9, 0.0, gain)  # rounding is no loss
     known = int(np.isfinite(gain).sum())
+    if known == 1:
+        return "."
     better, worse = int((gain > 0).sum()), int((gain < 0).sum())
-    said = f"; {whole(better)} of {several(known, 'client')} gain{'s' if known == 1 else ''}"
+    said = f"; in their means over seeds, {whole(better)} of {several(known, 'client')} gain"
     if not worse:
         return f"{said}, none loses."
     place = int(np.nanargmin(gain))
@@ -177,8 +232,8 @@ def _who(clients: Sequence[str], gain: np.ndarray, metric: str) -> str:
     return f"{said}, {whole(worse)} {largest} {clients[place]} {loss}."
 
 
-def _worst(runs: Sequence[Record], metric: str) -> tuple[str, float]:
-    values = views.bars(runs[0].label, runs, metric).mean
+def _worst(runs: Sequence[Record], metric: str, among: np.ndarray) -> tuple[str, float]:
+    values = np.where(among, views.bars(runs[0].label, runs, metric).mean, math.nan)
     place = int(np.nanargmin(values) if HIGHER_IS_BETTER[metric] else np.nanargmax(values))
     return runs[0].clients[place], float(values[place])
 
@@ -186,7 +241,7 @@ def _worst(runs: Sequence[Record], metric: str) -> tuple[str, float]:
 def _yardstick(by_label: views.Groups, means: dict[str, Interval], metric: str, told: str) -> str:
     """What pooling all data would reach, if it was run and is not the one just told of."""
     for label, runs in by_label.items():
-        if views.method(runs[0]) == "central" and label != told and not math.isnan(means[label].mean):
+        if views.method(runs[0]) == "central" and label != told and label in means:
             return f" All data in one place ({label}) would reach {_amount(means[label].mean, metric)}."
     return ""
 

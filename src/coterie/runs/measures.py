@@ -31,7 +31,7 @@ def measure(
     trained: Sequence[str],
 ) -> dict[str, Tensor]:
     """What a round's info tells, if there was one, and the models after it, if they are at hand: row of[i] is
-    client i's.
+    client i's, which has none below 0.
     """
     told: dict[str, Tensor] = {}
     if info is not None and None not in clusters:

@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from coterie.core.belief import Belief
 from coterie.metrics.calibration import Calibration, taus
-from coterie.metrics.collaboration import communication_cost
 from coterie.nets.counting import Traffic
 from coterie.runs.measures import MEASURES
 
@@ -36,7 +34,8 @@ class Record:
     weights    round -> [receiver, sender], who listened to whom
     passed     round -> [entry, 5] what passed: sender, receiver, models, bytes, numbers (see `triplets`)
     matrices   name -> round -> [receiver, sender], further ones that the method fills; NaN is nothing
-    models     a function: client -> its tensors by name, nothing before the run is over
+    models     a function: client -> its tensors by name, of those that have a model of their own; nothing
+               before the run is over
     calibration   a function: how sure the last models are and how often right, [client, bin]; None before
                the run is over, for a regression, and in runs of earlier versions
     """
@@ -107,18 +106,34 @@ class Record:
         return pd.DataFrame(rows, columns=["round", "client", "model", "split", "metric", "value"])
 
     def traffic(self) -> dict[str, float]:
-        """Models of all clients, those of the average one (`each`), bytes, and seconds of training."""
-        n = len(self.clients)
-        sent, received = (
-            torch.tensor([m[way] for m in self.metrics], dtype=torch.int64).reshape(-1, n)
-            for way in ("sent", "received")
-        )
+        """Models that passed, each transfer once whoever its ends are; how many that is by client (`each`),
+        their bytes, and seconds of training. `sent` and `received` are clients' own counts, added up.
+        """
+        passed = [self.transfers(m) for m in self.metrics]
+        models = sum(p["models"] for p in passed)
         return {
-            "sent": int(sent.sum()),
-            "received": int(received.sum()),
-            "each": communication_cost(sent, received),
-            "bytes": sum(sum(m["sent_bytes"]) + sum(m["received_bytes"]) for m in self.metrics),
+            "sent": sum(sum(m["sent"]) for m in self.metrics),
+            "received": sum(sum(m["received"]) for m in self.metrics),
+            "models": models,
+            "each": models / len(self.clients),
+            "bytes": sum(p["bytes"] for p in passed),
             "seconds": sum(t["seconds"] for t in self.timings),
+        }
+
+    def transfers(self, entry: Mapping[str, Any]) -> Mapping[str, int]:
+        """Models and bytes that passed in a round; runs of earlier versions have them in `passed` alone.
+
+        There the round before the first is missing: models go out from the coordinator, one client at an end.
+        """
+        if "transfers" in entry:
+            found: Mapping[str, int] = entry["transfers"]
+            return found
+        if entry["round"] in set(self.passed):
+            models, size = np.asarray(self.passed[entry["round"]])[:, 2:4].sum(axis=0).tolist()
+            return {"models": models, "bytes": size}
+        return {
+            "models": sum(entry["sent"]) + sum(entry["received"]),
+            "bytes": sum(entry["sent_bytes"]) + sum(entry["received_bytes"]),
         }
 
     def collected(self) -> np.ndarray:
@@ -197,7 +212,9 @@ class Record:
 
 
 def scored(entry: Mapping[str, Any]) -> list[bool]:
-    """Which clients were there when a round's models were scored: those with any figure at all."""
+    """Which clients were there, with a model of their own, when a round's models were scored: those with any
+    figure at all.
+    """
     figures = entry["scores"]["own/test"].values()
     return [any(v is not None for v in values) for values in zip(*figures, strict=True)]
 
@@ -225,9 +242,11 @@ def line(
 
     scores       by model and split ("own/test", "own/validation", "shared/test", and "point/test" for the
                  one model that stands for several), then by metric, one value for each client, None where
-                 it is not defined; None if this round was not scored
-    train_loss   one value for each client, None for a client that did not train
-    sent, received   models, one count for each client; sent_bytes, received_bytes likewise
+                 it is not defined or the client has no such model; None if this round was not scored
+    train_loss   one value for each client, None for a client that did not train or ask for a model
+    transfers    models and bytes that passed between any two, each once
+    sent, received   models, one count for each client; sent_bytes, received_bytes likewise. What goes from
+                 client to client is in the one's sent and in the other's received
     numbers      that went to the coordinator, one count for each client
     scoring      models and bytes that passed for scoring alone
     rows         that moved, if any: one count for each client
@@ -238,6 +257,7 @@ def line(
         "round": round,
         "scores": scores,
         "train_loss": train_loss,
+        "transfers": {"models": int(moved.models.sum()), "bytes": int(moved.bytes.sum())},
         "sent": moved.models[:-1].sum(axis=1).tolist(),
         "received": moved.models[:, :-1].sum(axis=0).tolist(),
         "sent_bytes": moved.bytes[:-1].sum(axis=1).tolist(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_type_hints
 
@@ -17,7 +17,7 @@ from coterie.core.clock import CLOCK, since
 from coterie.core.errors import BadData, BadInput, Diverged
 from coterie.core.held import at_coordinator, handles_in, hold
 from coterie.core.kernel import Part, Scorer
-from coterie.core.method import Info, Models
+from coterie.core.method import Info, Models, asked, only_for
 from coterie.engines.threads import narrow, use
 from coterie.kernels import Calibrate, Crowd, Tallied
 from coterie.kernels.calibrate import unpacked
@@ -30,6 +30,7 @@ from coterie.runs.body import save_body
 from coterie.runs.experiment import Experiment
 from coterie.runs.folder import Folder, read_record
 from coterie.runs.measures import measure
+from coterie.runs.prepared import save_origin
 from coterie.runs.record import Record, line, triplets
 
 Watch = Callable[[Record], None]
@@ -52,6 +53,7 @@ def run(
     With a folder, a run that was cut off goes on after its last saved round.
     """
     method, net, rounds = experiment.method, experiment.net, experiment.rounds
+    who = asked(method, net.roster.names)
     if folder:
         net.keep_at(str((folder.path / "sites").absolute()))
     start = hold(experiment.beliefs, at_coordinator(tree.count(experiment.beliefs)))
@@ -68,7 +70,7 @@ def run(
             state = method.init(start, net)
         moved = net.book.read()
         with CLOCK.part("scoring"):
-            first = method.models(state)
+            first = only_for(method.models(state), who)
             scores, told = evaluate(experiment, first, 0), measured(experiment, None, first)
         entry = line(0, scores, [None] * len(net.roster), moved, net.book.read(), {}, told)
         _write(record, folder, entry, times.line(0), None, moved)
@@ -94,11 +96,12 @@ def run(
             moved = net.book.read()
             net.keep([*handles_in(after), *handles_in(safe)], last_saved)
             with CLOCK.part("scoring"):
-                now = method.models(after) if experiment.due("evaluate", r) else None
+                now = only_for(method.models(after), who) if experiment.due("evaluate", r) else None
                 figured = None if now is None else evaluate(experiment, now, r)
                 told = measured(experiment, info, now)
             state, done = after, r
-            entry = line(r, figured, figures(info.loss), moved, net.book.read(), info.extras, told)
+            loss = figures(info.loss.where(who, math.nan))
+            entry = line(r, figured, loss, moved, net.book.read(), info.extras, told)
             _write(record, folder, entry, times.line(r), info, moved)
             if folder is None or experiment.due("checkpoint", r):
                 if folder:
@@ -115,7 +118,7 @@ def run(
             _save(folder, experiment, state, done)
         raise
     with CLOCK.part("scoring"):
-        models = method.models(state)
+        models = only_for(method.models(state), who)
         tallies = tallied(experiment, models)
     net.book.read()
     if folder:  # models last: with them a run counts as over
@@ -124,11 +127,13 @@ def run(
                 folder.save_calibration(tallies)
             folder.save_posteriors(sent_posteriors(experiment, state))
             save_body(folder.path, experiment.body)
+            save_origin(folder.path, experiment.origin)
             folder.sync()
-            folder.save_models(models, net.roster.names, net)
+            owners, used = owned(models, net.roster.names)
+            folder.save_models(replace(models, of=used), owners, net)
     else:
         record.calibration = lambda: tallies
-        tensors = net.peek(models.beliefs.rows(torch.unique(models.of)))
+        tensors = net.peek(models.beliefs.rows(torch.unique(models.of[models.owners])))
         if tensors is not None and tree.size_in_bytes(tensors) <= KEPT:
             record.models = lambda: _by_name(experiment, models)
     return Outcome(record, models)
@@ -155,11 +160,11 @@ def state_type(experiment: Experiment) -> type:
 
 
 def evaluate(experiment: Experiment, models: Models, round: int) -> dict[str, Scores] | None:
-    """Each client's own model on its own test set, and the shared one where there is one.
+    """Each client's own model on its own test set, and the shared one on everybody's where there is one.
 
     Where a client averages the predictions of several models, that is its own model, and the one which
-    stands for them is scored as `point`. A pair of model and client is scored once, however many names it
-    goes by. A client that is away is not scored; if all are, there are no scores.
+    stands for them is scored as `point`. The same pairs of model and client are scored once, however many
+    names they go by. A client that is away is not scored; if all that have a model are, there are no scores.
     """
     clients = len(experiment.roster)
     one = replace(models, crowd=None, shares=None)
@@ -174,8 +179,8 @@ def evaluate(experiment: Experiment, models: Models, round: int) -> dict[str, Sc
     scores: dict[str, Scores] = {}
     known: dict[tuple[Any, ...], Scores] = {}
     for name, (some, part) in wanted.items():
-        ids = tuple(tuple(p.ids[some.of].tolist()) for p in some.beliefs.parts)
-        pairs = (part, some.crowd is None, ids)
+        ids = tuple(tuple(p.ids[some.of[some.owners]].tolist()) for p in some.beliefs.parts)
+        pairs = (part, some.crowd is None, tuple(some.owners.tolist()), ids)
         if pairs not in known:
             numbers = judged(experiment, Calibrate(part), some, round)
             if not numbers:
@@ -186,18 +191,20 @@ def evaluate(experiment: Experiment, models: Models, round: int) -> dict[str, Sc
 
 
 def judged(experiment: Experiment, kernel: Scorer, models: Models, round: int) -> Mapping[str, Tensor]:
-    """Figures of each client's own model on its own data: [client], NaN for one that is away."""
+    """Figures of each client's own model on its own data: [client], NaN for one that is away or has none."""
     net, key = experiment.net, experiment.key.at_round(round, experiment.rounds).at("evaluate")
-    n = len(net.roster)
+    n, owners = len(net.roster), models.owners
     if models.crowd is None:
-        edges = torch.stack([models.of, torch.arange(n)], dim=1)
+        edges = torch.stack([models.of[owners], owners], dim=1)
         replies = net.visit(kernel, models.beliefs, edges, key)
     else:
-        hosts = torch.arange(n).unsqueeze(1).expand_as(models.crowd)
-        edges = torch.stack([models.crowd.flatten(), hosts.flatten()], dim=1)
+        crowd = models.crowd[owners]
+        hosts = owners.unsqueeze(1).expand_as(crowd)
+        edges = torch.stack([crowd.flatten(), hosts.flatten()], dim=1)
         beside = {}
         if models.shares is not None:
-            beside["share"] = hold({"share": models.shares.flatten()}, at_coordinator(len(edges)))
+            shares = models.shares[owners].flatten()
+            beside["share"] = hold({"share": shares}, at_coordinator(len(edges)))
         replies = net.visit(Crowd(kernel), models.beliefs, edges, key, beside=beside)
     out = {}
     for name, values in replies.numbers.items():
@@ -210,7 +217,7 @@ def judged(experiment: Experiment, kernel: Scorer, models: Models, round: int) -
 def tallied(experiment: Experiment, models: Models) -> Calibration | None:
     """How sure each client's own model is on its own test set, and how often right; None for a regression.
 
-    A client that is away in the end has no counts.
+    A client that is away in the end, or has no model, has no counts.
     """
     if experiment.roster.task == "regression":
         return None
@@ -245,11 +252,14 @@ def network(experiment: Experiment) -> dict[str, Any]:
 def measured(
     experiment: Experiment, info: Info | None, models: Models | None
 ) -> dict[str, list[float | None]]:
-    """Measures of collaboration by name, one value for each client; of a round without models, fewer."""
+    """Measures of collaboration by name, one value for each client; of a round without models, fewer. Who did
+    not ask for a model has none of them.
+    """
     seen = None if models is None else experiment.net.peek(models.beliefs)
     trained = [n for n, p in experiment.model.named_parameters() if p.requires_grad]
     told = measure(info, seen, None if models is None else models.of, experiment.roster.clusters, trained)
-    return {name: figures(values) for name, values in told.items()}
+    who = asked(experiment.method, experiment.roster.names)
+    return {name: figures(values.where(who, math.nan)) for name, values in told.items()}
 
 
 def figures(values: Tensor) -> list[float | None]:
@@ -291,8 +301,13 @@ def _write(
 def _by_name(experiment: Experiment, models: Models) -> dict[str, Belief]:
     tensors = experiment.net.peek(models.beliefs)
     assert tensors is not None
-    owners = zip(experiment.roster.names, models.of.tolist(), strict=True)
-    return {name: tree.row(tensors, row) for name, row in owners}
+    owners, used = owned(models, experiment.roster.names)
+    return {name: tree.row(tensors, row) for name, row in zip(owners, used.tolist(), strict=True)}
+
+
+def owned(models: Models, names: Sequence[str]) -> tuple[list[str], Tensor]:
+    """Who has a model of its own, by name, and in which rows they are."""
+    return [names[i] for i in models.owners.tolist()], models.of[models.owners]
 
 
 def same_threads(record: Record) -> None:

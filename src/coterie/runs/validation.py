@@ -23,10 +23,11 @@ def fold_experiment(settings: Settings, fold: Footing, method: Method) -> Experi
 def validate(experiment: Experiment, metric: str, watch: Watch) -> float:
     """The mean over clients of a metric on the fold that was left out."""
     try:
-        record = run(experiment, None, "fold", watch).record
+        outcome = run(experiment, None, "fold", watch)
     finally:
         experiment.net.close()
-    if any(math.isnan(loss) for loss in record.final("loss")):
+    record, losses = outcome.record, outcome.record.final("loss")
+    if any(math.isnan(losses[i]) for i in outcome.models.owners.tolist()):
         raise Diverged("the loss on held-out rows is not finite: lower the learning rate")
     value = mean_over_clients(record.final(metric))
     if math.isnan(value):
