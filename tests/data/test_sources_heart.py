@@ -98,11 +98,9 @@ def test_filling_counts_every_value():
     [train, test], notes = data.prepare(swiss.take(np.array([0, 2])), swiss.take(np.array([1])))
     assert np.isfinite(train.x).all()
     assert notes == (
-        "chol: no value known in 2 training rows, 0 in all rows",
-        "fbs: 1 missing value(s) in training rows and 1 in further rows filled by 0, the most frequent "
-        "training value",
-        "restecg: 0 missing value(s) in training rows and 1 in further rows filled by 0, the most frequent "
-        "training value",
+        "missing values filled by this client's training median or mode: fbs (1 in training and 1 in further "
+        "rows, by 0), restecg (0 in training and 1 in further rows, by 0)",
+        "columns without any value in training rows, 0 in all rows: chol",
         "standardised with this client's own training mean and deviation: age, trestbps, thalach, oldpeak",
     )
     assert np.allclose(train.x[:, 0], [-1, 1])  # ages 32 and 35
@@ -115,7 +113,7 @@ def test_dropping_counts_every_row():
     hungary = rows_of(data, "hungary")
     [train, test], notes = data.prepare(hungary.take(np.array([0])), hungary.take(np.array([1])))
     assert (len(train), len(test)) == (1, 0)
-    assert notes[0] == "0 of 1 training rows and 1 of 1 further rows left out for missing values"
+    assert notes[0] == "rows left out for missing values: 0 of 1 in training and 1 of 1 further ones"
     with pytest.raises(BadData, match="chol is missing in 3"):
         data.prepare(rows_of(data, "switzerland"))
 

@@ -60,7 +60,7 @@ def test_whole_numbers_are_classes_and_fractions_a_regression(patients, tmp_path
         (
             lambda f: f.assign(age=f["age"].where(f["age"] != 45)),
             {},
-            "client 'b': table: column 'age' has 1 missing",
+            "client 'b': column 'age' has 1 missing",
         ),
         (lambda f: f.assign(age=f["age"].replace(25, np.inf)), {}, "client 'a': column 'age' has 1 infinite"),
         (lambda f: f.assign(ill="no"), {}, "'ill' is no in every row"),

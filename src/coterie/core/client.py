@@ -33,6 +33,8 @@ class Client:
 
     `cluster` is the group a synthetic split put it in, if any: no method sees it but Oracle.
     `notes` say what was done to its data; they end up in the run's record and report.
+    `preparation` made its inputs of a table's raw rows, and is kept with its model; None where it took them
+    as they are.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Client:
     classes: tuple[str, ...] = ()
     cluster: int | None = None
     notes: tuple[str, ...] = field(default=())
+    preparation: Any = None
 
     def cast(self, dtype: torch.dtype) -> Client:
         """The same client with its inputs, and numbers to predict, in another precision."""
@@ -97,6 +100,8 @@ def digest_of(client: Client) -> str:
 def bytes_of(tensor: Tensor) -> memoryview:
     """A tensor of any kind as it lies in memory; numpy itself does not know all of them."""
     flat = tensor.cpu().contiguous().reshape(-1)
+    if flat.stride() != (1,):  # one number of a longer row counts as contiguous
+        flat = flat.clone(memory_format=torch.contiguous_format)
     return flat.view(torch.uint8).numpy().data if len(flat) else memoryview(b"")
 
 

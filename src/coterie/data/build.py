@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +13,15 @@ from coterie.core.client import Client, in_one_piece
 from coterie.core.errors import BadData, BadInput
 from coterie.core.seeds import Key
 from coterie.data.clients import check_clients, samples
-from coterie.data.dataset import Arrays, Dataset
+from coterie.data.dataset import Arrays, Dataset, FitsTogether, Prepare
 from coterie.data.holdout import hold_out
 from coterie.data.intake import Array
 from coterie.data.partition.base import Deal, Split
 from coterie.data.partition.turns import TURNS
+from coterie.data.preparation import Preparation
+
+if TYPE_CHECKING:
+    from coterie.data.tables.recipe import Recipe
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +30,7 @@ class Dealt:
 
     clients: tuple[Client, ...]
     notes: tuple[str, ...]
+    recipe: Recipe | None = None
 
 
 def deal_clients(
@@ -48,7 +55,7 @@ def deal_clients(
         raise BadInput(f"validation={validation} must lie in [0, 1): try 0.2, or 0 for none")
     deal = split.deal(data, data.train, clients, key)
     published = None if data.test is None else split.deal(data, data.test, len(deal.names), key)
-    made = []
+    dealt = list[list[Arrays]]()
     for i, name in enumerate(deal.names):
         rows, whose = np.flatnonzero(deal.owner == i), f"client {name!r}"
         if published is not None and data.test is not None:
@@ -60,7 +67,11 @@ def deal_clients(
         if validation:
             keep, out = hold_out(data.train.y[rows], validation, key.at("validation", i).numpy(), whose)
             kept, aside = rows[keep], rows[out]
-        made.append(_client(data, deal, i, data.train.take(kept), data.train.take(aside), held))
+        turn = TURNS[deal.turns[i]] if deal.turns is not None else None
+        pools = [data.train.take(kept), data.train.take(aside), held]
+        dealt.append(pools if turn is None else [Arrays(turn(p.x), p.y, p.columns) for p in pools])
+    ways = _ways(data, dealt, deal.names)
+    made = [_client(data, deal, i, way, *dealt[i]) for i, way in enumerate(ways)]
     said = check_clients(made, allow_one_class=one_class or deal.one_class)
     in_one_piece(made)
     notes = [*data.notes, *deal.notes, *_left_over("rows", deal.owner)]
@@ -69,32 +80,44 @@ def deal_clients(
         notes += _left_over("published test rows", published.owner)
     else:
         notes.append(f"each client holds out {test:g} of its rows for testing")
-    return Dealt(tuple(made), (*notes, *said))
+    return Dealt(tuple(made), (*notes, *said), data.recipe)
 
 
-def _client(data: Dataset, deal: Deal, i: int, train: Arrays, validation: Arrays, test: Arrays) -> Client:
-    pools = [train, validation, test]
+def _ways(data: Dataset, dealt: Sequence[Sequence[Arrays]], names: Sequence[str]) -> Sequence[Prepare | None]:
+    """How each client's rows are prepared; what is fitted may be fitted by all together."""
+    if isinstance(data.prepare, FitsTogether):
+        return data.prepare.fitted([train for train, *_ in dealt], names)
+    return [data.prepare] * len(dealt)
+
+
+def _client(
+    data: Dataset,
+    deal: Deal,
+    i: int,
+    way: Prepare | None,
+    train: Arrays,
+    validation: Arrays,
+    test: Arrays,
+) -> Client:
     notes: tuple[str, ...] = ()
-    if deal.turns is not None:
-        turn = TURNS[deal.turns[i]]
-        pools = [Arrays(turn(p.x), p.y, p.columns) for p in pools]
-    if data.prepare is not None:
+    features = way.features if isinstance(way, Preparation) else data.features
+    if way is not None:
         try:
-            pools, notes = data.prepare(*pools)
+            (train, validation, test), notes = way(train, validation, test)
         except BadData as error:
             raise BadData(f"client {deal.names[i]!r}: {error}") from None
-    train, validation, test = pools
     for part, pool in (("training", train), ("validation", validation), ("test", test)):
-        _refuse_not_finite(pool.x, deal.names[i], part, data.features)
+        _refuse_not_finite(pool.x, deal.names[i], part, features)
     return Client(
         name=deal.names[i],
         train=samples(train.x, train.y),
         validation=samples(validation.x, validation.y),
         test=samples(test.x, test.y),
-        features=data.features,
+        features=features,
         classes=data.classes,
         cluster=None if deal.clusters is None else deal.clusters[i],
         notes=notes,
+        preparation=way if isinstance(way, Preparation) else None,
     )
 
 

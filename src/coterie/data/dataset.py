@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from coterie.core.client import Task
 from coterie.data.intake import Array
+
+if TYPE_CHECKING:
+    from coterie.data.tables.recipe import Recipe
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +47,19 @@ class Prepare(Protocol):
     def __call__(self, train: Arrays, *others: Arrays) -> tuple[list[Arrays], tuple[str, ...]]: ...
 
 
+@runtime_checkable
+class FitsTogether(Protocol):
+    """A `Prepare` whose clients may share what they fit: one for each client's training rows."""
+
+    def fitted(self, trains: Sequence[Arrays], names: Sequence[str] = ()) -> Sequence[Prepare]: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A loaded source; `test` is its published test set, without one clients hold out their own."""
+    """A loaded source; `test` is its published test set, without one clients hold out their own.
+
+    `recipe` is how its rows were read from files, for tables that were.
+    """
 
     name: str
     task: Task
@@ -57,6 +70,7 @@ class Dataset:
     prepare: Prepare | None = None
     notes: tuple[str, ...] = ()
     citation: str = ""
+    recipe: Recipe | None = None
 
     @property
     def pools(self) -> Sequence[Arrays]:

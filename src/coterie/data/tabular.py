@@ -1,181 +1,196 @@
-"""Making numbers of a table, for one client and fitted on its training rows alone.
+"""Fitting how tables become inputs, for all clients at once and on their training rows alone.
 
-A column is one of three kinds:
-number     standardised: (value - mean) / deviation, both of the known training values; the deviation of a
-           column that never varies counts as 1
-flag       0 or 1, left as it is
-category   one column of 0 and 1 for each value of a list fixed beforehand, so that all clients agree
+Numbers are scaled by one of three rules:
+site         each client by the mean and deviation of its own known training values
+shared       all by the mean and deviation of everybody's, which clients tell each other as counts, sums and
+             squares: x̄ = Σ_k n_k x̄_k / Σ_k n_k,  s² = Σ_k n_k (s_k² + (x̄_k - x̄)²) / Σ_k n_k
+constants    (value - center) / spread with numbers given beforehand, 0 and 1 unless told
 
-A missing number becomes the median, a missing flag or category the most frequent of the known training
-values. A column of which a client's training rows know nothing says 0 in all its rows: there is nothing to
-scale it by. With the rule "drop" rows with a missing value are left out instead. Either way it is counted.
+A deviation of 0 counts as 1. A missing value becomes the client's training median, or for flags and
+categories its most frequent value; or its row is left out; or it is refused.
+
+A column of which a client's training rows know nothing is absent there, by one of four rules:
+mask         its inputs are 0 in all of the client's rows, so that they neither count nor learn there
+flag         they are the mean of everybody else's inputs, and one more input, the column's own, is 1 at
+             clients that lack it and 0 at the others: it counts as an intercept of these clients
+common       the column is left out for everybody
+refuse       its values are missing like any others
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from coterie.core.errors import BadData
 from coterie.data.dataset import Arrays
 from coterie.data.intake import Array
-from coterie.data.missing import Missing, check_missing_rule, refuse_missing
+from coterie.data.missing import Missing, check_missing_rule
+from coterie.data.preparation import Column, Part, Preparation, drop_incomplete
+from coterie.data.sources.base import check_choice
+
+Scale = Literal["site", "shared", "constants"]
+Absent = Literal["mask", "flag", "common", "refuse"]
+
+
+INSTEAD = {
+    "mask": "0 in all rows",
+    "flag": "the others' mean in all rows, and said so by an input of its own",
+    "common": "left out",
+    "refuse": "",
+}
+SCALED = {
+    "site": "standardised with this client's own training mean and deviation",
+    "shared": "standardised with the mean and deviation of all clients' training rows",
+    "constants": "scaled by constants",
+}
+
+
+class Moments(NamedTuple):
+    """Of a column's known values: what clients tell each other for a shared scale."""
+
+    known: int
+    mean: float
+    deviation: float
 
 
 @dataclass(frozen=True)
 class TabularPrepare:
-    """`Prepare` for pools whose x [n, column] holds numbers, NaN where unknown.
+    """`Prepare` for pools whose x [n, column] holds numbers, NaN where unknown."""
 
-    columns      names of x's columns, in order; what is no flag and no category is a number
-    categories   (column, its possible values) for each category
-    """
-
-    columns: tuple[str, ...]
-    flags: tuple[str, ...] = ()
-    categories: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    columns: tuple[Column, ...]
     missing: Missing = "refuse"
+    scale: Scale = "site"
+    absent: Absent = "mask"
 
     def __post_init__(self) -> None:
         check_missing_rule(self.missing)
+        check_choice("scale", self.scale, get_args(Scale))
+        check_choice("rule for absent columns", self.absent, get_args(Absent))
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the columns that come out."""
-        values = dict(self.categories)
-        return tuple(
-            name
-            for column in self.columns
-            for name in ([f"{column}={v:g}" for v in values[column]] if column in values else [column])
-        )
-
-    @property
-    def numbers(self) -> list[str]:
-        return [c for c in self.columns if c not in self.flags and c not in dict(self.categories)]
+        """Names of the inputs, where no client lacks a column."""
+        return tuple(name for c in self.columns for name in c.inputs)
 
     def __call__(self, train: Arrays, *others: Arrays) -> tuple[list[Arrays], tuple[str, ...]]:
-        pools: list[Arrays] = [train, *others]
-        notes: list[str] = []
-        refuse_infinite(pools, self.columns)
+        """For one client that is by itself."""
+        return self.fitted([train])[0](train, *others)
+
+    def fitted(self, trains: Sequence[Arrays], names: Sequence[str] = ()) -> list[Preparation]:
+        """One for each client's training rows; the names are for what has to be refused."""
+        tables = [np.asarray(t.x, dtype=np.float64).reshape(-1, len(self.columns)) for t in trains]
+        for table, whose in zip(
+            tables, [f"client {n!r}: " for n in names] or [""] * len(tables), strict=True
+        ):
+            refuse_infinite(table, [c.name for c in self.columns], whose)
+        lacking = np.array([self._lacking(t) for t in tables])  # [client, column]
+        unused = np.asarray(lacking.any(axis=0) if self.absent == "common" else [False] * len(self.columns))
+        if unused.all():
+            raise BadData("no column is known to every client: use absent='flag' or absent='mask'")
         if self.missing == "drop":
-            pools, notes = drop_incomplete(pools, self.columns)
-        tables = [np.ascontiguousarray(np.asarray(pool.x, dtype=np.float64).T) for pool in pools]
-        for table in tables:
-            self._refuse_strange(table)
-        for table in tables if self.missing != "median" else ():
-            gaps = np.isnan(table).sum(axis=1).tolist()
-            refuse_missing(dict(zip(self.columns, gaps, strict=True)), "table")
-        by_column = dict(zip(self.columns, zip(*tables, strict=True), strict=True))
-        blank = {c for c, (known, *_) in by_column.items() if len(known) and np.isnan(known).all()}
-        coded = [self._encode(c, by_column[c], c in blank) for c in self.columns]
-        made = [
-            Arrays(np.concatenate(parts, axis=1), pool.y, pool.columns)
-            for parts, pool in zip(zip(*coded, strict=True), pools, strict=True)
+            tables = [self._complete(t, gone | unused) for t, gone in zip(tables, lacking, strict=True)]
+        parts = [
+            [Part(c, unused=True)] * len(tables)
+            if unused[i]
+            else self._column(c, [t[:, i] for t in tables], lacking[:, i])
+            for i, c in enumerate(self.columns)
         ]
-        return made, (*notes, *self._notes(by_column, blank))
-
-    def _notes(self, by_column: Mapping[str, Sequence[Array]], blank: Container[str]) -> list[str]:
-        """What is left blank, filled in and standardised."""
-        notes = [_blank_note(c, pools) for c, pools in by_column.items() if c in blank]
-        notes += [note for c, pools in by_column.items() if c not in blank for note in self._filled(c, pools)]
-        scaled = [c for c in self.numbers if c not in blank]
-        if scaled:
-            which = "all columns" if len(scaled) == len(self.columns) else ", ".join(scaled)
-            notes.append(f"standardised with this client's own training mean and deviation: {which}")
-        return notes
-
-    def _refuse_strange(self, table: Array) -> None:
-        """A flag or category of a table [column, row] that has a value outside its list."""
-        for column, values in {**dict.fromkeys(self.flags, (0.0, 1.0)), **dict(self.categories)}.items():
-            found = table[self.columns.index(column)]
-            strange = found[~np.isnan(found) & ~np.isin(found, values)]
-            if len(strange):
-                raise BadData(
-                    f"column {column!r} holds {strange[0]:g}, but may hold "
-                    f"{', '.join(f'{v:g}' for v in values)}: correct or blank that value"
-                )
-
-    def _stand_in(self, column: str, train: Array) -> float:
-        """What a missing value becomes: the median of a number, the most frequent of anything else."""
-        known = train[~np.isnan(train)]
-        if len(known) == 0:
-            return 0.0
-        if column in self.numbers:
-            return float(np.median(known))
-        values, counts = np.unique(known, return_counts=True)
-        return float(values[counts.argmax()])
-
-    def _filled(self, column: str, pools: Sequence[Array]) -> list[str]:
-        """A note, if there is anything to fill in."""
-        own, *others = (int(np.isnan(values).sum()) for values in pools)
-        if not own and not any(others):
-            return []
-        how = "training median" if column in self.numbers else "most frequent training value"
         return [
-            f"{column}: {own} missing value(s) in training rows and {sum(others)} in further rows "
-            f"filled by {self._stand_in(column, pools[0]):g}, the {how}"
+            Preparation(mine, self.missing == "drop", tuple(self._notes(mine)))
+            for mine in zip(*parts, strict=True)
         ]
 
-    def _encode(self, column: str, pools: Sequence[Array], blank: bool) -> list[Array]:
-        """One column of every pool as the inputs [row, feature] that come out."""
-        values = dict(self.categories).get(column)
-        if blank:
-            width = 1 if values is None else len(values)
-            return [np.zeros((len(pool), width), dtype=np.float32) for pool in pools]
-        gaps = [np.isnan(pool) for pool in pools]
-        fill = self._stand_in(column, pools[0]) if any(gap.any() for gap in gaps) else 0.0
-        parts = [np.where(gap, fill, pool)[:, None] for gap, pool in zip(gaps, pools, strict=True)]
-        if values is not None:
-            parts = [part == np.array(values) for part in parts]
-        elif column in self.numbers:
-            mean, deviation = fit_scale(pools[0])
-            parts = [(part - mean) / deviation for part in parts]
-        return [part.astype(np.float32) for part in parts]
+    def _lacking(self, table: Array) -> Array:
+        """[column] which ones are absent."""
+        known = bool(len(table)) and self.absent != "refuse"
+        return np.asarray(np.isnan(table).all(axis=0) if known else np.zeros(len(self.columns), dtype=bool))
+
+    def _complete(self, table: Array, gone: Array) -> Array:
+        """Rows without a gap in the columns that are not gone."""
+        parts = [Part(c, unused=bool(u)) for c, u in zip(self.columns, gone, strict=True)]
+        (kept,), _ = drop_incomplete([Arrays(table, np.zeros(len(table)))], parts)
+        return kept.x
+
+    def _column(self, column: Column, known: Sequence[Array], lacking: Array) -> list[Part]:
+        """A column as each client prepares it."""
+        moments = [moments_of(values) for values in known]
+        scales = moments if self.scale == "site" else [joined(moments)] * len(known)
+        told, parts = self.absent == "flag" and bool(lacking.any()), list[Part]()
+        for values, gone, scale in zip(known, lacking, scales, strict=True):
+            mine = column
+            if column.kind == "number" and self.scale != "constants" and scale.known:
+                mine = replace(column, center=scale.mean, spread=scale.deviation or 1.0)
+            fill = stand_in(column, values) if self.missing == "median" and not gone else None
+            parts.append(Part(mine, fill, told=told))
+        instead = (0.0,) * len(column.inputs)
+        if told:
+            instead = mean_inputs(
+                [(p, v) for p, v, gone in zip(parts, known, lacking, strict=True) if not gone]
+            )
+        return [replace(p, instead=instead) if gone else p for p, gone in zip(parts, lacking, strict=True)]
+
+    def _notes(self, parts: Sequence[Part]) -> list[str]:
+        """What was fitted, one line for each thing done."""
+        unused = [p.column.name for p in parts if p.unused]
+        absent = [p.column.name for p in parts if p.absent]
+        scaled = [p.column.name for p in parts if p.column.kind == "number" and p.read]
+        which = "all columns" if len(scaled) == len(parts) else ", ".join(scaled)
+        said = {
+            "columns left out, as a client has no value of them": ", ".join(unused),
+            f"columns without any value in training rows, {INSTEAD[self.absent]}": ", ".join(absent),
+            SCALED[self.scale]: which,
+        }
+        return [f"{what}: {names}" for what, names in said.items() if names]
 
 
-def refuse_infinite(pools: Sequence[Arrays], columns: Sequence[str]) -> None:
-    for pool in pools:
-        infinite = np.isinf(np.asarray(pool.x, dtype=np.float64))
-        if infinite.any():
-            column = columns[int(infinite.sum(axis=0).argmax())]
-            raise BadData(f"column {column!r} has {infinite.sum()} infinite value(s): fill or drop them")
+def refuse_infinite(table: Array, columns: Sequence[str], whose: str) -> None:
+    infinite = np.isinf(table)
+    if infinite.any():
+        column = columns[int(infinite.sum(axis=0).argmax())]
+        raise BadData(f"{whose}column {column!r} has {infinite.sum()} infinite value(s): fill or drop them")
 
 
-def fit_scale(values: Array) -> tuple[float, float]:
-    """Mean and deviation (of the population) of a column's known values; a deviation of 0 becomes 1."""
+def moments_of(values: Array) -> Moments:
+    """Of the known values; the deviation is that of a population, and exactly 0 where nothing varies."""
     known = ~np.isnan(values)
     count = int(known.sum())
     if count == 0:
-        return math.nan, 1.0
+        return Moments(0, math.nan, 0.0)
     mean = float(np.where(known, values, 0.0).sum() / count)
     if np.nanmax(values) <= np.nanmin(values):
-        return mean, 1.0
-    return mean, float(np.sqrt(np.where(known, (mean - values) ** 2, 0.0).sum() / count))
+        return Moments(count, mean, 0.0)
+    return Moments(count, mean, float(np.sqrt(np.where(known, (mean - values) ** 2, 0.0).sum() / count)))
 
 
-def drop_incomplete(pools: Sequence[Arrays], columns: Sequence[str]) -> tuple[list[Arrays], list[str]]:
-    """The pools without rows that miss a value; the note counts those that went."""
-    gaps = [np.isnan(np.asarray(pool.x, dtype=np.float64)) for pool in pools]
-    complete = [np.logical_not(gap.any(axis=1)) for gap in gaps]
-    if len(pools[0]) and not complete[0].any():
-        counts = gaps[0].sum(axis=0)
-        raise BadData(
-            f"none of {len(pools[0])} training rows is complete ({columns[counts.argmax()]} is missing in "
-            f"{counts.max()}): use missing='median', or leave that column out"
-        )
-    gone = [int(np.sum(~c)) for c in complete]
-    notes = []
-    if sum(gone):
-        notes.append(
-            f"{gone[0]} of {len(pools[0])} training rows and {sum(gone[1:])} of {sum(map(len, pools[1:]))} "
-            "further rows left out for missing values"
-        )
-    return [pool.take(np.flatnonzero(c)) for pool, c in zip(pools, complete, strict=True)], notes
+def joined(moments: Sequence[Moments]) -> Moments:
+    """x̄ and s of all clients together, from what each tells."""
+    known = [m for m in moments if m.known]
+    count = sum(m.known for m in known)
+    if count == 0:
+        return Moments(0, math.nan, 0.0)
+    mean = sum(m.known * m.mean for m in known) / count
+    variance = sum(m.known * (m.deviation**2 + (m.mean - mean) ** 2) for m in known) / count
+    return Moments(count, mean, math.sqrt(variance))
 
 
-def _blank_note(column: str, pools: Sequence[Array]) -> str:
-    further = sum(int((~np.isnan(values)).sum()) for values in pools[1:])
-    aside = f", {further} known value(s) in further rows set aside" if further else ""
-    return f"{column}: no value known in {len(pools[0])} training rows, 0 in all rows{aside}"
+def stand_in(column: Column, train: Array) -> float:
+    """What a missing value becomes: the median of a number, the most frequent of anything else."""
+    known = train[~np.isnan(train)]
+    if len(known) == 0:
+        return 0.0
+    if column.kind == "number":
+        return float(np.median(known))
+    values, counts = np.unique(known, return_counts=True)
+    return float(values[counts.argmax()])
+
+
+def mean_inputs(clients: Sequence[tuple[Part, Array]]) -> tuple[float, ...]:
+    """[input] the mean over all known training values of the clients that have a column; 0 without any."""
+    encoded = [part.encoded(values[~np.isnan(values)]) for part, values in clients]
+    rows = np.concatenate(encoded) if encoded else np.zeros((0, 0))
+    return tuple(map(float, rows.mean(axis=0))) if len(rows) else (0.0,)

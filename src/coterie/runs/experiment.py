@@ -14,7 +14,7 @@ import copy
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from torch import nn
@@ -37,6 +37,7 @@ from coterie.engines.threads import narrow
 from coterie.nets import Counting, Ground, Made, wrapped
 from coterie.nets.ground import Connector
 from coterie.runs.about import about_run
+from coterie.runs.prepared import Origin
 from coterie.runs.settings import PARTS, Settings
 from coterie.sites.footing import Check, Footing, grounded
 from coterie.sites.last_layer import Body
@@ -54,6 +55,7 @@ class Experiment:
     net: Counting
     key: Key
     body: Body | None = None
+    origin: Origin = field(default_factory=Origin)
 
     @property
     def roster(self) -> Roster:
@@ -156,6 +158,7 @@ class Builder:
             called=settings.model,
             device=settings.device,
             one_class=settings.one_class == "allow",
+            recipe=dealt.recipe,
         )
 
 
@@ -225,6 +228,7 @@ def experiment_of(
         net=Counting(net),
         key=Key(int(config["seed"])),
         body=footing.body,
+        origin=Origin({c.name: c.preparation for c in footing.clients if c.preparation}, footing.recipe),
     )
 
 

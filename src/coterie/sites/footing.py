@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,9 @@ from coterie.nets import Made
 from coterie.sites.features import Features, Staged, stage
 from coterie.sites.last_layer import Body
 
+if TYPE_CHECKING:
+    from coterie.data.tables.recipe import Recipe
+
 Check = Callable[[Roster, Beliefs], object]
 
 
@@ -29,7 +33,7 @@ class Footing:
     them.
 
     `body` is what came before the model on its way to the clients' samples, in last-layer mode; `made` how to
-    build the model by name.
+    build the model by name; `recipe` how rows were read from files, if they were.
     """
 
     clients: tuple[Client, ...]
@@ -39,6 +43,7 @@ class Footing:
     notes: tuple[str, ...]
     body: Body | None = None
     made: Made | None = None
+    recipe: Recipe | None = None
 
 
 def grounded(
@@ -56,6 +61,7 @@ def grounded(
     device: str,
     one_class: bool,
     deal: int | None = None,
+    recipe: Recipe | None = None,
 ) -> Footing:
     """Clients and model as methods meet them: in the model's precision, held once, behind frozen layers if
     wanted.
@@ -89,6 +95,7 @@ def grounded(
         (*notes, *ready.notes),
         ready.body,
         made if ready.body is None else None,
+        recipe,
     )
 
 

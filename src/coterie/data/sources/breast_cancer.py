@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.data.dataset import Arrays, Dataset
+from coterie.data.preparation import numbers
 from coterie.data.sources.base import SOURCES
 from coterie.data.sources.bundled import NOTE, read_table
 from coterie.data.tabular import TabularPrepare
@@ -42,7 +43,7 @@ class BreastCancer:
     def load(self) -> Dataset:
         table = read_table("breast_cancer.csv", (569, 31), ",", skip=1)
         x, y = np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
-        prepare = TabularPrepare(COLUMNS)
+        prepare = TabularPrepare(numbers(COLUMNS))
         return Dataset(
             name="breast-cancer",
             task="classification",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from coterie.data.dataset import Arrays, Dataset
+from coterie.data.preparation import numbers
 from coterie.data.sources.base import SOURCES
 from coterie.data.sources.bundled import NOTE, read_table
 from coterie.data.tabular import TabularPrepare
@@ -35,7 +36,7 @@ class Diabetes:
             read_table("diabetes_data_raw.csv.gz", (442, 10)),
             read_table("diabetes_target.csv.gz", (442, 1))[:, 0],
         )
-        prepare = TabularPrepare(COLUMNS)
+        prepare = TabularPrepare(numbers(COLUMNS))
         return Dataset(
             name="diabetes",
             task="regression",

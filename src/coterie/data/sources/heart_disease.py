@@ -14,6 +14,7 @@ from coterie.data import downloads
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.downloads import PublishedFile
 from coterie.data.intake import Array
+from coterie.data.preparation import Column, coded
 from coterie.data.sources.base import SOURCES, check_choice
 from coterie.data.tabular import TabularPrepare
 
@@ -75,10 +76,9 @@ class HeartDisease:
         table, ill = read_hospitals(self.fetch())
         columns = tuple(c for c in COLUMNS if self.sparse_columns or c not in SPARSE)
         prepare = TabularPrepare(
-            columns,
-            flags=FLAGS,
-            categories=tuple((c, tuple(map(float, CATEGORIES[c]))) for c in columns if c in CATEGORIES),
+            tuple(map(column_of, columns)),
             missing=self.missing,
+            absent="mask" if self.missing == "median" else "refuse",
         )
         known = {column: table[column] for column in columns}
         if self.zero_is_missing:
@@ -116,6 +116,12 @@ class HeartDisease:
 
     def at_hand(self) -> bool:
         return downloads.at_hand(FILES, FOLDERS)
+
+
+def column_of(name: str) -> Column:
+    if name in CATEGORIES:
+        return coded(name, CATEGORIES[name])
+    return Column(name, "flag" if name in FLAGS else "number")
 
 
 def read_hospitals(paths: Sequence[Path]) -> tuple[dict[str, Array], Array]:

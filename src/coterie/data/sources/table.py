@@ -11,6 +11,8 @@ import numpy as np
 from coterie.core.errors import BadData, BadInput, UnknownName
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.missing import Missing, check_missing_rule
+from coterie.data.preparation import Column
+from coterie.data.preparation import coded as coded_column
 from coterie.data.sources.base import SOURCES, check_choice
 from coterie.data.tabular import TabularPrepare
 
@@ -64,15 +66,13 @@ class TableFile:
             raise BadData(f"{self.path}: no input columns are left: leave fewer out")
         codes, values = coded(inputs, self.path)
         prepare = TabularPrepare(
-            tuple(map(str, inputs.columns)),
-            categories=tuple((c, tuple(map(float, range(len(v))))) for c, v in values.items()),
+            tuple(
+                coded_column(str(c), range(len(values[c])), values[c]) if c in values else Column(str(c))
+                for c in map(str, inputs.columns)
+            ),
             missing=self.missing,
+            absent="mask" if self.missing == "median" else "refuse",
         )
-        features = [
-            name
-            for c in prepare.columns
-            for name in ([f"{c}={v}" for v in values[c]] if c in values else [c])
-        ]
         columns = {str(c): frame[c].to_numpy() for c in frame.columns}
         left = (
             f"columns left out: {', '.join(self.leave_out)}" if self.leave_out else "all columns are inputs"
@@ -81,7 +81,7 @@ class TableFile:
             name=Path(self.path).stem,
             task="classification" if classes else "regression",
             train=Arrays(codes.to_numpy(dtype=np.float64), y, columns),
-            features=tuple(features),
+            features=prepare.features,
             classes=classes,
             prepare=prepare,
             notes=(f"{len(frame)} rows of {self.path}", left),
