@@ -17,7 +17,7 @@ from coterie.kernels import SGD, SGLD, SWAG, Adam, Crowd, Gather, Score
 from coterie.kernels.posterior import collected, spread_over
 from coterie.methods import FLSWAG, BayAvg, BayesCentral, BayesLocal, OneShotFedAvg, WBayAvg
 from coterie.methods.one_shot.alone import collector, states
-from coterie.posteriors import mean, variances
+from coterie.posteriors import mean, product, variances
 
 HALF = SGD(lr=0.25)
 START = {"weight": torch.zeros(1, 1, 1).double()}
@@ -35,14 +35,14 @@ class TestFLSWAG:
     """Targets 4 and 8 from 0: the paths 0, 2, 3 and 0, 4, 6."""
 
     def test_the_product_of_both_paths(self, pull, play):
-        (*_, last), infos = play(FLSWAG(HALF, warm=0, samples=0), pull([4, 8]), START, 2)
+        (*_, last), infos = play(FLSWAG(HALF, warm=0, floor=0, samples=0), pull([4, 8]), START, 2)
         # means 5/3 and 10/3, variances 13/3 - 25/9 = 14/9 and 56/9: precisions 36/56 and 9/56
         assert flat(last.drawn) == pytest.approx([(36 * 5 / 3 + 9 * 10 / 3) / 45] * 2)
         assert infos[0].weights.tolist() == [[1, 0], [0, 1]]
         assert infos[1].weights.flatten().tolist() == pytest.approx([0.8, 0.2] * 2)
 
     def test_collecting_after_plain_rounds(self, pull, play):
-        method, net = FLSWAG(HALF, samples=0), pull([4, 8])
+        method, net = FLSWAG(HALF, floor=0, samples=0), pull([4, 8])
         (_, first, last), _ = play(method, net, START, 2)
         # round 1 is plain: 2 and 4; then the states 2, 3 and 4, 6: N(2.5, 1/4) and N(5, 1)
         assert flat(first.own) == [2, 4]
@@ -56,7 +56,7 @@ class TestFLSWAG:
         }
 
     def test_everyone_predicts_with_the_same_draws_of_the_product(self, pull, play):
-        method = FLSWAG(HALF, temperature=0.25, samples=4000)
+        method = FLSWAG(HALF, floor=0, temperature=0.25, samples=4000)
         (_, first, last), _ = play(method, pull([4, 8]), START, 2)
         mine, yours = torch.tensor(flat(last.drawn)).view(2, -1)
         assert torch.equal(mine, yours)
@@ -69,8 +69,70 @@ class TestFLSWAG:
         assert found.crowd[:, [0, -1]].tolist() == [[3, 4002], [4004, 8003]]
         assert len(found.beliefs) == 8004
 
+    def test_weighed_by_variance_the_mean_moves_and_the_spread_stays(self, pull, play):
+        """N(2.5, 1/4) and N(5, 1): (2.5 / 4 + 5) / (5/4) = 4.5 for 3, and 1/5 as in the product."""
+        method, net = FLSWAG(HALF, floor=0, weigh="variance", samples=4000), pull([4, 8])
+        (*_, last), infos = play(method, net, START, 2)
+        mine, yours = torch.tensor(flat(last.drawn)).view(2, -1)
+        assert torch.equal(mine, yours)
+        assert mine[0].item() == pytest.approx(4.5)
+        draws = mine[1:].double()
+        assert abs(draws.mean().item() - 4.5) < 4.5 * math.sqrt(0.2 / 4000)
+        assert draws.var().item() == pytest.approx(0.2, rel=4.5 * math.sqrt(2 / 4000))
+        assert infos[-1].weights.flatten().tolist() == pytest.approx([0.2, 0.8] * 2)
+        # what is saved is each one's own, as ever: a pool of it is the product
+        saved = {n: p for n, (p, _) in method.posteriors(last, net.peek, "ab").items()}
+        assert value(mean(product(list(saved.values())))) == pytest.approx(3)
+        (said,) = method.check(net.roster, START, Key(0, rounds=2))
+        assert said == (
+            "weigh=variance is of this run alone: it saves each client's own Gaussian, and a pool of these "
+            "is their product, weighed by precision"
+        )
+
+    @pytest.mark.parametrize("form", ["low-rank", "full"])
+    def test_weighed_by_variance_in_any_form(self, form, pull, play):
+        """Variances 14/9 and 56/9 of the diagonal, whatever the form: 1 to 4. The spread is the product's."""
+        made = {"warm": 0, "form": form, "floor": 0, "samples": 1}
+        finds = [
+            play(FLSWAG(HALF, weigh=w, **made), pull([4, 8]), START, 2) for w in ("precision", "variance")
+        ]
+        (product_mean, product_draw), (centre, draw) = (flat(last.drawn)[:2] for (*_, last), _ in finds)
+        assert centre == pytest.approx(0.2 * 5 / 3 + 0.8 * 10 / 3)
+        assert draw - centre == pytest.approx(product_draw - product_mean)
+        assert finds[1][1][-1].weights.flatten().tolist() == pytest.approx([0.2, 0.8] * 2)
+
+    def test_who_collected_too_little_does_not_weigh_by_variance(self, pull, play, without):
+        net = without(pull([4, 8]), {2: (1,), 3: (1,)})
+        method = FLSWAG(HALF, warm=0.25, form="low-rank", weigh="variance", samples=0)
+        (*_, last), infos = play(method, net, START, 4)
+        assert flat(last.drawn) == pytest.approx([flat(last.own)[0]] * 2)
+        assert infos[-1].weights.tolist() == [[1, 0], [1, 0]]
+
+    @pytest.mark.parametrize("weigh", ["precision", "variance"])
+    def test_who_did_not_move_a_weight_leaves_it_to_who_did(self, weigh, client_of, net_of, play):
+        """Each sees one input alone, nobody the third: N(2.5, 1/4) and N(5, 1) of theirs, else all rests."""
+        x = torch.eye(3).double()
+        clients = [client_of(x[[i]], torch.tensor([4.0 * (i + 1)]).double(), name=str(i)) for i in (0, 1)]
+        net, start = net_of(nn.Linear(3, 1, bias=False).double(), clients), torch.zeros(1, 1, 3).double()
+        start[..., 2] = 7
+        method = FLSWAG(HALF, floor=0.25, weigh=weigh, samples=0)
+        (*_, last), infos = play(method, net, {"weight": start}, 2)
+        # with f = 1/4: r = 1/2 and 4/5, Λ = 1/2 / (1/2) + 1/2 · 1/2 and 4/5 / (5/4) + 1/5 · 1/2; λ = 1/2
+        first, second = ((1.25, 0.74), (0.25, 1.0))[weigh == "variance"]
+        other = {"precision": 0.5, "variance": 1e-6}[weigh]
+        wanted = [2.5 * first / (first + other), 5 * second / (second + other), 7]
+        assert flat(last.drawn) == pytest.approx(wanted * 2)
+        mine = (first / (first + other) + other / (second + other) + 1 / 2) / 3
+        assert infos[-1].weights[0].tolist() == pytest.approx([mine, 1 - mine])
+        sent = method.posteriors(last, net.peek, "ab")
+        joint = product([p for p, _ in sent.values()])
+        assert (1 / variances(joint)["weight"]).flatten().tolist() == pytest.approx([1.75, 1.24, 1])
+
+    def test_what_fades_is_no_less_sure_than_a_prior_that_was_counted(self):
+        assert [FLSWAG(prior=p).unknown(4) for p in (0.0, 0.1, 3.0)] == [0.25, 0.25, 3.0]
+
     def test_low_rank(self, pull, play):
-        method, net = FLSWAG(HALF, warm=0, form="low-rank", samples=0), pull([4, 8])
+        method, net = FLSWAG(HALF, warm=0, form="low-rank", floor=0, samples=0), pull([4, 8])
         (*_, last), infos = play(method, net, START, 2)
         # columns 2 - 1 = 1 and 3 - 5/3 = 4/3: 7/9 + (1 + 16/9) / 2 = 39/18; for the other four times that
         wide = {n: value(variances(p)) for n, (p, _) in method.posteriors(last, net.peek, "ab").items()}
@@ -93,7 +155,7 @@ class TestFLSWAG:
             assert flat(second.own) == [3, 6]
 
     def test_a_prior_that_both_counted_counts_once(self, pull, play):
-        (*_, last), _ = play(FLSWAG(HALF, prior=1.0, samples=0), pull([4, 8]), START, 2)
+        (*_, last), _ = play(FLSWAG(HALF, prior=1.0, floor=0, samples=0), pull([4, 8]), START, 2)
         assert flat(last.drawn) == pytest.approx([(4 * 2.5 + 5) / (5 - 1)] * 2)
 
     def test_who_is_away_in_the_last_round_is_not_in_the_product(self, pull, play, without):
@@ -263,6 +325,10 @@ class TestRefusals:
             ({"temperature": 0.0}, "temperature=0.0 must be above 0 and finite: try 1, or samples=0"),
             ({"samples": -1}, "samples=-1 must be at least 0"),
             ({"prior": -1.0}, "prior=-1.0 must be at least 0 and finite"),
+            (
+                {"prior": 1.0, "weigh": "variance"},
+                "prior=1.0 is divided out of a product, and weigh=variance has another mean: take prior=0",
+            ),
         ],
     )
     def test_bad_options(self, options, message):
@@ -274,6 +340,10 @@ class TestRefusals:
             FLSWAG(form="diag")
         with pytest.raises(UnknownName, match=r"unknown by 'al': did you mean all?"):
             BayesLocal(by="al")
+        with pytest.raises(UnknownName, match="unknown below 'clamp'"):
+            FLSWAG(below="clamp")
+        with pytest.raises(UnknownName, match=r"unknown weigh 'var': did you mean variance?"):
+            FLSWAG(weigh="var")
 
     @pytest.mark.parametrize(
         ("method", "rounds", "message"),

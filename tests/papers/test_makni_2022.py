@@ -109,6 +109,7 @@ class TestSettings:
         plain, collecting = (1, 5) if (cell, preset) == ("lenet/fashion-mnist", "as-run") else (10, 20)
         work = m.work_of(kind, data, preset, "full")
         assert isinstance(work.method, FLSWAG)
+        assert (work.method.floor, work.method.below, work.method.weigh) == (1e-6, "raise", "precision")
         assert work.method.local == m.swag(preset, "full")
         assert (work.method.plain(work.rounds), work.rounds) == (plain, plain + collecting)
         assert (work.model, work.features is None) == (model, kind == "logistic")

@@ -2,13 +2,15 @@
 site.
 
     Natural     collected moments  ->  Λ_i, η_i: "diagonal" and "shift", with a form also "factor" or "dense"
+                                       (weighed by variance: w_i, w_i μ_i for η_i: "weight", "weighed")
     Draws       Λ_S, η_S           ->  μ_S = Λ_S⁻¹ η_S, and draws θ_s ~ N(μ_S, T Λ_S⁻¹)
     Share       Λ_S, beside Λ_i    ->  how much of the joint precision is one's own
     Visited     collected moments  ->  their mean, and the last states that a sampler visited
 
 A product of Gaussians is a sum of these natural parameters, which the net's `mix` makes. Columns of a
 low-rank precision, Λ_i = diag(a_i) - W_i W_iᵀ, do not add up: `Draws` takes them from beside, named
-`factor/...`. A model's buffers travel with the parameters, named `buffer/...`, to be averaged.
+`factor/...`. Weighed by variance, μ_S comes from the sums of w_i and w_i μ_i (`posteriors/weighing.py`). A
+model's buffers travel with the parameters, named `buffer/...`, to be averaged.
 """
 
 from __future__ import annotations
@@ -28,10 +30,12 @@ from coterie.core.seeds import Key
 from coterie.kernels.bayes import COUNTERS
 from coterie.posteriors.gaussian import Gaussian, checked, from_collected, isotropic, mean, sample
 from coterie.posteriors.precision import Factor, Form, Precision
-from coterie.posteriors.slots import size, slots_of
+from coterie.posteriors.slots import flat, size, slots_of
+from coterie.posteriors.weighing import UNKNOWN, Below, Weigh, centre, weight_of
 
 KINDS = ("variance/", "deviation/", "draw/")
 BUFFER, FACTOR = "buffer/", "factor"
+WEIGHT, WEIGHED = "weight", "weighed"
 MINE = "mine"
 
 
@@ -50,10 +54,12 @@ class Collected:
     draws: Beliefs
     count: int
 
-    def gaussian(self, form: Form, floor: float) -> Gaussian:
+    def gaussian(
+        self, form: Form, floor: float, below: Below = "raise", unknown: float = UNKNOWN
+    ) -> Gaussian:
         """The posterior; columns of a sampler are draws less their mean."""
         columns = self.deviations or {n: d - self.mean[n] for n, d in self.draws.items()}
-        return from_collected(self.mean, self.variance, columns, self.count, form, floor)
+        return from_collected(self.mean, self.variance, columns, self.count, form, floor, below, unknown)
 
 
 def collected(reply: Belief) -> Collected:
@@ -93,9 +99,15 @@ class Natural:
     form: Form = "diagonal"
     """Covariance: diagonal, low-rank (a diagonal and the last deviations) or full."""
     floor: float = 1e-6
-    """Smallest variance of a weight; those below are raised to it. 0 refuses them."""
+    """Variance of a weight that hardly moved; 0 refuses those that did not move."""
     rank: int = 0
     """Columns of a low-rank form; where there are fewer, the rest is 0."""
+    below: Below = "raise"
+    """Variances below the floor are raised to it, or their precision fades."""
+    unknown: float = UNKNOWN
+    """Precision to which that of a weight fades."""
+    weigh: Weigh = "precision"
+    """What means are summed up by."""
 
     def make(
         self, belief: Belief, beside: Mapping[str, Belief], times: int, key: Key
@@ -105,11 +117,15 @@ class Natural:
         buffers = {BUFFER + n: t for n, t in found.mean.items() if n not in found.variance}
         p = size(slots_of(found.variance))
         zeros = torch.zeros(p, dtype=torch.float64)
-        if enough(self.form, found.count, columns):
-            made = found.gaussian(self.form, self.floor)
+        fit = enough(self.form, found.count, columns)
+        if fit:
+            made = found.gaussian(self.form, self.floor, self.below, self.unknown)
         else:
             made = Gaussian((), zeros, Precision(zeros))
         natural = {"shift": made.shift, "diagonal": made.precision.diagonal}
+        if self.weigh == "variance":
+            weight, weighed = weighed_by_variance(found) if fit else (zeros, zeros)
+            natural = {"diagonal": made.precision.diagonal, WEIGHT: weight, WEIGHED: weighed}
         if self.form == "low-rank":
             factors = made.precision.factors
             W = factors[0].columns if factors else zeros.new_zeros(p, 0)
@@ -120,20 +136,30 @@ class Natural:
         return [{**natural, **buffers}] * times, told
 
 
+def weighed_by_variance(found: Collected) -> tuple[Tensor, Tensor]:
+    """w_i and w_i μ_i, to be summed up: [parameter]."""
+    slots = slots_of(found.variance)
+    weight = weight_of(flat(slots, found.variance))
+    return weight, weight * flat(slots, {n: found.mean[n] for n in found.variance})
+
+
 @KERNELS.register("share")
 @dataclass(frozen=True)
 class Share:
     """Of a joint precision, the share that one of its parts has: the mean over coordinates of Λ_i / Λ_S.
 
-    The part is beside it under the name `mine`.
+    Weighed by variance it is that of w_i / Σ w. The part is beside it under the name `mine`.
     """
 
     def make(
         self, belief: Belief, beside: Mapping[str, Belief], times: int, key: Key
     ) -> tuple[Sequence[Belief], dict[str, float]]:
         mine = beside[MINE]
-        part = precision_of(mine, columns_in(mine, {}))
-        share = part.entries() / precision_of(belief, columns_in(belief, beside)).entries()
+        if WEIGHT in belief:
+            share = mine[WEIGHT] / belief[WEIGHT]
+        else:
+            part = precision_of(mine, columns_in(mine, {}))
+            share = part.entries() / precision_of(belief, columns_in(belief, beside)).entries()
         return [{"diagonal": belief["diagonal"][:0]}] * times, {"share": float(share.mean())}
 
 
@@ -159,7 +185,8 @@ class Draws:
         buffers = {n.removeprefix(BUFFER): t for n, t in belief.items() if n.startswith(BUFFER)}
         like = {n: torch.empty(shape, dtype=getattr(torch, kind)) for n, kind, shape in self.like}
         trained = {n: t for n, t in like.items() if n not in buffers}
-        joint = Gaussian(slots_of(trained), belief["shift"], precision_of(belief, columns_in(belief, beside)))
+        precision = precision_of(belief, columns_in(belief, beside))
+        joint = Gaussian(slots_of(trained), shift_of(belief, precision), precision)
         if self.prior:
             joint = joint - isotropic(trained, 1 / self.prior) * (self.members - 1)
         said = f"the product of {self.members} posteriors has" if self.members > 1 else "this posterior has"
@@ -198,6 +225,13 @@ def precision_of(natural: Belief, columns: Sequence[Tensor]) -> Precision:
     kept = [W[:, W.abs().amax(dim=0) > 0] for W in columns]
     factors = tuple(Factor(W, -1.0) for W in kept if W.shape[1])
     return Precision(natural["diagonal"], factors, natural.get("dense"))
+
+
+def shift_of(natural: Belief, precision: Precision) -> Tensor:
+    """η_S, or Λ_S μ_S for a mean that was weighed by variance."""
+    if WEIGHT not in natural:
+        return natural["shift"]
+    return precision.times(centre(natural[WEIGHED], natural[WEIGHT]))
 
 
 def columns_in(belief: Belief, beside: Mapping[str, Belief]) -> list[Tensor]:

@@ -17,12 +17,14 @@ from coterie.posteriors.gaussian import (
 )
 from coterie.posteriors.online import Pool, add, joint, pool_of, remove, update
 from coterie.posteriors.store import Saved, read, write
+from coterie.posteriors.weighing import by_variance
 
 __all__ = [
     "Gaussian",
     "Pool",
     "Saved",
     "add",
+    "by_variance",
     "covariance",
     "densified",
     "diagonal",

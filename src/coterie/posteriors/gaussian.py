@@ -38,6 +38,7 @@ from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.posteriors.precision import Form, Indefinite, Precision, inverse_of_low_rank
 from coterie.posteriors.slots import Slots, flat, place, same_model, size, slots_of, tree
+from coterie.posteriors.weighing import UNKNOWN, Below, faded, raised
 
 FULL = 4096  # parameters of a full posterior: a matrix of 128 MiB
 
@@ -115,14 +116,18 @@ def from_collected(
     count: int,
     form: Form = "diagonal",
     floor: float = 0.0,
+    below: Below = "raise",
+    unknown: float = UNKNOWN,
 ) -> Gaussian:
     """A posterior from what SWAG collects along a client's training.
 
     mean, variance  of the `count` collected models; tensors without a variance (buffers) are left out
     deviations      [K, ...] the last K of them, each minus the running mean of its time; `diagonal` has no
                     use for them
-    floor           smallest variance: those below are raised to it. 0 refuses them; the authors took 1e-6,
-                    as a weight behind an input that is always 0 never moves
+    floor, below    variances below the floor are raised to it (the authors took 1e-6), or their precision
+                    fades (see `weighing.py`): a weight behind an input that is always 0 never moves. 0
+                    refuses those
+    unknown         precision to which that of a weight fades
     """
     if count < 2:
         raise BadInput(
@@ -132,9 +137,12 @@ def from_collected(
         raise UnknownName("form", form, get_args(Form))
     if not 0 <= floor < math.inf:
         raise BadInput(f"floor={floor} must be at least 0 and finite: try 1e-6")
+    if below not in get_args(Below):
+        raise UnknownName("below", below, get_args(Below))
     slots = slots_of(variance)
     mu = flat(slots, {name: t for name, t in mean.items() if name in variance})
-    d = _variances(slots, flat(slots, variance).clamp(min=floor))
+    v = flat(slots, variance)
+    d = _variances(slots, faded(v, floor, unknown) if below == "fade" else raised(v, floor))
     if form == "diagonal":
         return _gaussian(slots, mu, Precision(1 / d))
     K = number_of(deviations) if deviations else 0

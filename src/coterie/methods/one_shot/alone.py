@@ -60,7 +60,7 @@ class Alone:
         if self.form not in get_args(Form):
             raise UnknownName("form", str(self.form), get_args(Form))
         if not 0 <= self.floor < math.inf:
-            raise BadInput(f"floor={self.floor} must be at least 0 and finite: try 1e-6")
+            raise BadInput(f"floor={self.floor} must be at least 0 and finite: try {type(self).floor:g}")
         if not 0 < self.temperature < math.inf:
             raise BadInput(f"temperature={self.temperature} must be above 0 and finite: try 1, or samples=0")
         if self.samples < 0:

@@ -8,18 +8,22 @@ S is `samples`, T `temperature`; Σ_i is Σ_diag (`form` diagonal), or ½ Σ_dia
 a matrix: full). The algebra is `coterie.posteriors`, the training `alone.py`. Before the last round a
 client's model is its own; after it everybody's is the product. S = 0 predicts with μ_S alone.
 
-Variances below `floor` are raised to it: a weight behind an input that is always 0 never moves. `prior` is
-the precision of a Gaussian prior that each client has counted whole: all but one are divided out. Neither is
-in the paper, whose program clamps at 1e-6 and has no prior; temperature and low rank it leaves open.
+A weight that hardly moved is one of which a client learned hardly anything: below `floor` its precision
+fades, or (`below` raise) its variance is raised to the floor. With `weigh` variance μ_S is instead
+Σ_i w_i μ_i / Σ_i w_i, w_i = max(v_i, 1e-6), v_i being the diagonal that SWAG collected; the spread stays
+Λ_S⁻¹. The equations and their reasons are in `posteriors/weighing.py`. `prior` is the precision of a Gaussian
+prior that each client has counted whole: all but one are divided out. Nothing of this is in the paper, whose
+program clamps at 1e-6 and has no prior; temperature and low rank it leaves open.
 
 Batch norm's statistics cannot be multiplied: the draws take the average of the clients', and then each client
 renews them by one pass over its own data.
 
 In the last round each client works out Λ_i and Λ_i μ_i at home and sends them to the others, who sum them up
-and draw, all with the same random numbers; beside a diagonal, low rank also takes everybody's K columns.
-Nothing of it passes by the coordinator. The weights of that round are each client's share of the joint
-precision, averaged over coordinates. Who does not answer in it, or was away so often that it collected too
-little, is not in the product; who does not answer stays with its own model.
+and draw, all with the same random numbers; beside a diagonal, low rank also takes everybody's K columns. To
+weigh by variance they send w_i and w_i μ_i in place of Λ_i μ_i. Nothing of it passes by the coordinator. The
+weights of that round are each client's share of the joint precision, or of Σ_i w_i, averaged over
+coordinates. Who does not answer in it, or was away so often that it collected too little, is not in the
+product; who does not answer stays with its own model.
 """
 
 from __future__ import annotations
@@ -27,21 +31,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
-from coterie.core.errors import BadInput
+from coterie.core.errors import BadInput, UnknownName
 from coterie.core.held import Held, together
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, scatter
 from coterie.core.net import Net, Replies, settle
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.posterior import BUFFER, FACTOR, MINE, Draws, Natural, Share, collected, make_of
 from coterie.methods.baselines.local import by_oneself
 from coterie.methods.one_shot.alone import Alone
 from coterie.posteriors import Gaussian
+from coterie.posteriors.weighing import UNKNOWN, Below, Weigh
+
+BY_VARIANCE = (
+    "weigh=variance is of this run alone: it saves each client's own Gaussian, and a pool of these is their "
+    "product, weighed by precision"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +76,12 @@ class State:
 class FLSWAG(Alone):
     """One exchange: each client sends a Gaussian over models, and their product predicts, calibrated."""
 
+    floor: float = 1e-3
+    """Variance of a weight that hardly moved; 0 refuses weights that did not move."""
+    below: Below = "fade"
+    """Below the floor, let a weight's precision fade, or raise its variance to the floor (the paper's)."""
+    weigh: Weigh = "precision"
+    """What the joint mean weighs clients by: precision (the product's), or variance: who moved a weight."""
     prior: float = 0.0
     """Precision of a Gaussian prior that every client has counted, to count it once; 0 for none."""
 
@@ -71,6 +89,19 @@ class FLSWAG(Alone):
         super().__post_init__()
         if not 0 <= self.prior < math.inf:
             raise BadInput(f"prior={self.prior} must be at least 0 and finite: try 1")
+        if self.below not in get_args(Below):
+            raise UnknownName("below", str(self.below), get_args(Below))
+        if self.weigh not in get_args(Weigh):
+            raise UnknownName("weigh", str(self.weigh), get_args(Weigh))
+        if self.prior and self.weigh == "variance":
+            raise BadInput(
+                f"prior={self.prior} is divided out of a product, and weigh=variance has another mean: "
+                "take prior=0, or weigh=precision"
+            )
+
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
+        said = super().check(roster, start, key)
+        return [*said, BY_VARIANCE] if self.weigh == "variance" else said
 
     def init(self, start: Held, net: Net) -> State:
         return State(handed_out(start, net))
@@ -105,9 +136,14 @@ class FLSWAG(Alone):
         return State(own, kept, senders, models, here), replace(alone, weights=weights)
 
     def natural(self, net: Net, replies: Replies, key: Key) -> Replies:
-        """Λ_i and Λ_i μ_i of what each collected, at home."""
-        kernel = Natural(self.form, self.floor, vars(self.work)["rank"])
+        """Λ_i and Λ_i μ_i (or w_i and w_i μ_i) of what each collected, at home."""
+        rank, unknown = vars(self.work)["rank"], self.unknown(len(net.roster))
+        kernel = Natural(self.form, self.floor, rank, self.below, unknown, self.weigh)
         return net.visit(kernel, replies.beliefs, at_home(replies.hosts), key.at("natural"))
+
+    def unknown(self, clients: int) -> float:
+        """λ, which each says of a weight that it did not move: its share of a unit Gaussian, or the prior."""
+        return max(UNKNOWN / clients, self.prior)
 
     def models(self, state: State) -> Models:
         n = len(state.own)
@@ -118,18 +154,20 @@ class FLSWAG(Alone):
     def posteriors(
         self, state: State, look: Callable[[Held], Beliefs | None], names: Sequence[str]
     ) -> Mapping[str, tuple[Gaussian, Belief]]:
-        """What each client sent, and beside it its buffers, by its name; empty before the exchange.
+        """Each client's own Gaussian, and beside it its buffers, by its name; empty before the exchange.
+
+        It is the same whatever the joint mean is weighed by.
 
         `look` shows what lies in this process, if it does.
         """
         sent = None if state.sent is None else look(state.sent)
         if sent is None or state.senders is None:
             return {}
-        found = dict[str, tuple[Gaussian, Belief]]()
+        found, unknown = dict[str, tuple[Gaussian, Belief]](), self.unknown(len(state.own))
         for i, host in enumerate(state.senders.tolist()):
             mine = collected(tree.row(sent, i))
             buffers = {n: t for n, t in mine.mean.items() if n not in mine.variance}
-            found[names[host]] = mine.gaussian(self.form, self.floor), buffers
+            found[names[host]] = mine.gaussian(self.form, self.floor, self.below, unknown), buffers
         return found
 
     def reveals(self) -> Reveals:

@@ -32,7 +32,7 @@ from coterie.models.linear import Logistic
 from coterie.models.mlp import Mlp
 from coterie.models.resnet import ResNet18
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
-from coterie.papers.makni_2022.aggregates import SAMPLES, score
+from coterie.papers.makni_2022.aggregates import FLOOR, SAMPLES, score
 from coterie.papers.makni_2022.cancer import cancer
 from coterie.papers.places import place
 from coterie.papers.rows import cut, fetch
@@ -160,7 +160,8 @@ def work_of(kind: str, data: str, preset: Preset, scale: Scale) -> Work:
         features = server("resnet", preset, scale) if data == "cifar10" else None
         return Work(network, BayesCentral(sampler(kind, data, preset, scale)), given.chain, features)
     # draws are made once, of what was sent, and not by every client in the run itself
-    method = FLSWAG(swag(preset, scale), warm=plain / rounds, form="low-rank", samples=0)
+    clamp: dict[str, Any] = {"floor": FLOOR, "below": "raise"}  # the authors', in both presets
+    method = FLSWAG(swag(preset, scale), warm=plain / rounds, form="low-rank", samples=0, **clamp)
     if kind == "logistic":
         return Work(Logistic(), method, rounds)
     return Work(network, method, rounds, server(kind, preset, scale))
