@@ -77,7 +77,12 @@ class Round:
             "pens-round", "", "pens-cnn", shape, 10, (asked.samples,) * asked.clients, Adam(), rounds=1
         )
         self.method = PENS(
-            Adam(batch=8, epochs=asked.epochs), sampled=asked.sampled, selected=1, samplings=asked.samplings
+            Adam(batch=8, epochs=asked.epochs),
+            sampled=asked.sampled,
+            selected=1,
+            samplings=asked.samplings,
+            direction="mine-on-theirs",
+            rounds_step1=1,
         )
         self.key, self.module = Key(0).at_round(1, 1), workload.module().eval()
         self.plain = asked.plain

@@ -32,6 +32,10 @@ OTHERS = "must lie between 1 and 3, the other clients: lower it or add clients"
             ["--split", "iid", "--method", "oracle"],
             "client 'client-0' has no cluster, which oracle needs: use a split that makes clusters",
         ),
+        (
+            ["--method", "pens", "--pens.order", "trained", "--pens.rounds-step1", "1"],
+            "rounds_step1=1 leaves no round to pick in, as order=trained trains first: set at least 2",
+        ),
         (["--method", "random", "--clients", "1", "--split", "iid"], "peers need at least 2 clients; got 1"),
     ],
 )
@@ -55,7 +59,11 @@ def test_a_comparison_is_refused_before_its_first_run(refused):
             ["--method", "d-psgd", "--d-psgd.graph", "erdos-renyi", "--d-psgd.edge-chance", "0"],
             "the erdos-renyi graph is in 4 pieces, each of which learns for itself",
         ),
-        (["--method", "pens"], "rounds=3 leave none for step 2 of pens: rounds_step1=20"),
+        (
+            ["--method", "pens", "--pens.rounds-step1", "20"],
+            "rounds=3 leave none for step 2 of pens: rounds_step1=20",
+        ),
+        (["--method", "pens"], "pens asks 3 of 3 others, and step 1 takes 1 of 3 rounds"),
     ],
 )
 def test_allowed_and_said(coterie, tmp_path, words, note):

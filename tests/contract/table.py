@@ -50,11 +50,14 @@ ALSO: dict[str, tuple[str, dict[str, Any]]] = {
         "fl-swag",
         {"samples": 1, "form": "low-rank", "temperature": 0.1, "warm": 0.0, "prior": 1e-3},
     ),
+    "fl-swag weighed by variance": ("fl-swag", {"samples": 2, "weigh": "variance", "form": "low-rank"}),
     "central by cluster": ("central", {"by": "cluster"}),
     "pens in turn, stopping": (
         "pens",
         {"rounds_step1": 1, "samplings": 2, "order": "program", "patience": 1, "window": 1},
     ),
+    "pens trained last": ("pens", {"rounds_step1": 2, "samplings": 2, "order": "trained"}),
+    "random-weighted trained last": ("random-weighted", {"order": "trained", "own": "train"}),
     "guided by two, on raw weights": (
         "guided",
         {"metric": "update-norm*validation-loss", "raw": True, "zeta": 5.0, "sample": 0.7},

@@ -46,7 +46,7 @@ from coterie.nets.wrapped import Wrapped
 from coterie.runs import checkpoint
 
 NAN = math.nan
-ORDERS = ("thesis", "program", "at-once")
+ORDERS = ("thesis", "trained", "program", "at-once")
 HALF = SGD(lr=0.25, batch=1000)  # with x = 1, one step takes w to (w + y) / 2
 EVERYONE = (Random, Greedy, EpsilonGreedy, RandomWeighted, PENS, Oracle, Gossip, DPSGD, DAC)
 
@@ -327,6 +327,34 @@ class TestOrders:
         assert infos[0].loss.shape == (3,)
         assert not bool(infos[0].loss.isnan().any())
 
+    def test_trained_trains_first_and_ends_every_round_with_it(self, pull, play):
+        # round 1, the training before algorithm 1's first round: half of the way from 8, 0, 2 to 0, 4, 8
+        targets, model = [0.0, 4.0, 8.0], [4.0, 2.0, 5.0]
+        told = Told(order="trained", whom=self.WHOM)
+        states, infos = play(told, pull(targets), start(8, 0, 2), 3, total=3)
+        assert w(states[1]) == model
+        assert infos[0].weights.tolist() == torch.eye(3).tolist()
+        for r in (2, 3):
+            for k in turn_order(3, r, 3):
+                model[k] = (model[k] + model[self.WHOM[k][0]]) / 2
+            model = [(m + y) / 2 for m, y in zip(model, targets, strict=True)]
+            close(w(states[r]), model)
+            close(infos[r - 1].weights, [[0.5, 0.5, 0], [0, 0.5, 0.5], [0.5, 0, 0.5]])
+        assert not any(bool(info.loss.isnan().any()) for info in infos)
+
+    @pytest.mark.parametrize("direction", ["mine-on-theirs", "theirs-on-mine"])
+    def test_trained_scores_the_models_trained_last(self, pull, play, direction):
+        # trained (0, 2, 4) in round 1, and scored so in round 2, before anything else happens to them
+        method = Greedy(HALF, "trained", sampled=2, direction=direction)
+        _, infos = play(method, pull([0, 4, 8]), start(0), 2, total=2)
+        assert infos[0].matrices == {}
+        assert "repeated_requests" not in infos[0].extras
+        mine, theirs = (
+            [[NAN, 16, 64], [4, NAN, 36], [16, 0, NAN]],
+            [[NAN, 4, 16], [16, NAN, 0], [64, 36, NAN]],
+        )
+        close(infos[1].matrices["loss"], mine if direction == "mine-on-theirs" else theirs)
+
     @pytest.mark.parametrize("order", ORDERS)
     def test_an_optimiser_s_memory_lasts(self, pull, play, order):
         # v = -16, w = 4; v = -8 - 8, w = 8
@@ -369,7 +397,8 @@ class TestScoring:
         for kind, options in ((Greedy, {}), (EpsilonGreedy, {"epsilon": 0.7}), (PENS, {"samplings": 2})):
             (info,) = play(kind(selected=2, **options), net, first(net), 1)[1]
             others = (info.weights > 0) & ~torch.eye(8, dtype=torch.bool)
-            assert not bool((info.matrices["accuracy"].isnan() & others).any())
+            scored = info.matrices["loss" if kind is PENS else "accuracy"]
+            assert not bool((scored.isnan() & others).any())
             assert others.sum(dim=1).tolist() == [2] * 8
 
     def test_random_weighted_weighs_by_accuracy(self, two_kinds, play):
@@ -401,6 +430,52 @@ class TestPENS:
         assert infos[0].extras["neighbours"] == [2] * 8
         assert bool((infos[0].matrices["history"][infos[0].weights == 1 / 3].sum()) > 0)
 
+    def test_defaults_by_clients_and_rounds(self):
+        method, trained = PENS(), PENS(order="trained")
+        asked = {n: method.to_ask(n) for n in (2, 3, 4, 5, 6, 8, 20, 31, 50, 1000)}
+        assert asked == {2: 1, 3: 2, 4: 3, 5: 3, 6: 4, 8: 5, 20: 13, 31: 20, 50: 20, 1000: 20}
+        rounds = (1, 2, 3, 8, 30, 40, 353)
+        assert [method.step_1(Key(0, rounds=r)) for r in rounds] == [1, 1, 1, 4, 15, 20, 20]
+        assert [trained.step_1(Key(0, rounds=r)) for r in rounds] == [2, 2, 2, 4, 15, 20, 20]
+        said = PENS(rounds_step1=20, sampled=5)
+        assert (said.to_ask(50), said.step_1(Key(0, rounds=8))) == (5, 20)
+
+    def test_trained_picks_from_the_second_round_on(self, two_kinds, play):
+        net = two_kinds()
+        method = PENS(order="trained", selected=2, samplings=4, rounds_step1=3)
+        _, infos = play(method, net, first(net), 5)
+        # 4 samplings of 2 in each of two rounds
+        assert [int(i.matrices["history"].sum()) for i in infos[:3]] == [0, 8 * 8, 8 * 16]
+        assert [i.extras["step"] for i in infos] == [1, 1, 1, 2, 2]
+        assert infos[2].extras["circles"] == infos[4].extras["neighbours"] != [0] * 8
+
+    def test_all_others_are_asked_once_a_round(self, pull, play):
+        # trained 0, 2, 4: on 0, 4 and 8, models 1, 2 and 1 lose least, whoever is drawn first
+        net = Seen(pull([0, 4, 8]))
+        method = PENS(HALF, "at-once", sampled=2, samplings=10, rounds_step1=1)
+        _, (info, after) = play(method, net, start(0), 2)
+        assert info.matrices["history"].tolist() == [[0, 1, 0], [0, 0, 1], [0, 1, 0]]
+        assert info.extras["repeated_requests"] == 0
+        assert info.extras["circles"] == [1, 1, 1]
+        assert after.weights.gt(0).long().tolist() == [[1, 1, 0], [0, 1, 1], [0, 1, 1]]
+        assert [len(pairs) for pairs in net.scored] == [6]
+        assert PENS(sampled=2).times(3) == 1
+        assert PENS(sampled=2).times(4) == PENS().samplings
+
+    @given(st.integers(2, 9), st.integers(1, 12), st.integers(0, 10**6), st.data())
+    def test_of_all_others_one_sampling_finds_the_circles_of_many(self, n, samplings, seed, data):
+        """Without equals, that is: c and T are so many times as high."""
+        selected = data.draw(st.integers(1, n - 1))
+        method, draws = PENS(selected=selected, sampled=n - 1), torch.Generator().manual_seed(seed)
+        once, often = (torch.zeros(n, n, dtype=torch.int64) for _ in range(2))
+        for _ in range(3):  # rounds
+            merit = torch.stack([torch.randperm(n, generator=draws) for _ in range(n)]).double()
+            for history, times in ((once, method.times(n)), (often, samplings)):
+                asked = method.draw(n, draws, times)
+                history += counts([method.pick(asked[k], merit[k], Key(0)) for k in range(n)], n)
+        assert torch.equal(samplings * once, often)
+        assert lists(method.circles({"history": once})) == lists(method.circles({"history": often}))
+
     def test_work_of_its_own_in_each_step(self, pull, play):
         # alone by a history that singles nobody out: each epoch halves the way to y
         method = PENS(HALF, selected=1, sampled=1, samplings=1, rounds_step1=1, epochs1=2, epochs2=3)
@@ -412,7 +487,8 @@ class TestPENS:
         self, two_kinds, play, start_of, tmp_path
     ):
         work = SGD(momentum=0.5, keep=True)
-        method, net = PENS(work, samplings=2, rounds_step1=2, patience=1, window=2), two_kinds(n=5)
+        method = PENS(work, samplings=2, rounds_step1=2, patience=1, window=2)
+        net = two_kinds(n=5)
         module = first(net)
         (*_, last), _ = play(method, net, module, 5)
         net = two_kinds(n=5)
@@ -463,7 +539,9 @@ class TestStopping:
         assert infos[3].weights.tolist() == [[1, 0], [0.5, 0.5]]
         assert math.isnan(infos[3].loss[0])
         before = w(states[3])[1]
-        after = ((before + 100) / 2 + 2) / 2 if order != "program" else ((before + 2) / 2 + 100) / 2
+        after = (
+            ((before + 100) / 2 + 2) / 2 if order in ("thesis", "at-once") else ((before + 2) / 2 + 100) / 2
+        )
         assert w(states[4])[1] == after
 
     def test_who_has_stopped_and_is_gone_does_not_serve(self, pull, play, without):
@@ -516,22 +594,33 @@ class TestRefusals:
         for kind in kinds:
             with pytest.raises(BadInput, match=message):
                 kind(**options).check(known(5), start(0), Key(0, rounds=30))
-        assert PENS(neighbours=4, sampled=4, selected=4).check(known(5), start(0), Key(0, rounds=30)) == []
+        all_others = PENS(neighbours=4, sampled=4, selected=4, rounds_step1=20)
+        assert all_others.check(known(5), start(0), Key(0, rounds=30)) == []
 
     def test_what_is_said(self):
         key, said = Key(0, rounds=30), "sampled: all 2 others, fewer than the 3 of the default"
-        for kind in (Greedy, EpsilonGreedy, PENS):
-            assert said in kind().check(known(3), start(0), key)
+        for kind in (Greedy, EpsilonGreedy):
+            assert kind().check(known(3), start(0), key) == [said]
             assert kind().check(known(4), start(0), key) == []
             assert kind(sampled=2).check(known(3), start(0), key) == []
         assert Greedy().to_ask(3) == 2
+        few = "pens asks 2 of 2 others, and step 1 takes 15 of 30 rounds"
+        assert PENS().check(known(3), start(0), key) == [said, few]
+        most = "pens asks 5 of 8 others, and step 1 takes 15 of 30 rounds"
+        assert PENS(sampled=5).check(known(9), start(0), key) == [most]
         none_left = ["rounds=30 leave none for step 2 of pens: rounds_step1=30"]
-        assert PENS(rounds_step1=30).check(known(9), start(0), key) == none_left
-        assert PENS(rounds_step1=29).check(known(9), start(0), key) == []
+        assert PENS(sampled=5, rounds_step1=30).check(known(9), start(0), key) == none_left
+        assert PENS(sampled=5, rounds_step1=29).check(known(9), start(0), key) == []
+
+    def test_step_1_needs_a_round_to_pick_in(self):
+        with pytest.raises(BadInput, match=r"rounds_step1=1 leaves no round to pick in.*: set at least 2"):
+            PENS(order="trained", rounds_step1=1).check(known(4), start(0), Key(0, rounds=30))
+        assert PENS(sampled=2, rounds_step1=1).check(known(4), start(0), Key(0, rounds=30)) == []
 
     @pytest.mark.parametrize("kind", EVERYONE)
     def test_too_few_clients_or_validation_samples(self, kind):
-        key, options = Key(0, rounds=30), {"own": "train"} if kind is RandomWeighted else {}
+        said = {RandomWeighted: {"own": "train"}, PENS: {"sampled": 1, "rounds_step1": 20}}
+        key, options = Key(0, rounds=30), said.get(kind, {})
         with pytest.raises(BadInput, match="at least 2 clients; got 1"):
             kind(**options).check(known(1), start(0), key)
         clients = Roster((*known(3).members, known(4, validation=0).members[3]), "classification", (3,), 2)
@@ -547,7 +636,7 @@ class TestRefusals:
             (EpsilonGreedy, {"epsilon": NAN}, "epsilon=nan must lie between 0 and 1"),
             (EpsilonGreedy, {"decay": -0.1}, "decay=-0.1 must lie between 0 and 1"),
             (PENS, {"samplings": 0}, "samplings=0 must be at least 1"),
-            (PENS, {"rounds_step1": 0}, "rounds_step1=0 must be at least 1"),
+            (PENS, {"rounds_step1": -1}, "rounds_step1=-1 must be at least 0"),
             (PENS, {"neighbours": -1}, "neighbours=-1 must be at least 0"),
             (PENS, {"epochs2": -1}, "epochs2=-1 must be at least 0"),
             (PENS, {"epochs1": 2, "local": SGD(steps=3)}, "need local work in epochs: set steps=0"),

@@ -18,12 +18,12 @@ ROUNDS, STEP_1 = 11, 10
 
 @pytest.fixture
 def found(net_of, play):
-    """Whom ten clients with 126 digits each (the thesis: 125 pictures), five of each kind, find."""
+    """Whom clients find, half of each kind; ten have 126 digits each (the thesis: 125 pictures)."""
 
-    def make(method, seed, rounds=ROUNDS):
+    def make(method, seed, rounds=ROUNDS, clients=10):
         key = Key(seed)
         digits, split = SOURCES.make("digits").load(), SPLITS.make("clusters")
-        dealt = deal_clients(digits, split, 10, key.at("data"), test=0.3, validation=0.0)
+        dealt = deal_clients(digits, split, clients, key.at("data"), test=0.3, validation=0.0)
         model = MODELS.make("logistic").build((1, 8, 8), 10, key.at("model", 0).integer())
         net = net_of(model, dealt.clients, "auto")
         _, infos = play(method, net, model, rounds, seed)
@@ -43,6 +43,14 @@ def test_nearly_all_neighbours_are_of_the_same_kind(found, seed, order, directio
     neighbours = found(method, seed)
     assert neighbours.mean_precision > 0.95
     assert neighbours.mean_recall > 0.3
+
+
+@pytest.mark.parametrize("order", ["thesis", "trained"])
+@pytest.mark.parametrize("clients", [6, 20])
+def test_the_defaults_find_one_s_own_kind_with_an_epoch_a_round(found, clients, order):
+    neighbours = found(PENS(order=order), 0, rounds=30, clients=clients)
+    assert neighbours.mean_precision > 0.95
+    assert neighbours.mean_recall > 0.25
 
 
 def test_blind_picks_are_mostly_wrong(found):

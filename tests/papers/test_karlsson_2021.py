@@ -46,6 +46,20 @@ class TestSettings:
         found = [way.threshold(torch.tensor([800]), 200).item() for way in (text, as_run)]
         assert found == pytest.approx([4.0201005, 3.0201005])
 
+    @pytest.mark.parametrize("scale", ["full", "small", "tiny"])
+    @pytest.mark.parametrize("preset", ["text", "as-run"])
+    def test_nothing_of_pens_is_left_to_a_default(self, preset, scale):
+        for n, size in k.SETTINGS[scale].sizes.items():
+            method = method_of(cell_of(f"common-{n}/pens", scale), preset, scale)
+            assert (method.samplings, method.direction) == (10, "mine-on-theirs")
+            assert method.rounds_step1 == k.SETTINGS[scale].step1
+            assert (method.sampled, method.selected, method.neighbours) == (
+                size.sampled,
+                size.selected,
+                size.others,
+            )
+            assert method.times(n) == 10
+
     def test_figure_4_1_changes_one_option(self):
         usual = method_of(cell_of("iid-200/random", "full"), "text", "full")
         few, long, fast = (

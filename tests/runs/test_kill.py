@@ -32,7 +32,7 @@ PENS = [
     "--method",
     "pens",
 ]
-PENS += ["--pens.rounds-step1", "4", "--pens.warm", "0.3", "--pens.sampled", "2"]
+PENS += ["--pens.rounds-step1", "4", "--pens.sampled", "2"]
 
 
 def start(words: Sequence[str], log: Path) -> int:

@@ -81,7 +81,7 @@ def test_drift_is_measured_when_models_are_scored(tiny):
 
 PENS = Settings(
     data="digits", split="clusters", clients=6, rounds=4, method="pens", engine="stacked",
-    options={"pens": {"rounds_step1": 2, "warm": 0.0, "samplings": 3, "sampled": 3}},
+    options={"pens": {"rounds_step1": 2, "samplings": 3, "sampled": 3}},
 )  # fmt: skip
 
 

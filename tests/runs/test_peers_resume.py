@@ -96,6 +96,7 @@ def cut_off(path: Path, what: Experiment, cut: str) -> None:
     ("order", "engine", "cut"),
     [
         ("thesis", "stacked", "in step 1"),
+        ("trained", "stacked", "in step 1"),
         ("program", "stacked", "at the switch"),
         ("program", "stacked", "in the first round of step 2"),
         ("program", "pool", "after the first round of step 2"),

@@ -178,9 +178,14 @@ def beside_others(folder: Path, quick: bool) -> tuple[Side, Side]:
     return crowded, alone
 
 
+# the thesis' step 1, which the plain script has too
+PENS = {"rounds_step1": 20, "sampled": 3, "direction": "mine-on-theirs"}
+
 STUDIES = {
     "study-titanic": Study(Comparison(Settings(data="titanic"), FOUR, 5), "plain_titanic.py"),
-    "study-hospitals": Study(Comparison(Settings(data="heart-disease"), NINE, 3), "plain_hospitals.py"),
+    "study-hospitals": Study(
+        Comparison(Settings(data="heart-disease", options={"pens": PENS}), NINE, 3), "plain_hospitals.py"
+    ),
     "study-digits": Study(
         Comparison(
             Settings(

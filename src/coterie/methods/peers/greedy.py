@@ -52,8 +52,8 @@ class Greedy(Peers):
         asked, said = self.to_ask(len(roster)), super().check(roster, start, key)
         check_peers("sampled", asked, len(roster) - 1)
         check_peers("selected", self.selected, asked, "those sampled", "lower it or raise sampled")
-        if not self.sampled and len(roster) - 1 < SAMPLED:
-            said.append(f"sampled: all {len(roster) - 1} others, fewer than the {SAMPLED} of the default")
+        if not self.sampled and asked < SAMPLED:
+            said.append(f"sampled: all {asked} others, fewer than the {SAMPLED} of the default")
         return said
 
     def to_ask(self, clients: int) -> int:

@@ -13,13 +13,21 @@ c_kj, how often k picked j, is Info's matrix `history`, N_k by the history so fa
 Nobody missing, T_k = m_selected R n_samplings / (N - 1), what blind picks would give. Algorithm 4 divides by
 the number of clients ever sampled, which in the end is N - 1. A subclass may set another `threshold`.
 
-Deviations. Whoever was away in some rounds of step 1 has fewer picks, and its T_k is as much lower. Whoever
-finds nobody trains alone in step 2. Early stopping looks at step 2 only.
+Defaults (docs/methods/peers.md has the figures). In the thesis one's own model is tried on others' data, by
+accuracy, after 2 to 50 local epochs a round. After one, as other methods have it, that does not tell kinds
+apart: by default others' models are tried on one's own data, by loss, as in `dac`. Two thirds of the others
+are asked, so that one's own kind is among them though it may be rare; and step 1 takes half of a short run.
+
+Deviations. If all others are sampled, every sampling of a round picks the same, but for equals: one is made,
+and c_kj and T_k are as much lower. Whoever was away in some rounds of step 1 has fewer picks, and its T_k is
+as much lower. Whoever finds nobody trains alone in step 2. Early stopping looks at step 2 only. In the order
+`trained`, round 1 is step 1's training before its first picks.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -36,10 +44,13 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.methods.peers.greedy import Greedy
 from coterie.methods.peers.picks import check_peers, counts, draw_from
-from coterie.methods.peers.rounds import Choices, Notes, Shown, play
+from coterie.methods.peers.rounds import Choices, Direction, Notes, Shown, first_averaging, play
 from coterie.methods.peers.turns import State
 
-NEIGHBOURS = 20  # if nothing is said
+# if nothing is said
+NEIGHBOURS = 20
+LEAST, MOST = 3, 20  # to ask
+ROUNDS = 20  # of step 1, at most
 
 
 @METHODS.register("pens")
@@ -47,10 +58,14 @@ NEIGHBOURS = 20  # if nothing is said
 class PENS(Greedy):
     """Neighbours are those picked more often than by chance in step 1; step 2 learns with them alone."""
 
+    sampled: int = 0
+    """How many others to ask (the thesis: 5 to 20); 0: two thirds of them, at least 3 and at most 20."""
+    direction: Direction = "theirs-on-mine"
+    """Their models on my data by loss, or mine-on-theirs by accuracy, as in the thesis."""
     samplings: int = 10
-    """How often, in a round of step 1, to sample and pick."""
-    rounds_step1: int = 20
-    """Rounds of step 1; step 2 has the rest."""
+    """How often, in a round of step 1, to sample and pick; if all others are sampled, once will do."""
+    rounds_step1: int = 0
+    """Rounds of step 1, step 2 has the rest (the thesis: 20 of 353); 0: half of the run's, at most 20."""
     neighbours: int = 0
     """With how many of its neighbours to average in a round of step 2, at most; 0: 20, as in the thesis."""
     epochs1: int = 0
@@ -62,7 +77,7 @@ class PENS(Greedy):
         super().__post_init__()
         for option, least in (
             ("samplings", 1),
-            ("rounds_step1", 1),
+            ("rounds_step1", 0),
             ("neighbours", 0),
             ("epochs1", 0),
             ("epochs2", 0),
@@ -74,18 +89,36 @@ class PENS(Greedy):
             raise BadInput("epochs1 and epochs2 need local work in epochs: set steps=0, or both to 0")
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
-        said = super().check(roster, start, key)
+        said, first, least = super().check(roster, start, key), self.step_1(key), first_averaging(self.order)
         if self.neighbours:
             check_peers("neighbours", self.neighbours, len(roster) - 1)
-        if key.rounds <= self.rounds_step1:
-            said.append(
-                f"rounds={key.rounds} leave none for step 2 of pens: rounds_step1={self.rounds_step1}"
+        if first < least:
+            raise BadInput(
+                f"rounds_step1={first} leaves no round to pick in, as order={self.order} trains first: "
+                f"set at least {least}"
             )
+        if not (self.sampled and self.rounds_step1):
+            asked = f"{self.to_ask(len(roster))} of {len(roster) - 1} others"
+            said.append(f"pens asks {asked}, and step 1 takes {first} of {key.rounds} rounds")
+        if key.rounds <= first:
+            said.append(f"rounds={key.rounds} leave none for step 2 of pens: rounds_step1={first}")
         return said
+
+    def to_ask(self, clients: int) -> int:
+        others = clients - 1
+        return self.sampled or min(others, max(LEAST, min(MOST, math.ceil(2 * others / 3))))
+
+    def times(self, clients: int) -> int:
+        """Samplings in a round: of all others, they would all be the same."""
+        return 1 if self.to_ask(clients) == clients - 1 else self.samplings
+
+    def step_1(self, key: Key) -> int:
+        """Rounds of step 1: if nothing is said, half of the run's, and one at least to pick in."""
+        return self.rounds_step1 or max(first_averaging(self.order), min(ROUNDS, key.rounds // 2))
 
     def step(self, key: Key) -> int:
         """1 while the history is collected, then 2."""
-        return 1 if key.round <= self.rounds_step1 else 2
+        return 1 if key.round <= self.step_1(key) else 2
 
     def threshold(self, picks: Tensor, clients: int) -> Tensor:
         """How often [client] somebody has to be picked more than, after so many picks [client] in all."""
@@ -99,7 +132,7 @@ class PENS(Greedy):
         n, draws = len(net.roster), key.at("peers").torch()
         if self.step(key) == 1:
             choices = Choices(
-                self.draw(n, draws, self.samplings),
+                self.draw(n, draws, self.times(n)),
                 direction=self.direction,
                 pick=self.pick,
                 learn=lambda notes, turns: {"history": notes["history"] + counts(turns.picked, n)},

@@ -9,13 +9,17 @@ algorithms 1 to 5, section 3.4.
 W is Info's `weights`. When the averaging happens is the `order`:
 
 thesis      all train; then clients average one after the other, in a random order drawn for each round, and
-            see the new models of those before them: the net's `mix` in turn
+            see the new models of those before them: the net's `mix` in turn. So section 3.4 puts it.
+trained     clients average one after the other, as in thesis; then all train, and the round ends with trained
+            models. So algorithms 1 to 5 put it. Their training before round 1 is round 1 here, in which
+            nobody scores or averages: every order trains as often as there are rounds.
 program     one client after the other, in random order, averages and then trains at once; those after it
             see its new model. Nobody trains before its first averaging.
 at-once     all train, then all average the trained models at the same moment.
 
-Scores are those of the models before the averaging: of all trained ones, or, in `program`, of the models as
-they are when the client's turn comes. A pair of model and data is scored once in a round.
+Scores are those of the models before the averaging: of all trained ones, in `trained` since the round before,
+or, in `program`, of the models as they are when the client's turn comes. A pair of model and data is scored
+once in a round.
 
 Deviations. Whoever is gone keeps its model, is not picked and not averaged with. Whoever has stopped early
 neither trains nor averages, yet serves others. Models go from peer to peer, where they are scored and
@@ -59,7 +63,7 @@ from coterie.methods.peers.turns import (
     reached,
 )
 
-Order = Literal["thesis", "program", "at-once"]
+Order = Literal["thesis", "trained", "program", "at-once"]
 Direction = Literal["mine-on-theirs", "theirs-on-mine"]
 Notes = Mapping[str, Tensor]
 Shown = tuple[dict[str, Any], dict[str, Tensor]]
@@ -105,7 +109,7 @@ class Peers:
     local: Trainer = SGD()
     """The work of a client in a round."""
     order: Order = "thesis"
-    """All train and then average in turn (thesis), each averages and trains in turn (program), or at-once."""
+    """All train, then average in turn (thesis) or at-once; or average first (trained, program)."""
     patience: int = 0
     """Stop a client after so many rounds without a better validation accuracy; 0: never."""
     window: int = 5
@@ -150,9 +154,9 @@ def play(options: Peers, state: State, net: Net, key: Key, choices: Choices) -> 
     """One round, in the order that the options name."""
     n = len(net.roster)
     order = torch.randperm(n, generator=key.at("order").torch()).tolist()
-    turns = (one_by_one if options.order == "program" else all_at_once)(
-        options, state, net, key, choices, order
-    )
+    if key.round < first_averaging(options.order):
+        choices = by_oneself(choices, n)
+    turns = PLAYED[options.order](options, state, net, key, choices, order)
     notes = choices.learn(state.notes, turns)
     state = stopped(options, state, turns, notes, net, key, choices)
     return state, info_of(options, turns, state, choices)
@@ -169,17 +173,29 @@ def all_at_once(
     here = acting | present(net, trained, ~going, key)
     asked = reached(choices.asked, acting, here)
     scores = score(net, trained, range(n), asked, who.tolist(), key, choices)
-    weights = torch.diag((here & ~going).double())
-    picked: Asked = [[] for _ in range(n)]
-    for k in who.tolist():
-        weights[k], picked[k] = choose(k, asked[k], scores.merit[k], key, choices)
-    beliefs = trained
-    if len(who):
-        in_turn = options.order == "thesis"
-        at = torch.tensor([k for k in order if acting[k]]) if in_turn else who
-        beliefs = trained.put(at, net.mix(weights[at], trained, at, in_turn))
+    weights, picked = chosen(asked, who, here & ~going, scores, key, choices)
+    in_turn = options.order == "thesis"
+    at = torch.tensor([k for k in order if acting[k]], dtype=torch.int64) if in_turn else who
+    beliefs = averaged(net, trained, weights, at, in_turn)
     loss = scatter(replies.numbers.get("loss", torch.zeros(0)), who, n)
     return Turns(beliefs, here, asked, picked, weights, scores, loss)
+
+
+def trained_last(
+    options: Peers, state: State, net: Net, key: Key, choices: Choices, order: Sequence[int]
+) -> Turns:
+    """All score the models they trained last, average them in turn, and train: the round ends with that."""
+    n, going = len(net.roster), going_on(state)
+    here = present(net, state.beliefs, torch.ones(n, dtype=torch.bool), key)
+    acting = here & going
+    asked, who = reached(choices.asked, acting, here), acting.nonzero().flatten()
+    scores = score(net, state.beliefs, range(n), asked, who.tolist(), key, choices)
+    weights, picked = chosen(asked, who, here & ~going, scores, key, choices)
+    at = torch.tensor([k for k in order if acting[k]], dtype=torch.int64)
+    beliefs = averaged(net, state.beliefs, weights, at, in_turn=True)
+    replies = net.visit(choices.work or options.local, beliefs, to_own(n)[acting], key)
+    loss = scatter(replies.numbers.get("loss", torch.zeros(0)), replies.hosts, n)
+    return Turns(settle(net, beliefs, replies), here, asked, picked, weights, scores, loss)
 
 
 def one_by_one(
@@ -208,6 +224,36 @@ def one_by_one(
         if len(replies):
             loss[k] = replies.numbers["loss"][0]
     return Turns(together(own), here, asked, picked, weights, scores, loss)
+
+
+PLAYED = {"thesis": all_at_once, "at-once": all_at_once, "trained": trained_last, "program": one_by_one}
+
+
+def first_averaging(order: Order) -> int:
+    """In which round anybody averages at the earliest: algorithms 1 to 5 train once before."""
+    return 2 if order == "trained" else 1
+
+
+def by_oneself(choices: Choices, n: int) -> Choices:
+    """The choices of a round in which everybody trains alone: nobody is asked, scored or averaged with."""
+    return choices._replace(
+        asked=[[] for _ in range(n)], direction=None, own=None, pick=pick_all, weigh=weigh_alike
+    )
+
+
+def chosen(
+    asked: Asked, who: Tensor, resting: Tensor, scores: Scores, key: Key, choices: Choices
+) -> tuple[Tensor, Asked]:
+    """W, and whom those in `who` picked; the `resting` [client] listen to themselves."""
+    weights, picked = torch.diag(resting.double()), [list[Tensor]() for _ in asked]
+    for k in who.tolist():
+        weights[k], picked[k] = choose(k, asked[k], scores.merit[k], key, choices)
+    return weights, picked
+
+
+def averaged(net: Net, beliefs: Held, weights: Tensor, at: Tensor, in_turn: bool) -> Held:
+    """The beliefs, with those `at` these places mixed by their rows of W."""
+    return beliefs.put(at, net.mix(weights[at], beliefs, at, in_turn)) if len(at) else beliefs
 
 
 def choose(

@@ -13,7 +13,9 @@ which random on IID data has one of its options changed (figure 4.1; its values 
 them in a picture alone). Local training is that of one client of each cluster; central training that of one
 client that has all the pictures of a cluster (`central-half`) or of both (`central-all`), tested on both.
 
-`text`: rotation by 180 degrees, SGD, all train and then average one after the other (order thesis).
+`text`: rotation by 180 degrees, SGD, all train and then average one after the other (order thesis), as in
+section 3.4: figures are of averaged models. Algorithms 1 to 5 differ: they end a round with local training,
+and figures would be of models trained after averaging (order trained), which are some points lower.
 
 `as-run`, what the authors' program did otherwise:
     pictures are flipped, top to bottom

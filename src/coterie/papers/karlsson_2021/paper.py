@@ -117,7 +117,7 @@ def method_of(cell: Cell, preset: Preset, scale: Scale) -> Method:
         return Alone(**shared)
     if cell.method in DRAWN:
         return DRAWN[cell.method](**shared, selected=cell.selected or size.others)
-    shared |= {"selected": size.selected, "sampled": size.sampled}
+    shared |= {"selected": size.selected, "sampled": size.sampled, "direction": "mine-on-theirs"}
     if cell.method == "greedy":
         return Greedy(**shared)
     if cell.method in EPSILONS:
@@ -125,7 +125,11 @@ def method_of(cell: Cell, preset: Preset, scale: Scale) -> Method:
         return EpsilonGreedy(**shared, epsilon=epsilon, decay=decay)
     passes = given.passes // size.train + (1 if as_run else 0)
     return (LessOne if as_run else PENS)(
-        **shared, rounds_step1=given.step1, neighbours=size.others, epochs1=max(2, passes)
+        **shared,
+        samplings=10,
+        rounds_step1=given.step1,
+        neighbours=size.others,
+        epochs1=max(2, passes),
     )
 
 
