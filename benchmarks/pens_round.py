@@ -89,7 +89,7 @@ class Round:
         self.net = InProcess(
             ENGINES.make(asked.engine), Learner(self.module, "classification"), own_clients(workload)
         )
-        self.images = self.net.banks["train"].x.view(asked.clients, asked.samples, *shape)
+        self.images = self.net.banks["train"].x[:].view(asked.clients, asked.samples, *shape)
         start = tree.stack([tree.belief_of(self.module)])
         self.method.check(self.net.roster, start, self.key)
         self.state = self.method.init(hold(start, SERVER), self.net)
