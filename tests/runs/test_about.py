@@ -23,7 +23,7 @@ def test_facts_of_a_run(tiny):
     assert said["machine"]["threads"] == torch.get_num_threads()
     assert (said["task"], said["classes"]) == ("regression", [])
     assert (said["parameters"], said["belief_bytes"]) == (1, 4)
-    large = "batch=32 exceeds the training data of 2 client(s) (a, b): they use all of it"
+    large = "clients with fewer training rows than batch=32, so that a step takes all: a, b"
     assert said["notes"] == ["a note", large]
     sizes = {"train": 4, "validation": 0, "test": 2}
     assert said["clients"][1] == {"name": "b", **sizes, "labels": None, "cluster": None, "notes": []}

@@ -165,7 +165,8 @@ def test_create_writes_over_nothing(tmp_path, refused):
     create(path, comparison, BUILDER)
     with refused(
         BadRun,
-        f"output folder {path} is not empty: go on with 'coterie resume {path}' or choose another --out",
+        f"output folder {path} holds a comparison: go on with 'coterie resume {path}' or choose "
+        "another --out",
     ):
         create(path, comparison, BUILDER)
     with pytest.raises(BadInput, match="must lie above 0"):

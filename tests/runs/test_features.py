@@ -84,7 +84,7 @@ def sites(experiment) -> tuple[Client, ...]:
 
 
 def notes(experiment) -> list[str]:
-    return [n for n in experiment.about["notes"] if n.startswith("features: ")]
+    return [n for n in experiment.about["notes"] if n.startswith("features, ")]
 
 
 def chain(*layers: nn.Module, **named: nn.Module) -> nn.Sequential:
@@ -127,8 +127,7 @@ def test_the_server_trains_at_rates_that_fall_on_a_log_scale(two_clients):
     assert made.model.bias.item() == pytest.approx(0.69)
     alone = (((0.15**2) + 0.99**2 + 2.83**2) / 3) ** 0.5
     assert (
-        f"features: the server's model alone has rmse {alone:.4g} on the test rows of all clients"
-        in made.notes
+        f"features, the server's model alone: rmse {alone:.4g} on the test rows of all clients" in made.notes
     )
 
 
@@ -159,7 +158,7 @@ def test_all_clients_rows_are_the_servers_where_asked(store):
     with_server, without = prepare(asked, None), prepare(replace(QUICK, features=None), None)
     total = sum(len(c.train) for c in sites(without))
     assert [len(c.train) for c in sites(with_server)] == [len(c.train) for c in sites(without)]
-    said = f"features: the server trained on all {total} training rows of the clients: for this, data moved"
+    said = f"features, rows the server trained on: all {total} training rows of the clients, so data moved"
     assert notes(with_server)[0] == said
     clients = numbered(4, 6)
     kept, server = divided(clients, 0.0, Key(0))
@@ -171,8 +170,8 @@ def test_what_is_set_aside_is_said():
     experiment, whole = prepare(QUICK, None), prepare(replace(QUICK, features=None), None)
     total, left = (sum(len(c.train) for c in sites(e)) for e in (whole, experiment))
     assert left == total - sum(round(0.2 * len(c.train)) for c in sites(whole))
-    said = f"features: {total - left} of the clients' {total} training rows set aside for the server, "
-    assert notes(experiment)[0] == f"{said}{left} stay with them"
+    said = f"features, rows the server trained on: {total - left} of the clients' {total} training rows, "
+    assert notes(experiment)[0] == f"{said}set aside; {left} stay with them"
     for part in ("validation", "test"):
         ys = [[getattr(c, part).y.tolist() for c in sites(e)] for e in (experiment, whole)]
         assert ys[0] == ys[1]
@@ -260,8 +259,10 @@ def test_runs_share_one_pretraining(trainings, store):
     second = prepare(replace(QUICK, method="local", rounds=5, kernel="adam"), None)
     assert len(trainings) == len(list(store.iterdir())) == 1
     assert first.about["fingerprint"] == second.about["fingerprint"]
-    assert re.fullmatch(r"features: the server trained for \d+\.\d s", notes(first)[-1])
-    assert re.fullmatch(r"features: found in the cache, which spares \d+\.\d s .*", notes(second)[-1])
+    assert re.fullmatch(r"features, the server's training: \d+\.\d s", notes(first)[-1])
+    assert re.fullmatch(
+        r"features, the server's training: \d+\.\d s spared, as the cache has it", notes(second)[-1]
+    )
     assert notes(first)[:-1] == notes(second)[:-1]
     shutil.rmtree(store)
     for other in (second, prepare(QUICK, None)):  # the same bits with the cache and without it
@@ -313,7 +314,7 @@ def test_a_damaged_entry_is_made_anew_and_said(trainings, store, how):
     assert len(trainings) == 2
     assert notes(second)[-1].endswith("; what the cache had was damaged, and is replaced")
     assert second.about["fingerprint"] == first.about["fingerprint"]
-    assert notes(prepare(QUICK, None))[-1].startswith("features: found in the cache")
+    assert notes(prepare(QUICK, None))[-1].endswith("spared, as the cache has it")
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(store):
@@ -383,7 +384,7 @@ def test_a_client_with_nothing_to_spare(refused):
 
 def test_a_server_that_diverges(store):
     settings = replace(QUICK, features=Features(epochs=3, lr=1e30))
-    said = r"^features: epoch \d of the server left the finite numbers: lower its lr=1e\+30$"
+    said = r"^features: epoch \d of the server gave numbers that are not finite: lower its lr=1e\+30$"
     with pytest.raises(Diverged, match=said):
         prepare(settings, None)
     assert not store.exists()
@@ -460,7 +461,7 @@ def test_a_run_folder_predicts_on_raw_inputs(run_in, tmp_path):
 def test_a_folder_without_frozen_layers(refused, tmp_path):
     save_body(tmp_path, None)
     assert os.listdir(tmp_path) == []
-    said = f"{tmp_path} has no features.safetensors: finish it with 'coterie resume', or it froze no layers"
+    said = f"{tmp_path} has no features.safetensors: finish the run, or it froze no layers"
     with refused(BadRun, said):
         body_of(tmp_path)
 
@@ -473,8 +474,8 @@ def test_from_python_with_a_module_of_ones_own(tmp_path, refused):
     table = {"epochs": 2, "lr": 0.01}
     result = coterie.train(model, clients, rounds=2, features=table, out=out, lr=0.01)
     assert all(torch.equal(t, first[n]) for n, t in tree.belief_of(model).items())
-    taken = "10 of the clients' 50 training rows set aside for the server, 40 stay with them"
-    assert f"features: {taken}" in result.notes
+    taken = "10 of the clients' 50 training rows, set aside; 40 stay with them"
+    assert f"features, rows the server trained on: {taken}" in result.notes
     x = clients[0].test.x.double()
     save_body(out, _body_in(model, clients, table))
     assert torch.equal(network_of(out, "a", model)(x), result.models["a"](x))

@@ -277,7 +277,7 @@ def test_a_run_does_not_go_on_as_another(restless, run_in, tmp_path, changed):
 def test_models_only_of_a_finished_run(restless, run_in, tmp_path, refused):
     path = tmp_path / "run"
     run_in(path, restless(), cut=2)
-    with refused(BadRun, f"{path} has no models yet: finish it with 'coterie resume {path}'"):
+    with refused(BadRun, f"{path} has no models yet: go on with 'coterie resume {path}'"):
         read_models(path)
     assert read_record(path).models() == {}
 

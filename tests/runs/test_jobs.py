@@ -47,7 +47,7 @@ class TestHowMany:
         assert processes(0, 10, small=True) == 1
 
     def test_refusals(self, monkeypatch, refused):
-        with refused(BadInput, "jobs=-1 must be at least 0: 0 takes one for each core where runs are small"):
+        with refused(BadInput, "jobs=-1 must lie in [0, 64]: 0 takes one for each core where runs are small"):
             processes(-1, 4, small=True)
         monkeypatch.delattr(jobs.os, "fork")
         with refused(BadInput, "jobs=2 needs a system that can fork a process: leave it out"):

@@ -21,6 +21,7 @@ from coterie.cli import screen
 from coterie.cli.flags import parse
 from coterie.core.errors import BadInput, UnknownName
 from coterie.runs.about import command_line
+from coterie.storage.paths import given_file, given_folder
 
 HELP = """Runs the same work by our engines, a plain PyTorch loop and a lean one, side by side.
 
@@ -86,6 +87,10 @@ def bench(words: Sequence[str]) -> int:
     asked: Bench = parse(Bench, words, "bench", HELP)
     if asked.repeats is not None and asked.repeats < 1:
         raise BadInput(f"repeats={asked.repeats} must be at least 1: try 5")
+    if asked.csv:
+        given_file(asked.csv, "--csv")
+    if asked.out:
+        given_folder(asked.out)
     if asked.what == "whole":
         return bench_whole(asked)
     contenders = list(dict.fromkeys([*asked.loops, *engines_to_run(asked.engines)]))

@@ -9,17 +9,18 @@ from pathlib import Path
 from rich.progress import Progress
 
 from coterie.cli import screen
-from coterie.cli.flags import peek, peek_many, read_settings
-from coterie.cli.run import OUT, close, fresh, how_to_go_on
+from coterie.cli.flags import method_names, read_settings
+from coterie.cli.run import OUT, close, fresh, how_to_go_on, out_of
 from coterie.core.clock import CLOCK
+from coterie.core.errors import BadData, BadInput, Refused
 from coterie.core.options import Option
 from coterie.runs.about import command_line
 from coterie.runs.compare import Comparison, create, labelled, run_cell
 from coterie.runs.experiment import Builder
-from coterie.runs.folder import read_record
+from coterie.runs.folder import empty, not_there, read_record
 from coterie.runs.jobs import Say, processes, side_by_side
 from coterie.runs.record import Record
-from coterie.runs.settings import Settings, read_toml
+from coterie.runs.settings import Settings
 
 HELP = """Trains with several methods and seeds on the same clients, and puts them into one table.
 
@@ -42,24 +43,28 @@ SEEDS = Option("seeds", int, 3, "How many seeds, counted from --seed.")
 
 def compare(words: Sequence[str]) -> int:
     with CLOCK.part("start-up"):
-        config = peek(words, "config")
-        listed = read_toml(Path(config)).get("methods", DEFAULT) if config else DEFAULT
-        specs = peek_many(words, "methods") or listed
-        names = [str(spec).partition(":")[0] for spec in specs]
+        names = method_names(words, DEFAULT)
         settings, extra = read_settings(words, "compare", HELP, [METHODS, SEEDS, OUT, JOBS], names)
-    comparison = Comparison(settings, tuple(extra["methods"]), extra["seeds"])
+    comparison, out = Comparison(settings, tuple(extra["methods"]), extra["seeds"]), out_of(extra)
     split = comparison.with_method(comparison.methods[0]).split
-    path = Path(extra["out"]) if extra["out"] else fresh(f"compare-{settings.data}-{split}")
+    path = out or fresh(f"compare-{settings.data}-{split}")
     builder = Builder()
+    made = not_there(path)
     create(path, comparison, builder)
-    close(path, run_all(path, comparison, command_line(), builder, extra["jobs"]))
+    try:
+        records = run_all(path, comparison, command_line(), builder, extra["jobs"])
+    except (BadInput, BadData, Refused):  # a mistake that only the work itself could show
+        if not any(path.rglob("metrics.jsonl")):
+            empty(path, made)
+        raise
+    close(path, records)
     return 0
 
 
 def run_all(
     path: Path, comparison: Comparison, command: str | None, builder: Builder | None = None, jobs: int = 0
 ) -> list[Record]:
-    """Every run of a comparison that is not finished yet, under one progress bar.
+    """Every run of a comparison that is not finished yet, under one progress bar; then notes on the data.
 
     All methods of a seed come one after the other, as they have the same sites; results are in the order of
     the methods.
@@ -76,19 +81,20 @@ def run_all(
                 records = one_by_one(path, order, command, builder, bar)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(path)) from None
-    return [records[place] for (_, place), _ in cells]
+    found = [records[place] for (_, place), _ in cells]
+    screen.say_gathered(found)
+    return found
 
 
 def one_by_one(
     path: Path, order: Sequence[Cell], command: str | None, builder: Builder, bar: Progress
 ) -> dict[str, Record]:
     """The records of all runs, by place."""
-    records, said = dict[str, Record](), set[str]()
+    records = dict[str, Record]()
     for i, ((spec, place), cell) in enumerate(order):
         watch = screen.watcher(bar, f"{spec} seed {cell.seed}", before=cell.rounds * i)
         records[place] = record = run_cell(path / place, cell, spec, command, watch, builder)
         watch(record)
-        screen.say_notes(record.about, said)
     return records
 
 
@@ -110,7 +116,7 @@ def in_processes(
         record = run_cell(path / place, cell, spec, command, watch, builder)
         say({"task": task, "done": record.done, "figure": screen.figure(record), "over": True})
 
-    done, said, records = [0] * len(order), set[str](), dict[str, Record]()
+    done, records = [0] * len(order), dict[str, Record]()
     for entry in side_by_side(len(order), jobs, work):
         if "spent" in entry:
             CLOCK.add(entry["spent"])
@@ -120,5 +126,4 @@ def in_processes(
         screen.move(bar, f"{spec} seed {cell.seed} {entry['figure']}", sum(done))
         if "over" in entry:
             records[place] = read_record(path / place, spec)
-            screen.say_notes(records[place].about, said)
     return records

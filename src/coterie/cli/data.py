@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -21,6 +20,7 @@ from coterie.report import splits
 from coterie.report.paper_figures import write_figures
 from coterie.runs.experiment import prepare
 from coterie.runs.record import Record
+from coterie.storage.paths import given_folder
 
 HELP = """Data at hand and to fetch.
 
@@ -101,15 +101,15 @@ def show(words: Sequence[str]) -> None:
     if words and not words[0].startswith("-"):
         words = ["--data", *words]
     settings, extra = read_settings(words, "data show", SHOW, [FIGURES, OUT])
+    folder = given_folder(extra["out"])
     experiment = prepare(settings, None)
     about = experiment.about
     screen.say_notes(about)
     screen.out.print(label_table(about))
     if extra["figures"] != "none":
         record = Record(settings.data, experiment.config, about)
-        folder, format = Path(extra["out"]), extra["figures"]
-        files = write_figures(folder, [record], format)
-        files += drawing.write(folder, lambda: splits.draw(record), format)
+        files = write_figures(folder, [record], extra["figures"])
+        files += drawing.write(folder, lambda: splits.draw(record), extra["figures"])
         for file in files:
             print(f"figure: {file}")
 

@@ -11,15 +11,18 @@ import dataclasses
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Annotated, Any
 
 import tyro
 
-from coterie.core.errors import BadInput
+from coterie.cli.words import SWITCH, by_flag, check_words
+from coterie.cli.words import named as flag_named
+from coterie.core.errors import BadInput, Gathered, shown
 from coterie.core.options import Option, coerced, options_of, table_of
-from coterie.runs.settings import NATURAL, PARTS, Settings, from_table, read_toml
+from coterie.runs.settings import NATURAL, PARTS, Settings, from_table, read_toml, unused
 from coterie.sites.features import Features
+from coterie.storage.paths import given_path
 from coterie.storage.plugins import load_plugins
 
 
@@ -60,11 +63,54 @@ def read_settings(
 
     `methods` names further methods whose options become flags too (for comparisons).
     """
-    table = read_toml(Path(path)) if (path := peek(words, "config")) else {}
+    words = recipe_alias(words)
+    path, table = peek(words, "config") or "config", config_of(words)
     load_plugins(peek_many(words, "plugins"))
-    extra = {o.name for o in more}
-    base = from_table({k: v for k, v in table.items() if k not in extra}, path or "config")
-    given = _own_values(more, {k: v for k, v in table.items() if k in extra}, path or "config")
+    base, given = _from_file(table, more, path)
+    classes, wrong = _parts(words, base, methods)
+    unknown = bool(wrong.found)
+    for name in base.options:
+        if name not in classes and not unknown:
+            wrong.add(f"{path}: {unused(name, classes)}")
+    shared = [o for o in options_of(Settings) if not (methods and o.name == "method")]
+    own = [Option("config", str, "", "A TOML file with settings; flags go before it."), *more]
+    asked = bool({"-h", "--help"} & set(words))
+    staged = base.features is not None or asks_for("features", words)
+    if not asked:
+        tables = classes | ({"features": Features} if staged else {})
+        hints = {**_hints([*shared, *own], tables), "--features": SWITCH}
+        wrong.found += check_words(words, hints, command, partial(_strange, tables, unknown)).found
+    wrong.refuse()
+    kind = dataclasses.make_dataclass(
+        command,
+        [
+            *(_field(o, getattr(base, o.name)) for o in shared),
+            *(_field(o, given.get(o.name, o.default)) for o in own),
+            *(_table(name, cls, base.options.get(name, {})) for name, cls in classes.items()),
+            *([_features(base.features)] if staged or asked else []),
+        ],
+        frozen=True,
+    )
+    parsed = parse(kind, [w for w in words if w != "--features"], command, description)
+    options = {
+        name: {o.name: getattr(getattr(parsed, _identifier(name)), o.name) for o in options_of(cls)}
+        for name, cls in classes.items()
+        if options_of(cls)
+    }
+    with wrong.one():
+        features = Features(**vars(parsed.features)) if staged else None
+    with wrong.one():
+        settings = Settings(**{o.name: getattr(parsed, o.name) for o in shared}, options=options)
+    for name, table in options.items():
+        with wrong.one():
+            classes[name](**coerced(classes[name], table, name))
+    wrong.refuse()
+    settings = dataclasses.replace(settings, features=features)
+    return settings, {o.name: getattr(parsed, o.name) for o in own}
+
+
+def _parts(words: Sequence[str], base: Settings, methods: Sequence[str]) -> tuple[dict[str, type], Gathered]:
+    """The class of each part that is named, by its name; and the names that nobody knows."""
     named = {kind: peek(words, kind) or getattr(base, kind) for kind in PARTS}
     if methods:
         del named["method"]
@@ -72,36 +118,19 @@ def read_settings(
         split, model = NATURAL[named["data"]]
         named["split"] = split if named["split"] == "auto" else named["split"]
         named["model"] = model if named["model"] == "auto" else named["model"]
-    classes = {name: PARTS[kind][name] for kind, name in named.items() if not unresolved(kind, name)}
-    classes |= {name: PARTS["method"][name] for name in methods}
-    for name in base.options:
-        if name not in classes:
-            used = ", ".join(classes)
-            raise BadInput(f"{path}: options for {name!r}, which this run does not use: it uses {used}")
-    shared = [o for o in options_of(Settings) if not (methods and o.name == "method")]
-    own = [Option("config", str, "", "A TOML file with settings; flags go before it."), *more]
-    staged = base.features is not None or asks_for("features", words)
-    kind = dataclasses.make_dataclass(
-        command,
-        [
-            *(_field(o, getattr(base, o.name)) for o in shared),
-            *(_field(o, given.get(o.name, o.default)) for o in own),
-            *(_table(name, cls, base.options.get(name, {})) for name, cls in classes.items()),
-            *([_features(base.features)] if staged or {"-h", "--help"} & set(words) else []),
-        ],
-        frozen=True,
-    )
-    parsed = parse(kind, [w for w in words if w != "--features"], command, description)
-    settings = Settings(
-        **{o.name: getattr(parsed, o.name) for o in shared},
-        options={
-            name: {o.name: getattr(getattr(parsed, _identifier(name)), o.name) for o in options_of(cls)}
-            for name, cls in classes.items()
-            if options_of(cls)
-        },
-        features=Features(**vars(parsed.features)) if staged else None,
-    )
-    return settings, {o.name: getattr(parsed, o.name) for o in own}
+    classes, wrong = dict[str, type](), Gathered()
+    for kind, name in [*named.items(), *(("method", name) for name in methods)]:
+        with wrong.one():
+            if not unresolved(kind, name):
+                classes[name] = PARTS[kind][name]
+    return classes, wrong
+
+
+def _hints(flat: Sequence[Option], tables: Mapping[str, type]) -> dict[str, Any]:
+    """The type of each flag, by the flag."""
+    hints = {o.name: o.hint for o in flat}
+    hints |= {f"{name}.{o.name}": o.hint for name, cls in tables.items() for o in options_of(cls)}
+    return {flag_named(f"--{name}"): hint for name, hint in hints.items()}
 
 
 def unresolved(kind: str, name: str) -> bool:
@@ -111,13 +140,13 @@ def unresolved(kind: str, name: str) -> bool:
 
 def peek(words: Sequence[str], flag: str) -> str | None:
     """The value of --flag, before anything is parsed; of several the last, as the parser has it."""
-    found = None
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word == f"--{flag}":
-            found = following
-        if word.startswith(f"--{flag}="):
-            found = word.partition("=")[2]
-    return found
+    return next(iter(peek_many(words, flag)), None)
+
+
+def recipe_alias(words: Sequence[str]) -> list[str]:
+    """--recipe my.toml is --data table --table.recipe my.toml."""
+    found = [re.sub(r"^--recipe(?==|$)", "--table.recipe", word) for word in words]
+    return ["--data", "table", *found] if found != list(words) and peek(words, "data") is None else found
 
 
 def asks_for(table: str, words: Sequence[str]) -> bool:
@@ -126,13 +155,46 @@ def asks_for(table: str, words: Sequence[str]) -> bool:
 
 
 def peek_many(words: Sequence[str], flag: str) -> list[str]:
-    """The values after --flag, up to the next flag."""
-    words = [w for word in words for w in (word.split("=", 1) if word.startswith(f"--{flag}=") else [word])]
-    if f"--{flag}" not in words:
-        return []
-    rest = list(words[words.index(f"--{flag}") + 1 :])
-    end = next((i for i, w in enumerate(rest) if w.startswith("--")), len(rest))
-    return rest[:end]
+    """The values after --flag, up to the next flag; of several the last, as the parser has it."""
+    return next((values for name, values in reversed(list(by_flag(words))) if name == f"--{flag}"), [])
+
+
+def config_of(words: Sequence[str]) -> dict[str, Any]:
+    """What the file of --config says, before anything is parsed; nothing without one."""
+    path = peek(words, "config")
+    return read_toml(given_path(path, "--config")) if path else {}
+
+
+def method_names(words: Sequence[str], default: Sequence[str]) -> list[str]:
+    """The methods that --methods, or the file of --config, lists, without their options."""
+    listed = peek_many(words, "methods") or config_of(words).get("methods", default)
+    if not isinstance(listed, list | tuple):
+        raise BadInput(f"{peek(words, 'config')}: methods must be a list; got {shown(listed)}: put it in [ ]")
+    return [str(spec).partition(":")[0] for spec in listed]
+
+
+def _from_file(
+    table: Mapping[str, Any], more: Sequence[Option], where: str
+) -> tuple[Settings, dict[str, Any]]:
+    """The settings of a file, and those that are the command's own."""
+    own, wrong = {o.name for o in more}, Gathered()
+    with wrong.one():
+        base = from_table({k: v for k, v in table.items() if k not in own}, where)
+    with wrong.one():
+        given = _own_values(more, {k: v for k, v in table.items() if k in own}, where)
+    wrong.refuse()
+    return base, given
+
+
+def _strange(used: Iterable[str], unknown: bool, flag: str) -> str | None:
+    """What is wrong with a flag of a part that the run does not have; nothing while a part is unknown."""
+    part, dot, _ = flag.removeprefix("--").partition(".")
+    if not dot or part in used:
+        return None
+    if unknown:
+        return ""
+    known = {flag_named(name) for registry in PARTS.values() for name in registry}
+    return f"{flag}: {unused(part, used)}" if part in known else None
 
 
 def _own_values(own: Sequence[Option], table: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -1,4 +1,12 @@
-"""The `coterie` command: finds the subcommand, and turns errors into one line and an exit code."""
+"""The `coterie` command: finds the subcommand, and turns errors into lines and an exit code.
+
+0    done
+1    a mistake of the program: one line that asks to report it
+2    a mistake or a mishap that its lines explain
+130  stopped by the person at the keyboard; 141 nobody reads on
+
+A traceback is shown with --debug alone.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +15,21 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
 import coterie
 from coterie.cli.commands import COMMANDS, load
 from coterie.core.clock import CLOCK
-from coterie.core.errors import CoterieError, UnknownName
+from coterie.core.errors import BadInput, CoterieError, UnknownName, lines_of, shown, spelled_for_shell
 
 HELP = """coterie {version}: personalised collaborative learning
 
-usage: coterie COMMAND [--help] [-v] ...
+usage: coterie COMMAND [--help] [-v] [--debug] ...
 
 {commands}
--v tells more, such as which engine was chosen and why.
+-v tells more, such as which engine was chosen and why; --debug shows where an error came from.
 
 examples:
   coterie demo
@@ -31,28 +40,49 @@ examples:
 
 Python: import coterie; coterie.train(model, clients, method="fedavg")
 """
+STOPPED: list[int] = []  # signals that asked this command to stop
+NO_MEMORY = "can't allocate memory"  # torch's words, in an error of no kind of its own
 
 
 def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
+    debug = "--debug" in words
     if "-v" in words:
-        words.remove("-v")
         logging.basicConfig(level=logging.INFO, format="· %(message)s", force=True)
+    STOPPED.clear()
     signal.signal(signal.SIGTERM, _stop)
     try:
-        code = _dispatch(words)
+        with spelled_for_shell():
+            code = _dispatch([w for w in words if w not in ("-v", "--debug")])
         sys.stdout.flush()  # while a reader that went away can still be told from a mishap
         return code
-    except CoterieError as error:
-        print(f"coterie: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt as stop:
-        said = str(stop) or "stopped"
-        print(f"coterie: {said}", file=sys.stderr)
+        _say(str(stop) or "stopped")
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        if STOPPED:  # a library made another error of it
+            _say("stopped")
+            return 130
+        lines, code = told(error)
+        _say(*lines)
+        return code
+
+
+def told(error: Exception) -> tuple[list[str], int]:
+    """What the person at the keyboard reads of an error, and the exit code."""
+    if isinstance(error, CoterieError):
+        return lines_of(error), 2
+    if isinstance(error, MemoryError) or NO_MEMORY in str(error):
+        return ["not enough memory: take a smaller model, fewer clients or fewer rows"], 2
+    if isinstance(error, OSError) and error.filename is not None:
+        return [f"cannot use {shown(str(error.filename))}: {error.strerror}: check the path"], 2
+    said = f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return [f"{said.rstrip(': ')}: please report it; --debug shows where"], 1
 
 
 def entry() -> None:
@@ -65,6 +95,8 @@ def entry() -> None:
 
 
 def _dispatch(words: list[str]) -> int:
+    for word in words:
+        _refuse_unwritable(word)
     if not words or words[0] in ("-h", "--help", "help"):
         lines = "".join(f"  {name:<12}{about}\n" for name, about in COMMANDS.items())
         print(HELP.format(version=coterie.__version__, commands=lines), end="")
@@ -82,7 +114,19 @@ def _dispatch(words: list[str]) -> int:
         return int(stop.code or 0)
 
 
+def _refuse_unwritable(word: str) -> None:
+    """Refuses what no file of text can hold, and so no record: bytes that are not UTF-8, and NUL."""
+    if "\0" in word or any("\ud800" <= c <= "\udfff" for c in word):
+        raise BadInput(f"argument {shown(word)} is not text in UTF-8: rename the file, or write another word")
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        print(f"coterie: {line}", file=sys.stderr)
+
+
 def _stop(number: int, frame: object) -> NoReturn:
+    STOPPED.append(number)
     raise KeyboardInterrupt
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 from rich.markup import escape
 
 from coterie.cli import screen
-from coterie.cli.flags import peek, read_settings
-from coterie.cli.run import OUT, fresh, title
+from coterie.cli.flags import config_of, peek, read_settings
+from coterie.cli.run import OUT, fresh, out_of, title
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.options import Option
 from coterie.methods.ranking import RANKINGS
@@ -20,7 +19,7 @@ from coterie.runs import rank as ranker
 from coterie.runs.about import command_line
 from coterie.runs.experiment import prepare
 from coterie.runs.record import Record
-from coterie.runs.settings import Settings, read_toml
+from coterie.runs.settings import Settings
 
 HELP = """Ranks the others for one client or for all, before anything is trained together, and draws it.
 
@@ -43,12 +42,13 @@ def rank(words: Sequence[str]) -> int:
     by = kind_of(words)
     settings, extra = read_settings(words, "rank", HELP, [BY, REQUESTER, FIGURES, OUT], [by])
     settings = as_ranking(settings, by, extra["requester"]).resolved()
+    out = out_of(extra)
     if extra["figures"] != "none":
         need_matplotlib()
     experiment = prepare(settings, command_line())
     screen.say_notes(experiment.about)
     name = f"rank-{settings.data}-{settings.split}-{by}-seed{settings.seed}"
-    path = Path(extra["out"]) if extra["out"] else fresh(name)
+    path = out or fresh(name)
     visits: int = experiment.method.visits  # type: ignore[attr-defined]
     with screen.progress(visits, f"ranking by {by}", "visits") as bar:
 
@@ -65,8 +65,7 @@ def rank(words: Sequence[str]) -> int:
 
 def kind_of(words: Sequence[str]) -> str:
     """What to rank by, from the flags or the file, before anything is parsed."""
-    config = peek(words, "config")
-    by = str(peek(words, "by") or (read_toml(Path(config)).get("by") if config else None) or BY.default)
+    by = str(peek(words, "by") or config_of(words).get("by") or BY.default)
     if by not in RANKINGS:
         raise UnknownName("ranking", by, RANKINGS)
     if peek(words, "rounds") not in (None, "1"):

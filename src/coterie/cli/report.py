@@ -19,7 +19,8 @@ from coterie.report.paper_figures import write_figures
 from coterie.report.tables import write_csv
 from coterie.runs.compare import is_comparison, read_records
 from coterie.runs.cost import read_cost
-from coterie.runs.folder import is_run
+from coterie.runs.folder import is_run, way_on
+from coterie.storage.paths import given_path
 
 HELP = """Writes the page of a run or a comparison, finished or not; tables as CSV, figures for a paper.
 
@@ -45,7 +46,7 @@ class Report:
 
 def report(words: Sequence[str]) -> int:
     asked = parse(Report, words, "report", HELP)
-    path = Path(asked.path)
+    path = given_path(asked.path)
     sections = read_sections(path)
     screen.say_sections(sections, write_report(path / "report.html", sections))
     for place, section in zip(places(path), sections, strict=True):
@@ -64,7 +65,7 @@ def places(path: Path) -> list[Path]:
         return [path]
     below = sorted(p for p in path.glob("*") if is_comparison(p) or is_run(p)) if path.is_dir() else []
     if not below:
-        raise BadRun(f"{path} is no run or comparison, and holds none: check the path")
+        raise BadRun(f"{path} holds no run and no comparison: check the path")
     return below
 
 
@@ -73,6 +74,6 @@ def read_sections(path: Path) -> list[Section]:
     for place in places(path):
         records = read_records(place)
         if not records[0].metrics:
-            raise BadRun(f"{place} has no finished round yet: go on with 'coterie resume {place}'")
+            raise BadRun(f"{place} has no finished round yet: {way_on(place)}")
         sections.append(Section(title(records[0]), records, partial(read_cost, place)))
     return sections

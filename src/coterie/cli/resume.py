@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -17,9 +16,10 @@ from coterie.cli.tune import run_trials
 from coterie.core.errors import BadRun
 from coterie.runs.about import command_line
 from coterie.runs.compare import is_comparison, read_comparison, run_cell
-from coterie.runs.folder import read_record
+from coterie.runs.folder import read_record, way_on
 from coterie.runs.settings import from_table
 from coterie.runs.trials import is_tuning, read_tuning
+from coterie.storage.paths import given_path
 
 HELP = """Goes on with a run, comparison or tuning that was cut off, to the same numbers as one that was not.
 
@@ -36,7 +36,7 @@ class Resume:
 
 
 def resume(words: Sequence[str]) -> int:
-    path = Path(parse(Resume, words, "resume", HELP).path)
+    path = given_path(parse(Resume, words, "resume", HELP).path)
     if is_comparison(path):
         close(path, run_all(path, read_comparison(path), command_line()))
         return 0
@@ -44,9 +44,7 @@ def resume(words: Sequence[str]) -> int:
         return run_trials(path, read_tuning(path), command_line())
     past = read_record(path)
     if "given" in past.config:
-        raise BadRun(
-            f"{path} was started from Python: call coterie.train again with out={str(path)!r}, resume=True"
-        )
+        raise BadRun(f"{path} was started from Python: {way_on(path)}")
     settings = from_table(past.config, str(path / "config.toml"))
     try:
         with screen.progress(settings.rounds) as bar:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from coterie.cli import screen
 from coterie.cli.cost import say_cost
@@ -14,10 +15,11 @@ from coterie.report.page import Section, write_report
 from coterie.runs.about import command_line
 from coterie.runs.cost import write_cost
 from coterie.runs.experiment import prepare
-from coterie.runs.folder import Folder
+from coterie.runs.folder import Folder, refuse_full
 from coterie.runs.record import Record
 from coterie.runs.runner import run as run_rounds
 from coterie.runs.settings import Settings
+from coterie.storage.paths import given_folder
 
 HELP = """Trains with one method and writes a run folder with a report.
 
@@ -36,10 +38,10 @@ OUT = Option("out", str, "", "The folder to write; by default one below runs/ na
 def run(words: Sequence[str]) -> int:
     with CLOCK.part("start-up"):
         settings, extra = read_settings(words, "run", HELP, [OUT])
-        settings = settings.resolved()
+        settings, out = settings.resolved(), out_of(extra)
     experiment = prepare(settings, command_line())
     screen.say_notes(experiment.about)
-    path = Path(extra["out"]) if extra["out"] else fresh(default_name(settings))
+    path = out or fresh(default_name(settings))
     folder = Folder.create(path, experiment.config, experiment.about)
     try:
         with screen.progress(settings.rounds) as bar:
@@ -70,6 +72,15 @@ def title(record: Record) -> str:
 
 def how_to_go_on(path: Path) -> str:
     return f"stopped; everything up to the last finished round is saved: go on with 'coterie resume {path}'"
+
+
+def out_of(extra: Mapping[str, Any]) -> Path | None:
+    """The folder of --out, checked before anything is computed; None where none is given."""
+    if not extra["out"]:
+        return None
+    path = given_folder(extra["out"])
+    refuse_full(path)
+    return path
 
 
 def default_name(settings: Settings) -> str:

@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from coterie.cli import screen
 from coterie.cli.compare import DEFAULT
-from coterie.cli.flags import peek, peek_many, read_settings
+from coterie.cli.flags import method_names, read_settings
 from coterie.cli.run import OUT, fresh
 from coterie.core.errors import BadRun
 from coterie.core.options import Option
@@ -19,8 +19,8 @@ from coterie.report import words
 from coterie.report.tuning import command, screen_table, write_tuning
 from coterie.runs import tune as tuner
 from coterie.runs.about import command_line
-from coterie.runs.settings import read_toml
 from coterie.runs.trials import Tuning
+from coterie.storage.paths import given_folder
 
 HELP = """Picks learning rates and method options by cross-validation on the clients' training rows alone.
 
@@ -48,14 +48,11 @@ OWN = (
 
 
 def tune(given: Sequence[str]) -> int:
-    config = peek(given, "config")
-    listed = read_toml(Path(config)).get("methods", DEFAULT) if config else DEFAULT
-    names = [str(spec).partition(":")[0] for spec in peek_many(given, "methods") or listed]
-    settings, extra = read_settings(given, "tune", HELP, OWN, names)
-    out = extra.pop("out")
+    settings, extra = read_settings(given, "tune", HELP, OWN, method_names(given, DEFAULT))
+    out = given_folder(extra["out"]) if extra["out"] else None
     tuning = Tuning(settings, **{o.name: extra[o.name] for o in OWN if o.name != "out"})
     split = tuning.way(tuning.methods[0]).split
-    return run_trials(Path(out) if out else fresh(f"tune-{settings.data}-{split}"), tuning, command_line())
+    return run_trials(out or fresh(f"tune-{settings.data}-{split}"), tuning, command_line())
 
 
 def run_trials(path: Path, tuning: Tuning, typed: str | None) -> int:

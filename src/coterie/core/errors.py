@@ -4,15 +4,22 @@ CoterieError                 one line for the person at the keyboard; the shell 
 ├── BadInput                 a value out of bounds: names the value, the bound and the remedy
 │   └── UnknownName          a name nobody registered: names the nearest right one
 ├── BadData                  data that cannot be learned from, or a file that is not what it should be
+│   └── Several              many mishaps of one table or file at once, one line each
+│       └── BadInputs        several values out of bounds at once: BadInput as well
 ├── BadRun                   a run folder that is in use, foreign, damaged or cannot be written
 ├── Diverged                 a loss or a weight that is no longer a number
 └── Refused                  something that a site, or the net, does not allow
+
+A `CoterieWarning` is no error: something was done that a person should know before trusting a figure.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
 
 
 class CoterieError(Exception):
@@ -27,15 +34,27 @@ class UnknownName(BadInput):
     """A name that is not in the list of known ones."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        near = difflib.get_close_matches(name.lower(), self.known, n=1, cutoff=0.5)
+        self.kind, self.name, self.known = kind, name, tuple(sorted(map(str, known)))
+        near = difflib.get_close_matches(str(name)[:LONG].lower(), self.known, n=1, cutoff=0.5)
         listed = f"known are {', '.join(self.known)}" if self.known else "none is known"
         hint = f"did you mean {near[0]}?" if near else listed
-        super().__init__(f"unknown {kind} {name!r}: {hint}")
+        super().__init__(" ".join(f"unknown {kind} {shown(name)}: {hint}".split()))
 
 
 class BadData(CoterieError):
     """Data that cannot be used as it is."""
+
+
+class Several(BadData):
+    """Many mishaps at once, so that a person mends them in one go; one line each."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = tuple(" ".join(line.split()) for line in lines)
+        super().__init__("\n".join(self.lines))
+
+
+class BadInputs(Several, BadInput):
+    """Several values out of their bounds; one line each."""
 
 
 class BadRun(CoterieError):
@@ -48,3 +67,74 @@ class Diverged(CoterieError):
 
 class Refused(CoterieError):
     """What a site, or the net around it, does not allow."""
+
+
+class CoterieWarning(UserWarning):
+    """Something was done, or found, that a person should know before trusting a figure."""
+
+
+LONG = 80  # characters of a value that a message shows
+
+
+def shown(value: Any) -> str:
+    """A value as people write it in Python, in one line and cut short if it is long."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # whatever an object of one's own may raise
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= LONG else f"{text[: LONG - 4]} ..."
+
+
+_in_shell: ContextVar[bool] = ContextVar("in_shell", default=False)
+
+
+@contextlib.contextmanager
+def spelled_for_shell() -> Iterator[None]:
+    """Within, messages name options as the shell does."""
+    before = _in_shell.set(True)
+    try:
+        yield
+    finally:
+        _in_shell.reset(before)
+
+
+def option(name: str, value: Any, part: str = "") -> str:
+    """An option as whoever reads the message would write it: one_class='allow' in Python, --one-class allow
+    in the shell; with the part that it belongs to, --table.missing median.
+    """
+    if not _in_shell.get():
+        return f"{name}={value!r}"
+    flag = ".".join(word.replace("_", "-") for word in (part, name) if word)
+    return f"--{flag} {value}"
+
+
+class Gathered:
+    """Mistakes that can be seen at once, to be said at once.
+
+    `with gathered.one(): ...` around each check; `gathered.refuse()` after the last.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[BadInput] = []
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[None]:
+        try:
+            yield
+        except BadInput as error:
+            self.found.append(error)
+
+    def add(self, line: str) -> None:
+        self.found.append(BadInput(line))
+
+    def refuse(self) -> None:
+        """Raises the only mistake as it was, or all of them as one; nothing if there is none."""
+        if len(self.found) == 1:
+            raise self.found[0]
+        if self.found:
+            raise BadInputs(list(dict.fromkeys(line for e in self.found for line in lines_of(e))))
+
+
+def lines_of(error: BaseException) -> list[str]:
+    """What an error says, each mistake in a line."""
+    return list(error.lines) if isinstance(error, Several) else [" ".join(str(error).split())]

@@ -20,7 +20,9 @@ import types
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput, Gathered, UnknownName, shown
+
+MOST = 2**63  # whole numbers stay below it, as tensors and other readers of TOML hold no larger ones
 
 
 class Option(NamedTuple):
@@ -37,16 +39,20 @@ def options_of(cls: type) -> list[Option]:
 
 
 def coerced(cls: type, table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A table of plain values (from TOML or keywords) as the options' own types, or a one-line refusal."""
+    """A table of plain values (from TOML or keywords) as the options' own types; all that is wrong with it is
+    said at once, a line each.
+    """
     known = {o.name: o for o in options_of(cls)}
-    values = {}
+    values, wrong = {}, Gathered()
     for name, value in table.items():
         key = name.replace("-", "_")
-        if key not in known:
+        with wrong.one():
             if not known:
-                raise BadInput(f"{where} has no options; got {name!r}: leave it out")
-            raise UnknownName(f"option of {where}", name, known)
-        values[key] = _coerce(value, known[key].hint, f"{where}: {name}")
+                raise BadInput(f"{where} has no options; got {shown(name)}: leave it out")
+            if key not in known:
+                raise UnknownName(f"option of {where}", name, known)
+            values[key] = _coerce(value, known[key].hint, f"{where}: {name}")
+    wrong.refuse()
     return values
 
 
@@ -56,7 +62,7 @@ def read_pairs(text: str, whose: str) -> dict[str, Any]:
     for pair in filter(None, text.split(",")):
         option, equals, value = pair.partition("=")
         if not equals:
-            raise BadInput(f"{whose}: {pair!r} needs the form option=value")
+            raise BadInput(f"{whose}: {shown(pair)} needs the form option=value")
         table[option.strip()] = read_value(value.strip())
     return table
 
@@ -120,7 +126,7 @@ def _is_plain(hint: Any) -> bool:
 def _coerce(value: Any, hint: Any, where: str) -> Any:
     origin, args = get_origin(hint), get_args(hint)
     if origin is Literal:
-        if value not in args:
+        if not any(isinstance(value, type(choice)) and value == choice for choice in args):
             raise UnknownName(f"value for {where},", str(value), map(str, args))
         return value
     if origin in (Union, types.UnionType):
@@ -135,15 +141,21 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
             raise BadInput(f"{where} needs {len(kinds)} values; got {len(value)}")
         return tuple(_coerce(v, k, where) for v, k in zip(value, kinds, strict=True))
     elif hint is float and isinstance(value, numbers.Real) and not isinstance(value, bool):
-        return float(value)
+        return float(_bounded(value, where) if isinstance(value, int) else value)
     elif hint is int and isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        return int(value)
+        return _bounded(int(value), where)
     elif hint is type(None) and value is None:
         return None
     elif isinstance(hint, type) and type(value) is hint:
         return value
     name = getattr(hint, "__name__", str(hint)) if origin is None else str(hint).replace("typing.", "")
-    raise BadInput(f"{where} must be of type {name}; got {value!r}")
+    raise BadInput(f"{where} must be of type {name}; got {shown(value)}")
+
+
+def _bounded(value: int, where: str) -> int:
+    if not -MOST <= value < MOST:
+        raise BadInput(f"{where} must lie below 2^63; got {shown(value)}: give a smaller number")
+    return value
 
 
 def _docstring_lines(doc: str) -> list[tuple[str, str]]:

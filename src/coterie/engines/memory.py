@@ -6,7 +6,7 @@ import os
 import re
 from functools import lru_cache
 
-from coterie.core.errors import BadInput
+from coterie.core.errors import BadInput, shown
 
 UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "": 1}
 
@@ -17,8 +17,8 @@ def budget_in_bytes(text: str) -> int:
     if text == "half":
         return free_bytes() // 2
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", text.strip().lower())
-    if not found or float(found[1]) == 0:
-        raise BadInput(f"memory={text!r} must be half or an amount: try 4G")
+    if not found or not 0 < float(found[1]) < 2**63:
+        raise BadInput(f"memory={shown(text)} must be half or an amount: try 4G")
     return int(float(found[1]) * UNITS[found[2]])
 
 

@@ -44,6 +44,7 @@ from coterie.kernels.local import LocalWork
 
 NOISE, METROPOLIS, JITTER = 1 << 20, 1 << 21, 1 << 22  # calls of `uniform`, far from those of dropout layers
 COUNTERS = ("count", "columns")
+COLUMNS = 4096  # at most
 
 Per = Literal["step", "epoch"]
 
@@ -67,6 +68,8 @@ class Collecting:
         for option, least in (("every", 1), ("burn", 0), ("rank", 0)):
             if (value := getattr(self, option)) < least:
                 raise BadInput(f"{option}={value} must be at least {least}: try {max(least, 1)}")
+        if self.rank > COLUMNS:
+            raise BadInput(f"rank={self.rank} must be at most {COLUMNS}, each a copy of the model: try 20")
 
     def column(self, state: Tensor, mean: Tensor) -> Tensor:
         """What is kept of a state beside the moments."""

@@ -38,9 +38,13 @@ from coterie.core.kernel import WORK, Carry, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
 from coterie.kernels.bayes import JITTER, METROPOLIS, Collecting, check_posterior, marks_of, normals
+from coterie.kernels.local import refuse_many_steps
 
 GAMMA, EARLY, FORGET = 0.2, 10, 0.75
 State = dict[str, Tensor]
+
+
+LEAPS = 100_000  # for one draw, at most
 
 
 class Potential(NamedTuple):
@@ -93,6 +97,8 @@ class HMC(Collecting):
         for option, least in (("steps", 1), ("leaps", 1), ("adapt", 0)):
             if (value := getattr(self, option)) < least:
                 raise BadInput(f"{option}={value} must be at least {least}: try {10 * least}")
+        if self.leaps > LEAPS:
+            raise BadInput(f"leaps={self.leaps} must be at most {LEAPS}: try 10, and more steps")
         if not 0 < self.target < 1:
             raise BadInput(f"target={self.target} must lie between 0 and 1: try 0.8")
         if not 0 <= self.jitter < 1:
@@ -103,6 +109,7 @@ class HMC(Collecting):
         return self.keep
 
     def plan(self, samples: int, key: Key) -> Plan:
+        refuse_many_steps(f"steps={self.steps}", self.steps)
         rows = torch.arange(samples).expand(self.steps, samples)
         rates, marks = torch.ones(self.steps, dtype=torch.float64), marks_of(self.steps, self.every)
         return Plan(rows, rates, key.integer() // 2, marks)

@@ -21,6 +21,7 @@ from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
 
 Schedule = Literal["constant", "linear", "cosine", "exponential"]
+MOST_STEPS = 10**7  # of a visit, which then takes a quarter of an hour at least
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,15 @@ class LocalWork(ABC):
         return Reply(carry["belief"], carry["memory"], numbers)
 
 
+def refuse_many_steps(asked: str, steps: int) -> None:
+    """A visit is planned as a whole before it begins, and cannot be stopped halfway."""
+    if steps > MOST_STEPS:
+        raise BadInput(
+            f"{asked} asks for {steps} steps in one round, at most {MOST_STEPS} are planned: lower it and "
+            "raise rounds"
+        )
+
+
 def deal_batches(
     samples: int, batch: int, epochs: int, steps: int, shuffle: bool, seed: int, past: int = 0
 ) -> Tensor:
@@ -132,6 +142,7 @@ def deal_batches(
     batch = min(batch, samples)
     a_pass = -(-samples // batch)
     wanted = steps or epochs * a_pass
+    refuse_many_steps(f"steps={steps}" if steps else f"epochs={epochs}", wanted)
     short = a_pass * batch - samples
 
     def table(order: Tensor) -> Tensor:

@@ -12,9 +12,10 @@ from typing import Literal
 
 from torch import nn
 
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput, UnknownName, shown
 from coterie.models.base import MODELS, check_sizes, seeded
 
+WIDEST = 10**9  # units of a layer; far fewer fit into memory
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 
@@ -35,6 +36,10 @@ class Mlp:
             raise BadInput(
                 f"model mlp: hidden={tuple(self.hidden)} must be one or more sizes of at least 1: try 64, "
                 "or the model logistic for no hidden layer"
+            )
+        if max(self.hidden) > WIDEST:
+            raise BadInput(
+                f"model mlp: hidden={shown(tuple(self.hidden))} is too wide: at most {WIDEST}: try 64"
             )
         if self.activation not in ACTIVATIONS:
             raise UnknownName("activation", self.activation, ACTIVATIONS)

@@ -19,16 +19,18 @@ from typing import Any
 
 import tomli_w
 
-from coterie.core.errors import BadInput, BadRun
+from coterie.core.errors import BadInput, BadRun, shown
 from coterie.core.options import coerced, plain, read_pairs
 from coterie.kernels import WORK
 from coterie.methods import METHODS
 from coterie.runs.experiment import Builder
-from coterie.runs.folder import Folder, is_run, read_record
+from coterie.runs.folder import Folder, is_run, read_record, refuse_full, way_on
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch, run, same_threads
 from coterie.runs.settings import Settings, from_table, read_toml
 from coterie.storage.atomic import write_whole
+
+MANY = 10_000  # seeds
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Comparison:
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise BadInput(f"seeds={self.seeds} must be at least 1: try 3")
+        if self.seeds > MANY:
+            raise BadInput(f"seeds={shown(self.seeds)} must be at most {MANY}: try 3")
         if not self.methods:
             raise BadInput("no methods to compare: try --methods local fedavg finetune")
         for spec in self.methods:
@@ -77,18 +81,23 @@ class Comparison:
 
 def comparison_from(table: Mapping[str, Any], where: str) -> Comparison:
     shared = {k: v for k, v in table.items() if k not in ("methods", "seeds")}
-    for key in ("methods", "seeds"):
+    refuse_damaged(table, {"methods": list, "seeds": int}, where)
+    return Comparison(from_table(shared, where), tuple(table["methods"]), table["seeds"])
+
+
+def refuse_damaged(table: Mapping[str, Any], kinds: Mapping[str, type], where: str) -> None:
+    """Refuses a file that lacks a key, or has another kind of value under it than was written."""
+    for key, kind in kinds.items():
         if key not in table:
             raise BadRun(f"{where} has no {key}: start this comparison anew")
-    return Comparison(from_table(shared, where), tuple(table["methods"]), int(table["seeds"]))
+        values = table[key] if isinstance(table[key], list) else []
+        if not isinstance(table[key], kind) or not all(isinstance(v, str) for v in values):
+            raise BadRun(f"{where}: {key} = {shown(table[key])} is damaged: start this comparison anew")
 
 
 def create(path: Path, comparison: Comparison, builder: Builder) -> None:
     comparison.check(builder)
-    if path.is_dir() and any(path.iterdir()):
-        raise BadRun(
-            f"output folder {path} is not empty: go on with 'coterie resume {path}' or choose another --out"
-        )
+    refuse_full(path)
     write_whole(path / "compare.toml", tomli_w.dumps(comparison.table()))
 
 
@@ -98,9 +107,7 @@ def is_comparison(path: Path) -> bool:
 
 def read_comparison(path: Path) -> Comparison:
     if "given" in read_toml(path / "compare.toml"):
-        raise BadRun(
-            f"{path} was started from Python: call coterie.compare again with out={str(path)!r}, resume=True"
-        )
+        raise BadRun(f"{path} was started from Python: {way_on(path)}")
     return comparison_from(read_toml(path / "compare.toml"), str(path / "compare.toml"))
 
 
@@ -138,15 +145,13 @@ def read_records(path: Path) -> list[Record]:
     if not is_comparison(path):
         return [read_record(path)]
     table = read_toml(path / "compare.toml")
-    for key in ("methods", "seeds", "seed"):
-        if key not in table:
-            raise BadRun(f"{path / 'compare.toml'} has no {key}: start this comparison anew")
-    seeds = range(int(table["seed"]), int(table["seed"]) + int(table["seeds"]))
+    refuse_damaged(table, {"methods": list, "seeds": int, "seed": int}, str(path / "compare.toml"))
+    seeds = range(table["seed"], table["seed"] + min(table["seeds"], MANY))
     places = [(path / slug(spec) / f"seed-{i}", spec) for spec in table["methods"] for i in seeds]
     records = [read_record(place, spec) for place, spec in places if is_run(place)]
     begun = [r for r in records if r.metrics]
     if not begun:
-        raise BadRun(f"{path} has no results yet: go on with 'coterie resume {path}'")
+        raise BadRun(f"{path} has no results yet: {way_on(path)}")
     return begun
 
 

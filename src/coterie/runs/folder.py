@@ -22,6 +22,7 @@ before it, the run begins anew.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -29,6 +30,7 @@ import shutil
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -43,7 +45,7 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.errors import BadRun
+from coterie.core.errors import BadRun, shown
 from coterie.core.method import Models
 from coterie.core.net import Net
 from coterie.metrics.calibration import Calibration, Tally
@@ -62,6 +64,7 @@ from coterie.storage.atomic import (
     readable_errors,
     replace_atomically,
     sync,
+    write_whole,
 )
 from coterie.storage.tensors import read_tensors, write_tensors
 
@@ -79,8 +82,8 @@ EVERY = 1.0  # seconds between syncs, each of which takes as long as a short rou
 class Folder:
     """An open run folder, locked against a second process; the lock dies with the process."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, made: Sequence[Path] = ()) -> None:
+        self.path, self._made = path, tuple(made)
         self._lock: IO[str] = locks.locked(path)
         self._synced = time.monotonic()
         self._config: Mapping[str, Any] | None = None
@@ -91,28 +94,36 @@ class Folder:
 
     @staticmethod
     def create(path: Path, config: Mapping[str, Any], about: Mapping[str, Any]) -> Folder:
-        """Makes the folder in one move: it either holds its config or is not there."""
-        if path.is_dir() and any(path.iterdir()):
-            held = "holds a run" if is_run(path) else "is not empty"
-            go_on = f"go on with 'coterie resume {path}' or " if is_run(path) else ""
-            raise BadRun(f"output folder {path} {held}: {go_on}choose another --out")
-        home = path.absolute()  # "." cannot be renamed over
-        with readable_errors(path):
-            home.parent.mkdir(parents=True, exist_ok=True)
-            draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
-            try:
-                (draft / "config.toml").write_text(tomli_w.dumps(dict(config)))
-                (draft / "run.json").write_text(json.dumps(about, indent=2) + "\n")
-                draft.chmod(0o755)
-                draft.replace(home)
-            finally:
-                shutil.rmtree(draft, ignore_errors=True)
-        return Folder(path)
+        """Makes the folder in one move: it either holds its config or is not there.
+
+        Into a folder that is there already and empty, files are written one by one: it may be the one that
+        somebody is in.
+        """
+        refuse_full(path)
+        files = {"config.toml": tomli_w.dumps(dict(config)), "run.json": json.dumps(about, indent=2) + "\n"}
+        made = not_there(path)
+        try:
+            with readable_errors(path):
+                if made or not path.is_dir():
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    _move_in(path.absolute(), files)
+                else:
+                    for name, text in files.items():
+                        write_whole(path / name, text)
+            return Folder(path, made)
+        except BaseException:
+            empty(path, made)
+            raise
 
     def discard(self) -> None:
-        """Removes the folder with all that is in it."""
+        """Removes all that is in the folder, and those folders that were made for it and nobody else uses."""
         self.close()
-        shutil.rmtree(self.path)
+        empty(self.path, self._made)
+
+    @property
+    def rounds(self) -> int:
+        """How many are over."""
+        return max((entry["round"] for entry in read_lines(self.path / METRICS)), default=0)
 
     def write_round(
         self,
@@ -198,6 +209,51 @@ class Folder:
         replace_atomically(self.path / CALIBRATION, _savez(kinds))
 
 
+def not_there(path: Path) -> list[Path]:
+    """The folder and those above it that are still to be made."""
+    return [place for place in (path, *path.parents) if not place.exists()]
+
+
+def empty(path: Path, made: Sequence[Path]) -> None:
+    """Removes what is in a folder, and of the folders that were made for it those that nobody else uses."""
+    for place in path.glob("*"):
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place, ignore_errors=True)
+        else:
+            place.unlink(missing_ok=True)
+    for place in made:
+        with contextlib.suppress(OSError):
+            place.rmdir()
+
+
+def refuse_full(path: Path) -> None:
+    """Refuses a folder that holds anything, with the way on if that is a run or a comparison."""
+    if path.is_dir() and any(path.iterdir()):
+        runs = {"config.toml": "run", "compare.toml": "comparison", "tune.toml": "tuning"}
+        kind = next((kind for name, kind in runs.items() if (path / name).exists()), "")
+        held = f"holds a {kind}: {way_on(path)} or" if kind else "is not empty:"
+        raise BadRun(f"output folder {path} {held} choose another --out")
+
+
+def way_on(path: Path) -> str:
+    """How to go on with what a folder holds: in the shell, unless only Python has its data or its model."""
+    for name, function in (("config.toml", "train"), ("compare.toml", "compare")):
+        if (path / name).exists() and "given" in read_toml(path / name):
+            return f"call coterie.{function} again with out={str(path)!r}, resume=True"
+    return f"go on with 'coterie resume {path}'"
+
+
+def _move_in(home: Path, files: Mapping[str, str]) -> None:
+    draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
+    try:
+        for name, text in files.items():
+            (draft / name).write_text(text)
+        draft.chmod(0o755)
+        draft.replace(home)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
 def is_run(path: Path) -> bool:
     return (path / "config.toml").exists() and (path / "run.json").exists()
 
@@ -210,11 +266,14 @@ def read_record(path: Path, label: str | None = None) -> Record:
     for key in ("method", "rounds"):
         if key not in config:
             raise BadRun(f"{path / 'config.toml'} has no {key}: start this run anew")
-    try:
-        about = json.loads((path / "run.json").read_text())
-    except json.JSONDecodeError as error:
-        raise BadRun(f"{path / 'run.json'} is damaged ({error}): start this run anew") from None
-    lines, stored = read_lines(path / METRICS), StoredRounds(path)
+    for key, kind in (("method", str), ("rounds", int), ("seed", int)):
+        if not isinstance(config.get(key, kind()), kind):
+            raise BadRun(
+                f"{path / 'config.toml'}: {key} = {shown(config[key])} is damaged: start this run anew"
+            )
+    about, lines, stored = _about(path / "run.json"), read_lines(path / METRICS), StoredRounds(path)
+    if any(not {"round", "scores"} <= set(line) for line in lines):
+        raise BadRun(f"{path / METRICS} is damaged: start this run anew")
     if (lines and "sent_bytes" not in lines[0]) or (path / "collaboration").exists():
         raise BadRun(f"{path} was written by an earlier version: run it anew")
     return Record(
@@ -231,11 +290,22 @@ def read_record(path: Path, label: str | None = None) -> Record:
     )
 
 
+def _about(path: Path) -> dict[str, Any]:
+    try:
+        about: dict[str, Any] = json.loads(path.read_bytes())
+        missing = [key for key in ("clients", "task", "notes") if key not in about]
+    except (ValueError, RecursionError, TypeError) as error:
+        raise BadRun(f"{path} is damaged ({error}): start this run anew") from None
+    if not isinstance(about, dict) or missing:
+        raise BadRun(f"{path} is damaged (it lacks {', '.join(missing)}): start this run anew")
+    return about
+
+
 def read_models(path: Path) -> dict[str, Belief]:
     """Each client's belief, from a finished run."""
     file = path / "models.safetensors"
     if not file.exists():
-        raise BadRun(f"{path} has no models yet: finish it with 'coterie resume {path}'")
+        raise BadRun(f"{path} has no models yet: {way_on(path)}")
     try:
         tensors, header = read_tensors(file)
         owners = list(zip(header["clients"], header["of"], strict=True))
@@ -243,9 +313,7 @@ def read_models(path: Path) -> dict[str, Belief]:
             each = [read_tensors(path / MODELS / name)[0] for name in header["files"]]
             return {client: each[row] for client, row in owners}
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise BadRun(
-            f"{file} is damaged ({error}): delete it and make it again with 'coterie resume {path}'"
-        ) from None
+        raise BadRun(f"{file} is damaged ({error}): delete it and make it again: {way_on(path)}") from None
     return {client: tree.row(tensors, row) for client, row in owners}
 
 
@@ -269,7 +337,7 @@ def _calibration(path: Path) -> Calibration | None:
     try:
         with np.load(name) as file:
             return Calibration(*(Tally(*torch.from_numpy(file[kind])) for kind in Calibration._fields))
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError) as error:
         raise BadRun(f"{name} is damaged ({error}): delete it to do without") from None
 
 

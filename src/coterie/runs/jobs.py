@@ -18,13 +18,14 @@ from typing import Any
 
 from coterie.core import errors
 from coterie.core.clock import CLOCK, since
-from coterie.core.errors import BadInput, BadRun, CoterieError, UnknownName
+from coterie.core.errors import BadInput, BadRun, CoterieError, Several, UnknownName, lines_of
 from coterie.engines import threads
 
 Say = Callable[[dict[str, Any]], None]
 Work = Callable[[int, Say], None]
 LONGEST = 2000  # letters of an error, so that what is said goes through a pipe in one piece
 NUMBER = 4  # bytes of a task
+MOST = 64  # processes: more would only take memory
 
 
 def processes(asked: int, tasks: int, small: bool) -> int:
@@ -32,8 +33,10 @@ def processes(asked: int, tasks: int, small: bool) -> int:
 
     A fork takes along one thread alone, so that a process with several stays by itself unless told otherwise.
     """
-    if asked < 0:
-        raise BadInput(f"jobs={asked} must be at least 0: 0 takes one for each core where runs are small")
+    if not 0 <= asked <= MOST:
+        raise BadInput(
+            f"jobs={asked} must lie in [0, {MOST}]: 0 takes one for each core where runs are small"
+        )
     if asked > 1 and not hasattr(os, "fork"):
         raise BadInput(f"jobs={asked} needs a system that can fork a process: leave it out")
     alone = sys.platform == "linux" and threading.active_count() == 1
@@ -77,8 +80,17 @@ def side_by_side(tasks: int, jobs: int, work: Work) -> Iterator[dict[str, Any]]:
 
 
 def _work(listed: int, said: int, parent: int, jobs: int, work: Work) -> None:
-    """What a process does, to its end."""
-    code, before = 1, CLOCK.read()
+    """What a process does, to its end: whatever happens, it does not go on as a second parent."""
+    code = 1
+    try:
+        code = _tasks(listed, said, parent, jobs, work)
+    finally:
+        os._exit(code)
+
+
+def _tasks(listed: int, said: int, parent: int, jobs: int, work: Work) -> int:
+    """Does one task after the other; returns the exit code."""
+    before = CLOCK.read()
 
     def say(entry: dict[str, Any]) -> None:
         if os.getppid() != parent:  # killed; nobody is left to go on for
@@ -90,20 +102,30 @@ def _work(listed: int, said: int, parent: int, jobs: int, work: Work) -> None:
         while task := os.read(listed, NUMBER):
             work(int.from_bytes(task, "big"), say)
         say({"spent": since(before)})
-        code = 0
+        return 0
     except CoterieError as error:
-        say({"error": type(error).__name__, "message": str(error)[:LONGEST]})
+        lines = [line[:LONGEST] for line in lines_of(error)]
+        room = [line for i, line in enumerate(lines) if sum(map(len, lines[: i + 1])) <= LONGEST]
+        say({"error": type(error).__name__, "lines": room})
     except KeyboardInterrupt:
-        code = 130
-    except BaseException:
-        traceback.print_exc()
+        return 130
+    except BaseException as error:
+        trace = traceback.format_exc()[-LONGEST // 2 :]
+        say({"error": "", "lines": [f"{type(error).__name__}: {error}"[: LONGEST // 4]], "trace": trace})
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
+    return 1
 
 
-def _error(entry: dict[str, Any]) -> CoterieError:
+def _error(entry: dict[str, Any]) -> Exception:
+    """A process's error as one of this process; what nobody expected comes with where it was."""
+    if not entry["error"]:
+        mishap = RuntimeError(entry["lines"][0])
+        mishap.add_note(entry["trace"])
+        return mishap
     kind = getattr(errors, entry["error"], CoterieError)
-    made: CoterieError = (BadInput if kind is UnknownName else kind)(entry["message"])
+    if issubclass(kind, Several):
+        return kind(entry["lines"])
+    made: Exception = (BadInput if kind is UnknownName else kind)(entry["lines"][0])
     return made

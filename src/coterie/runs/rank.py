@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,28 +21,16 @@ from coterie.runs.runner import run
 
 def rank(experiment: Experiment, path: Path, tick: Callable[[], None] = lambda: None) -> Record:
     """Ranks and writes it down; `tick` is called after each training visit."""
-    made = [place for place in (path, *path.parents) if not place.exists()]
     watched = replace(experiment, net=Watched(experiment.net.net, tick))
     folder = Folder.create(path, experiment.config, experiment.about)
     try:
         record = run(watched, folder, str(experiment.config["method"])).record
         refuse_empty(record)
     except BaseException:
-        folder.close()
-        remove(path, made)
+        folder.discard()
         raise
     folder.close()
     return record
-
-
-def remove(path: Path, made: Sequence[Path]) -> None:
-    """The folder's content, and of the folders that were made for it those that nobody else uses by now."""
-    shutil.rmtree(path, ignore_errors=True)
-    if path not in made:
-        path.mkdir()
-    for place in made[1:]:
-        with contextlib.suppress(OSError):
-            place.rmdir()
 
 
 def refuse_empty(record: Record) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from coterie.core.errors import BadInput, UnknownName
-from coterie.core.options import coerced, plain, table_of
+from coterie.core.errors import BadInput, Gathered, UnknownName, shown
+from coterie.core.options import MOST, coerced, plain, table_of
 from coterie.core.registry import Registry
 from coterie.data.partition import SPLITS
 from coterie.data.sources import SOURCES
@@ -37,7 +37,7 @@ PARTS: dict[str, Registry[Any]] = {
 
 # what "auto" means: the split and the model with which each source makes a first sensible run
 NATURAL = {
-    "table": ("iid", "logistic"),
+    "table": ("silos", "logistic"),
     "titanic": ("age-strict", "logistic"),
     "heart-disease": ("silos", "logistic"),
     "breast-cancer": ("iid", "logistic"),
@@ -102,17 +102,24 @@ class Settings:
     features: Features | None = None  # a table of its own, there or not; no part has its name
 
     def __post_init__(self) -> None:
+        wrong = Gathered()
         for name in ("rounds", "evaluate", "checkpoint"):
             if getattr(self, name) < 1:
-                raise BadInput(
+                wrong.add(
                     f"{name}={getattr(self, name)} must be at least 1: try {30 if name == 'rounds' else 1}"
                 )
-        budget_in_bytes(self.memory)
+        with wrong.one():
+            budget_in_bytes(self.memory)
         if self.seed < 0:
-            raise BadInput(f"seed={self.seed} must be at least 0: try 0")
+            wrong.add(f"seed={self.seed} must be at least 0: try 0")
         if self.deal is not None and self.deal < 0:
-            raise BadInput(f"deal={self.deal} must be at least 0: try 0, or leave it out to deal by the seed")
-        check_wraps(self.wrap)
+            wrong.add(f"deal={self.deal} must be at least 0: try 0, or leave it out to deal by the seed")
+        for name in ("rounds", "evaluate", "checkpoint", "seed", "deal", "clients"):
+            if (getattr(self, name) or 0) >= MOST:
+                wrong.add(f"{name}={shown(getattr(self, name))} must lie below 2^63: give a smaller number")
+        with wrong.one():
+            check_wraps(self.wrap)
+        wrong.refuse()
 
     @property
     def dealt_by(self) -> int:
@@ -131,7 +138,6 @@ class Settings:
 
     def resolved(self) -> Settings:
         """With every `auto` replaced and every option of every part spelled out."""
-        SOURCES[self.data]
         split, model = NATURAL.get(self.data, ("iid", "mlp"))
         named = replace(
             self,
@@ -139,13 +145,14 @@ class Settings:
             split=split if self.split == "auto" else self.split,
             model=model if self.model == "auto" else self.model,
         )
-        used = named.parts().values()
+        used, tables, wrong = named.parts(), dict[str, Any](), Gathered()
+        for kind, name in used.items():
+            with wrong.one():
+                tables[name] = table_of(named.made(kind))
         for table in self.options:
-            if table not in used:
-                raise BadInput(
-                    f"options for {table!r}, which this run does not use: it uses {', '.join(used)}"
-                )
-        tables = {getattr(named, kind): table_of(named.made(kind)) for kind in PARTS}
+            if table not in used.values():
+                wrong.add(unused(table, used.values()))
+        wrong.refuse()
         tables[named.method].pop("local", None)  # the kernel has a table of its own
         return replace(named, options={name: t for name, t in tables.items() if t})
 
@@ -161,26 +168,41 @@ class Settings:
 
 
 def from_table(table: Mapping[str, Any], where: str) -> Settings:
-    """Settings from a TOML table, the inverse of `Settings.table`."""
-    load_plugins(table.get("plugins", ()))
+    """Settings from a TOML table, the inverse of `Settings.table`; all that is wrong is said at once."""
+    wrong = Gathered()
+    files = table.get("plugins", ())
+    if isinstance(files, list | tuple) and all(isinstance(f, str) for f in files):
+        load_plugins(files)  # first: they may register names that are used below
     names = {n for registry in PARTS.values() for n in registry}
     options = {k: dict(v) for k, v in table.items() if isinstance(v, Mapping)}
-    features = Features.of(options.pop("features", None))
+    with wrong.one():
+        features = Features.of(options.pop("features", None))
     flat = {k: v for k, v in table.items() if not isinstance(v, Mapping)}
     for name in options:
-        if name not in names:
-            raise UnknownName(f"table in {where}", name, {*names, "features"})
-    values = coerced(Settings, flat, where)
+        with wrong.one():
+            if name not in names:
+                raise UnknownName(f"table in {where}", name, {*names, "features"})
+    with wrong.one():
+        values = coerced(Settings, flat, where)
+    wrong.refuse()
     return Settings(**values, options=options, features=features)
 
 
+def unused(table: str, used: Iterable[str]) -> str:
+    """Why options of a part that is not among those used are refused."""
+    return f"options for {table!r}, which this run does not use: it uses {', '.join(used)}"
+
+
 def read_toml(path: Path) -> dict[str, Any]:
+    """A file of settings, with or without a byte-order mark."""
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}: check the path") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise BadInput(f"{path} is not valid TOML: it nests too deeply") from None
+    except ValueError as error:  # a number of thousands of digits, letters that are not UTF-8, a typing error
+        raise BadInput(f"{path} is not valid TOML: {' '.join(str(error).split())}") from None
 
 
 def digest(table: Mapping[str, Any]) -> str:

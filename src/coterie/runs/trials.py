@@ -9,7 +9,7 @@ from typing import Any
 
 import tomli_w
 
-from coterie.core.errors import BadInput, BadRun
+from coterie.core.errors import BadInput, BadRun, Gathered, shown
 from coterie.core.options import plain
 from coterie.kernels import WORK
 from coterie.methods import METHODS
@@ -18,6 +18,8 @@ from coterie.runs.compare import Comparison, parsed, slug
 from coterie.runs.search import Axis, Options, default_axes, read_axis
 from coterie.runs.settings import Settings, from_table, read_toml
 from coterie.storage.atomic import write_whole
+
+MANY = 10_000  # trials of a method, and folds
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,14 @@ class Tuning:
     metric: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.trials < 1:
-            raise BadInput(f"trials={self.trials} must be at least 1: try 20")
-        if self.folds < 2:
-            raise BadInput(f"folds={self.folds} must be at least 2: try 3")
+        wrong = Gathered()
+        for name, least, try_ in (("trials", 1, 20), ("folds", 2, 3)):
+            value = getattr(self, name)
+            if value < least:
+                wrong.add(f"{name}={value} must be at least {least}: try {try_}")
+            if value > MANY:
+                wrong.add(f"{name}={shown(value)} must be at most {MANY}: try {try_}")
+        wrong.refuse()
         for spec in self.shared.methods:
             self.axes(spec)
 
@@ -156,8 +162,12 @@ def is_tuning(path: Path) -> bool:
 def read_tuning(path: Path) -> Tuning:
     where = path / "tune.toml"
     table = read_toml(where)
-    own = {k: table.pop(k, None) for k in ("methods", "search", "trials", "folds", "metric")}
-    if None in own.values():
+    kinds = {"methods": list, "search": list, "trials": int, "folds": int, "metric": str}
+    own = {k: table.pop(k, None) for k in kinds}
+    texts = [t for v in own.values() if isinstance(v, list) for t in v]
+    if not all(isinstance(own[k], kind) for k, kind in kinds.items()) or not all(
+        isinstance(t, str) for t in texts
+    ):
         raise BadRun(f"{where} is damaged: start this tuning anew with another --out")
     methods, search, trials, folds, metric = own.values()
     return Tuning(from_table(table, str(where)), tuple(methods), tuple(search), trials, folds, metric)

@@ -94,7 +94,7 @@ def tune(
         about = same_data(path, bench.about)
         lines = path / "trials.jsonl"
         keep_lines(lines, lambda entry: True)  # a last one cut short would spoil the next
-        past = [Trial(**entry) for entry in read_lines(lines)]
+        past = read_trials(lines)
         made: list[Trial] = []
         for trial in trials_of(bench, past, watch):
             made.append(trial)
@@ -199,6 +199,13 @@ def check_ends(tuning: Tuning, spec: str, whole: Footing) -> None:
             raise BadInput(f"search of {axis.name}: {refusal}")
 
 
+def read_trials(path: Path) -> list[Trial]:
+    try:
+        return [Trial(**entry) for entry in read_lines(path)]
+    except TypeError as error:
+        raise BadRun(f"{path} is damaged ({error}): start this tuning anew with another --out") from None
+
+
 def begin(path: Path, tuning: Tuning) -> None:
     """Writes what is tuned, or finds the same again; only the number of trials may differ."""
     table = tuning.table()
@@ -215,7 +222,7 @@ def begin(path: Path, tuning: Tuning) -> None:
 def same_data(path: Path, about: Mapping[str, Any]) -> Mapping[str, Any]:
     """Where and on what the tuning began: kept from the first call, and its data compared with ours."""
     for past in read_lines(path / "run.json"):
-        if past["fingerprint"] != about["fingerprint"]:
+        if past.get("fingerprint") != about["fingerprint"]:
             raise BadRun(f"{path}: the data or the first model differ from those it began with: start anew")
         same_threads(Record("", {}, past))
         return past

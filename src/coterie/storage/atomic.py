@@ -93,15 +93,18 @@ def _sync(path: Path) -> None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a JSON-lines file; a last one cut short by a kill does not count."""
+    """The whole lines of a JSON-lines file, each a table; those from one that is cut short do not count."""
     if not path.exists():
         return []
     entries = []
-    for text in path.read_text().splitlines():
+    for text in path.read_bytes().splitlines():
         try:
-            entries.append(json.loads(text))
-        except json.JSONDecodeError:
+            entry = json.loads(text)
+        except (ValueError, RecursionError):
             break
+        if not isinstance(entry, dict):
+            break
+        entries.append(entry)
     return entries
 
 
@@ -110,5 +113,5 @@ def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
     with readable_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     kept = "".join(json.dumps(e) + "\n" for e in read_lines(path) if keep(e))
-    if path.exists() and path.read_text() != kept:
+    if path.exists() and path.read_bytes() != kept.encode():
         write_whole(path, kept)

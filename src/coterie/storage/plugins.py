@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from coterie.core.errors import BadInput
+from coterie.storage.paths import given_path
 
 _loaded: set[Path] = set()
 
@@ -15,7 +16,7 @@ _loaded: set[Path] = set()
 def load_plugins(files: Iterable[str]) -> None:
     """Runs each file once; whatever it registers is known by name from then on."""
     for name in files:
-        path = Path(name).resolve()
+        path = given_path(name, "plugin").resolve()
         if path in _loaded:
             continue
         if not path.is_file() or path.suffix != ".py":
@@ -27,7 +28,7 @@ def load_plugins(files: Iterable[str]) -> None:
         sys.modules[spec.name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             del sys.modules[spec.name]
             raise BadInput(f"plugin {name} fails: {type(error).__name__}: {error}") from error
         _loaded.add(path)

@@ -32,8 +32,10 @@ from coterie.kernels.refresh import Refresh
 from coterie.kernels.sgd import SGD
 from coterie.kernels.swag import SWAG
 from coterie.methods.server.norms import norm_names
+from coterie.posteriors.gaussian import FULL
 from coterie.posteriors.precision import Form
 
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of batch norm: no parameters
 ROOM = 2**33  # bytes of models that draws may take
 
 
@@ -110,8 +112,14 @@ class Alone:
         return net.visit(kernel, own, to_own(len(own)), key, slot="collect" if collects else "")
 
     def check_room(self, start: Beliefs, sets: int) -> None:
-        """Refuses more draws than memory has room for, before anything runs: `sets` of mean and draws."""
-        size = sets * (1 + self.samples) * tree.size_in_bytes(template_of(start))
+        """Refuses more draws than memory has room for, before anything runs: `sets` of mean and draws; and a
+        full covariance of more parameters than there may be.
+        """
+        template = template_of(start)
+        weights = sum(t.numel() for name, t in template.items() if name.rpartition(".")[2] not in STATISTICS)
+        if self.form == "full" and weights > FULL:
+            raise BadInput(f"a full covariance of {weights} parameters, at most {FULL}: use form=low-rank")
+        size = sets * (1 + self.samples) * tree.size_in_bytes(template)
         if size > ROOM:
             raise BadInput(
                 f"samples={self.samples} makes {size / 2**30:.0f} GB of models for {sets} posteriors, "

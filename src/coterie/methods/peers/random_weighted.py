@@ -48,7 +48,7 @@ class RandomWeighted(Random):
     def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
         if roster.task == "regression":
             raise BadData(
-                "random-weighted weighs by accuracy, which a regression has not: use random or greedy"
+                "random-weighted weighs by accuracy, which a regression does not have: use random or greedy"
             )
         if self.own == "validation":
             check_validation(roster, "random-weighted", "set own=train")
