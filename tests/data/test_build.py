@@ -178,11 +178,11 @@ def test_notes_in_order_from_the_source_to_the_clients():
     split = Fixed((0,) * 29 + (1,) * 29 + (-1, -1), test=(0, 1, 1, -1), more={"notes": ("dealt as told",)})
     dealt = deal_clients(data_of(60, notes=("a made-up source",)), split, None, KEY, test=0.2)
     published = deal_clients(data_of(60, test=4), split, None, KEY)
-    assert published.notes[-1] == "3 of 4 published test rows dealt, 1 to nobody"
+    assert published.notes[-1] == "published test rows dealt to clients: 3 of 4, the other 1 left out"
     assert dealt.notes == (
         "a made-up source",
         "dealt as told",
-        "58 of 60 rows dealt, 2 to nobody",
+        "rows dealt to clients: 58 of 60, the other 2 left out",
         "each client holds out 0.2 of its rows for testing",
     )
 
@@ -269,8 +269,8 @@ def test_nothing_is_lost_and_nothing_dealt_twice(split, rows, test, classes, cli
     dealt = deal_clients(data, split, asked, key, test=0.3, validation=validation, one_class=True)
     found = all_numbers(dealt.clients)
     assert len(found) == len(set(found))
-    counts = [list(map(int, re.findall(r"\d+", note))) for note in dealt.notes if "to nobody" in note]
-    given, lost = sum(c[0] for c in counts), sum(c[-1] for c in counts)
+    counts = [list(map(int, re.findall(r"\d+", n))) for n in dealt.notes if "rows dealt to clients: " in n]
+    given, lost = sum(c[0] for c in counts), sum(c[2] for c in counts if len(c) > 1)
     assert len(found) == given
     assert given + lost == rows + test
     assert set(found) <= {*range(rows), *range(FIRST_TEST_ROW, FIRST_TEST_ROW + test)}
@@ -282,3 +282,28 @@ def test_nothing_is_lost_and_nothing_dealt_twice(split, rows, test, classes, cli
         assert all(published) if test else not any(published)
         assert max(mine["train"] + mine["validation"]) < FIRST_TEST_ROW
         assert bool(mine["validation"]) == bool(validation)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_one_patient_are_never_trained_and_tested_on(seed):
+    """60 rows of 15 patients at one client; the rows of the other do not say who they are about."""
+    patient = np.array([f"p{n % 15}" if n < 60 else None for n in range(90)], dtype=object)
+    data = data_of(90, together=("patient",))
+    told = replace(data.train, columns={**data.train.columns, "patient": patient})
+    dealt = deal_clients(
+        replace(data, train=told), Fixed((0,) * 60 + (1,) * 30), None, Key(seed), validation=0.2
+    )
+    who = [{patient[n] for n in rows} for rows in numbers(dealt.clients[0]).values()]
+    assert [len(w) for w in who] == [9, 2, 4]  # 30 % of 15 for testing, a fifth of the rest to validate
+    assert not who[0] & who[1]
+    assert not (who[0] | who[1]) & who[2]
+    assert len(numbers(dealt.clients[1])["test"]) == 9
+    apart = "rows of one patient are all for training or all for testing: 45 by patient in 90 rows"
+    assert apart in dealt.notes
+
+
+def test_one_patient_alone_cannot_be_held_out():
+    data = data_of(20, together=("patient",))
+    told = replace(data.train, columns={"patient": np.array(["p"] * 20, dtype=object)})
+    with pytest.raises(BadInput, match="client 'a': all 20 rows are about one"):
+        deal_clients(replace(data, train=told), Fixed((0,) * 20, ("a",)), None, KEY)

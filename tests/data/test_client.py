@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+import coterie
 from coterie.core.client import Samples, class_count
+from coterie.core.errors import BadData, UnknownName
 from coterie.data.clients import Client, check_clients
+
+pytestmark = pytest.mark.filterwarnings("ignore::coterie.CoterieWarning")  # inputs that tell rows are far off
 
 X = np.arange(40.0).reshape(20, 2)
 Y = np.arange(20) % 2
@@ -115,7 +121,7 @@ class TestLabels:
             client = Client.from_arrays(X, given, name="a", classes=classes, test=(X, given))
         else:
             frame = pd.DataFrame({"p": X[:, 0], "q": X[:, 1], "target": given})
-            client = Client.from_frame(frame, target="target", name="a", classes=classes)
+            client = Client.from_frame(frame, target="target", name="a", classes=classes, scale="constants")
         for part in (client.train, client.test):
             assert part.y.tolist() == [numbers[r % 2] for r in rows_of(part)]
 
@@ -124,59 +130,103 @@ def table(**columns) -> pd.DataFrame:
     return pd.DataFrame({"p": X[:, 0], "q": X[:, 1], "ill": Y, **columns})
 
 
+def plain(frame: pd.DataFrame, **options) -> Client:
+    """Numbers as they are, so that rows can be told."""
+    return Client.from_frame(frame, target="ill", name="a", scale="constants", **options)
+
+
 class TestFrame:
     def test_the_target_leaves_the_inputs(self):
-        client = Client.from_frame(table(), target="ill", name="a", validation=0.2)
+        client = plain(table(), validation=0.2)
         assert client.features == ("p", "q")
         for part in (client.train, client.validation, client.test):
             assert part.y.tolist() == [r % 2 for r in rows_of(part)]
-        assert client.notes == ()
 
     def test_same_rows_as_from_arrays(self):
-        frame = Client.from_frame(table(), target="ill", name="a", seed=5)
-        arrays = Client.from_arrays(X, Y, name="a", seed=5)
+        frame, arrays = plain(table(), seed=5), Client.from_arrays(X, Y, name="a", seed=5)
         assert torch.equal(frame.train.x, arrays.train.x)
         assert torch.equal(frame.test.x, arrays.test.x)
+
+    def test_numbers_are_standardised_by_the_training_rows_of_this_client(self):
+        client = Client.from_frame(table(), target="ill", name="a")
+        kept = X[rows_of(plain(table()).train)]
+        wanted = (kept - kept.mean(axis=0)) / kept.std(axis=0)
+        np.testing.assert_allclose(client.train.x.numpy(), wanted, rtol=1e-6)
+        assert client.notes == (
+            "standardised with this client's own training mean and deviation: all columns",
+        )
+
+    def test_constants_agreed_beforehand(self):
+        client = plain(table(), constants={"p": (10, 4)})
+        raw = plain(table())
+        np.testing.assert_allclose(client.train.x[:, 0].numpy(), (raw.train.x[:, 0].numpy() - 10) / 4)
+        assert torch.equal(client.train.x[:, 1], raw.train.x[:, 1])
+
+    def test_every_kind_of_column_and_how_new_rows_become_inputs(self):
+        sex, smokes = ["f", "m"] * 10, [True, False] * 10
+        frame = table(sex=sex, smokes=smokes, patient=range(20))
+        client = Client.from_frame(frame, target="ill", name="a", leave_out=["patient"])
+        assert client.features == ("p", "q", "sex=f", "sex=m", "smokes")
+        way = client.preparation
+        assert way.columns == ("p", "q", "sex", "smokes")
+        mean, deviation = (getattr(way.parts[0].column, name) for name in ("center", "spread"))
+        made = way.inputs([[mean + deviation, way.parts[1].column.center, 1.0, 0.0]])
+        assert made.tolist() == [[1.0, 0.0, 0.0, 1.0, 0.0]]
 
     def test_drop_leaves_rows_out_and_says_so(self):
         frame = table()
         frame.loc[[3, 8, 9], "q"] = np.nan
-        client = Client.from_frame(frame, target="ill", name="a", missing="drop")
+        client = plain(frame, missing="drop")
         assert sorted(rows_of(client.train) + rows_of(client.test)) == [
             r for r in range(20) if r not in (3, 8, 9)
         ]
-        assert client.notes == ("3 of 20 rows with missing values left out",)
+        assert client.notes[0].startswith("rows left out for missing values: ")
 
     def test_median_by_hand(self):
         # q is 1, 3, 5, ... in rows 0 to 19: the median of the training rows that know it
         frame = table()
         frame.loc[[0, 1, 2, 3], "q"] = np.nan
-        client = Client.from_frame(frame, target="ill", name="a", missing="median")
+        client = plain(frame, missing="median")
         known = sorted(2 * r + 1 for r in rows_of(client.train) if r > 3)
         middle = (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2
         for part in (client.train, client.test):
             for row, value in zip(rows_of(part), part.x[:, 1].tolist(), strict=True):
                 assert value == (middle if row < 4 else 2 * row + 1)
-        assert client.notes == ("column 'q': 4 missing value(s) filled by its training median",)
+        assert client.notes[0].startswith(
+            "missing values filled by this client's training median or mode: q ("
+        )
+
+    def test_a_column_without_any_value_is_said_as_it_is(self, refused):
+        client = plain(table(q=np.nan), missing="median")
+        assert client.train.x[:, 1].tolist() == [0.0] * 14
+        assert client.notes[0] == "columns without any value in training rows, 0 in all rows: q"
+        assert "median" not in " ".join(client.notes)
+        with refused(
+            BadData,
+            "client 'a': no value in any training row of column 'q', so that it has no median: leave it out, "
+            "or pass absent='mask'",
+        ):
+            plain(table(q=np.nan), missing="median", absent="refuse")
 
     @pytest.mark.parametrize("validation", [0.0, 0.25])
-    def test_median_never_looks_at_test_or_validation_rows(self, validation):
-        def made(frame):
-            return Client.from_frame(frame, target="ill", name="a", missing="median", validation=validation)
+    def test_nothing_that_is_fitted_looks_at_test_or_validation_rows(self, validation):
+        def made(frame, **options):
+            return Client.from_frame(
+                frame, target="ill", name="a", missing="median", validation=validation, **options
+            )
 
         frame = table()
         frame.loc[::3, "q"] = np.nan
-        before = made(frame)
-        others = rows_of(before.test) + rows_of(before.validation)
-        frame.loc[others, "q"] = 1e6
+        before, rows = made(frame), made(frame, scale="constants")
+        frame.loc[rows_of(rows.test) + rows_of(rows.validation), "q"] = 1e6
         after = made(frame)
         assert torch.equal(before.train.x, after.train.x)
         assert torch.equal(before.train.y, after.train.y)
-        assert rows_of(before.test) == rows_of(after.test)
+        assert before.preparation == after.preparation
 
     def test_what_is_not_a_number_is_filled_by_its_most_frequent_value(self):
         smokes = pd.Series([True] * 15 + [False] * 4 + [None], dtype=object)
-        client = Client.from_frame(table(smokes=smokes), target="ill", name="a", missing="median")
+        client = plain(table(smokes=smokes), missing="median")
         values = {
             row: value
             for part in (client.train, client.test)
@@ -190,9 +240,7 @@ class TestFrame:
         values = pd.array([0, 0, 1, 1] * 5, dtype="Int64").astype(dtype)
         values[:2] = pd.NA
         for seed in range(8):
-            client = Client.from_frame(
-                table(extra=values), target="ill", name="a", missing="median", seed=seed
-            )
+            client = plain(table(extra=values), missing="median", seed=seed)
             assert set(client.train.x[:, 2].tolist()) <= {0.0, 0.5, 1.0}
             assert set(client.test.x[:, 2].tolist()) <= {0.0, 0.5, 1.0}
 
@@ -203,6 +251,49 @@ class TestFrame:
         for rule in ("drop", "median"):
             Client.from_frame(frame, target="ill", name="a", missing=rule)
         pd.testing.assert_frame_equal(frame, copy)
+
+
+FLOATS = "targets 0.0 and 1.0 taken as classes: pass task='regression' if they are numbers to predict"
+
+
+class TestTask:
+    """Whether floating-point targets are classes or numbers is never decided silently."""
+
+    def test_zeros_and_ones_are_classes_and_said_to_be(self):
+        with pytest.warns(coterie.CoterieWarning, match=re.escape(FLOATS)):
+            client = Client.from_arrays(X / 40, Y.astype(float), name="a")
+        assert (client.task, client.notes) == ("classification", (FLOATS,))
+        assert client.train.y.dtype == torch.int64
+
+    def test_a_person_decides(self):
+        numbers = Client.from_arrays(X / 40, Y.astype(float), name="a", task="regression")
+        assert (numbers.task, numbers.notes) == ("regression", ())
+        assert Client.from_arrays(X / 40, Y, name="a", task="regression").task == "regression"
+        classes = Client.from_arrays(X / 40, Y + 1.0, name="a", task="classification")
+        assert set(classes.train.y.tolist()) == {1, 2}
+        named = Client.from_arrays(X / 40, Y.astype(float), name="a", classes=["well", "ill"])
+        assert (named.task, named.notes) == ("classification", ())
+
+    def test_what_may_be_either_is_asked(self, refused):
+        choice = "pass task='classification' or task='regression'"
+        with refused(BadData, f"client 'a': targets 1, 2 may be classes or numbers: {choice}"):
+            Client.from_arrays(X, Y + 1.0, name="a")
+        with pytest.raises(UnknownName, match="unknown task 'clasification': did you mean"):
+            Client.from_arrays(X, Y, name="a", task="clasification")
+
+    def test_many_whole_numbers_are_numbers(self):
+        assert Client.from_arrays(X / 40, np.arange(20.0), name="a").task == "regression"
+
+
+def test_inputs_far_from_0_are_said_once_for_a_client():
+    ages = np.column_stack([np.full(20, 88.0), X / 40, np.full(20, 31.0)])
+    said = "column 'age' of client 'a' reaches 88 (and 1 more beyond 30): standardise it, or use clients_from"
+    with pytest.warns(coterie.CoterieWarning) as caught:
+        client = Client.from_arrays(ages, Y, name="a", features=["age", "p", "q", "r"])
+    assert [str(w.message) for w in caught] == [said]
+    assert client.notes == (
+        "inputs far from 0, standardise them or use clients_from: 'age' reaches 88, 'r' reaches 31",
+    )
 
 
 class TestDataset:

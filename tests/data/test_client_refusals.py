@@ -36,7 +36,7 @@ CASES = [
     ),
     (
         lambda: Client.from_frame(with_hole(np.inf), target="ill", name="a", missing="median"),
-        "column 'q' is inf in row 4 (1 such values): fill or drop them",
+        "column 'q' has 1 infinite value(s): fill or drop them",
     ),
     (lambda: Client.from_arrays(np.full((4, 1, 2, 2), np.nan), Y[:4], name="a"), "row 0 (16 such values)"),
     (lambda: Client.from_arrays(X, np.where(Y == 1, np.nan, 0.5), name="a"), "a target is NaN or infinite"),
@@ -48,7 +48,7 @@ CASES = [
     (lambda: Client.from_arrays(np.array([["x", "y"]] * 12), Y, name="a"), "hold <U1, not numbers: encode"),
     (
         lambda: Client.from_arrays(FRAME.assign(q=["x"] * 12).astype({"q": object}), Y, name="a"),
-        "column 'q' holds object, not numbers: encode it first, for instance with pandas.get_dummies",
+        "column 'q' holds object, not numbers: use Client.from_frame or clients_from, which encode it",
     ),
     (
         lambda: Client.from_arrays(X, Y, name="a", features=["p", "q", "r"]),
@@ -74,7 +74,7 @@ CASES = [
     ),
     (
         lambda: Client.from_frame(with_hole(np.nan, rows=(1, 2, 3)), target="ill", name="a"),
-        "column 'q' has 3 missing or NaN value(s): fill or drop them, or pass missing='median'",
+        "missing or NaN values in column 'q' (3): fill or drop them, or pass missing='median' or missing=",
     ),
     (lambda: Client.from_dataset(Stream(), name="a"), "a dataset without a length cannot be read once"),
     (lambda: Client.from_dataset(TensorDataset(torch.zeros(0, 2), torch.zeros(0)), name="a"), "is empty"),
@@ -83,7 +83,7 @@ CASES = [
             lambda rule=rule: Client.from_frame(
                 with_hole(np.nan, column="ill"), target="ill", name="a", missing=rule
             ),
-            "column 'ill' has 1 missing or NaN value",
+            "target 'ill' is missing or NaN in 1 row(s): fill or drop them",
         )
         for rule in ("refuse", "drop", "median")
     ),
@@ -140,7 +140,12 @@ LABELS = torch.tensor([0, 1, 0, 1])
             "client 'b' has 0 training and 4 test samples; both need at least 1",
         ),
         ({"test": NOTHING}, "client 'b' has 4 training and 0 test samples; both need at least 1"),
-        ({"y": torch.zeros(4)}, "client 'b' has a regression, 'a' a classification: use one task"),
+        (
+            {"y": torch.zeros(4)},
+            "client 'b' has a regression, 'a' a classification: use one task for all, task='classification'",
+        ),
+        ({"y": LABELS - 1}, "label -1 is none of 0 to 65535: count labels from 0"),
+        ({"y": LABELS * 10**9}, "label 1000000000 is none of 0 to 65535: count labels from 0"),
         (
             {"features": ("p", "r")},
             "clients 'a' and 'b' disagree in columns (q, r): give all the same columns",
@@ -188,8 +193,23 @@ TRAPS = {
     "dataset of no pairs": lambda: Client.from_dataset([1.0, 2.0, 3.0], name="a"),
     "classes empty": lambda: Client.from_arrays(X, Y, name="a", classes=[]),
     "class named twice": lambda: Client.from_arrays(X, ["x", "y"] * 6, name="a", classes=["x", "y", "x"]),
-    "labels to train on, numbers to test on": lambda: Client.from_arrays(
-        X, Y, name="a", test=(X, Y.astype(float))
+    "labels to train on, fractions to test on": lambda: Client.from_arrays(X, Y, name="a", test=(X, Y / 2)),
+    "numbers to train on, labels to test on": lambda: Client.from_arrays(
+        X, Y / 3, name="a", test=(X, ["x", "y"] * 6)
+    ),
+    "labels beyond any model": lambda: Client.from_arrays(X, Y * 10**9, name="a"),
+    "labels beyond 64 bits": lambda: Client.from_arrays(X, [2**70] * 12, name="a"),
+    "whole fractions that may be classes or numbers": lambda: Client.from_arrays(X, Y + 1.0, name="a"),
+    "half a test set": lambda: Client.from_arrays(X, Y, name="a", test=(X,)),
+    "a seed of the wrong type": lambda: Client.from_arrays(X, Y, name="a", seed="7"),
+    "classes that cannot be told apart": lambda: Client.from_arrays(X, Y, name="a", classes=[[0], [1]]),
+    "one class as a text": lambda: Client.from_arrays(X, Y, name="a", classes="ab"),
+    "dates in a table": lambda: Client.from_frame(
+        FRAME.assign(born=pd.date_range("2000-01-01", periods=12)), target="ill", name="a"
+    ),
+    "a table of other things": lambda: Client.from_frame([1, 2, 3], target="ill", name="a"),
+    "constants without a scale": lambda: Client.from_frame(
+        FRAME, target="ill", name="a", scale="constants", constants={"p": (0, 0)}
     ),
     "dates": lambda: Client.from_arrays(np.arange(12).astype("datetime64[D]")[:, None], Y, name="a"),
     "complex numbers": lambda: Client.from_arrays(X * 1j, Y, name="a"),

@@ -43,7 +43,7 @@ def test_bands_by_hand() -> None:
 def test_unknown_values_can_be_nobodys() -> None:
     deal = Bands("age", (20, 35), unknown="drop").deal(AGES, AGES.train, 3, Key(0))
     assert deal.owner.tolist() == [0, 0, 1, 1, 1, 2, 2, -1, -1, 0]
-    assert deal.notes == ("2 of 10 rows are nobody's: without a value of age",)
+    assert deal.notes == ("rows that no client gets: 2 of 10, as age is missing",)
 
 
 def test_agents_share_a_band_at_random_and_equally() -> None:
@@ -65,7 +65,7 @@ def test_titanic_ages_have_the_papers_sizes() -> None:
     assert some.names == ("age 0-35 #1", "age 0-35 #2", "age 36+", "age unknown")
     assert np.bincount(some.owner).tolist() == [362, 362, 322, 263]
     known = AgeStrict(unknown="drop").deal(data, data.train, None, Key(0))
-    assert known.notes == ("263 of 1309 rows are nobody's: without a value of age",)
+    assert known.notes == ("rows that no client gets: 263 of 1309, as age is missing",)
 
 
 @settings(deadline=None, max_examples=25)
@@ -96,8 +96,8 @@ def test_test_rows_go_to_the_clients_of_the_training_rows() -> None:
     deal = Bands("age", (20,)).deal(data, data.test, None, Key(0))
     assert deal.owner.tolist() == [0, -1, 0]
     assert deal.notes == (
-        "1 of 3 rows are nobody's: without a value of age",
-        "client 'age over 20' has none of 3 rows",
+        "rows that no client gets: 1 of 3, as age is missing",
+        "clients that get none of 3 rows: age over 20",
     )
 
 
@@ -141,13 +141,15 @@ def test_silos_by_hand() -> None:
     deal = Silos(minimum=3).deal(HOSPITALS, HOSPITALS.train, None, Key(0))
     assert deal.names == ("basel", "oslo", "va")
     assert deal.owner.tolist() == [2] * 12 + [0] * 11 + [1] * 3 + [-1] * 2
-    assert deal.notes == ("2 of 28 rows are nobody's: hospital is missing or not among the clients",)
+    assert deal.notes == (
+        "rows that no client gets: 2 of 28, as hospital is missing or not among the clients",
+    )
 
 
 def test_small_silos_can_be_left_out() -> None:
     deal = Silos(small="drop").deal(HOSPITALS, HOSPITALS.train, 2, Key(0))
     assert deal.names == ("basel", "va")
-    assert deal.notes[0].startswith("5 of 28 rows are nobody's")
+    assert deal.notes[0].startswith("rows that no client gets: 5 of 28")
     assert deal.notes[0].endswith("left out for fewer than 10 training rows: oslo (3)")
 
 
@@ -160,7 +162,7 @@ def test_test_rows_of_strange_silos_are_nobodys() -> None:
     assert data.test is not None
     deal = Silos().deal(data, data.test, None, Key(0))
     assert deal.owner.tolist() == [1, -1]
-    assert deal.notes[1] == "client 'a' has none of 2 rows"
+    assert deal.notes[1] == "clients that get none of 2 rows: a"
 
 
 def test_silos_refuse_what_cannot_be() -> None:

@@ -73,8 +73,8 @@ def test_a_client_that_wants_nothing_stays_empty_and_is_named() -> None:
     owner, notes = deal_table(pool, np.array([[2, 0], [0, 0]]), np.array([[1.0, 0.0], [0.0, 0.0]]), 1, None)
     assert owner.tolist() == [0, 0, -1]
     assert notes == (
-        "of 3 rows, 1 client(s) have none: client-1",
-        "1 of 3 rows are nobody's: no client's share covers them",
+        "clients that get none of 3 rows: client-1",
+        "rows that no client gets: 1 of 3, as no client's share covers them",
     )
 
 

@@ -82,8 +82,8 @@ def test_nothing_is_lost_or_dealt_twice(
         assert counts.sum() + nobody == len(part)
         assert (counts.sum(axis=0) <= np.bincount(part.y, minlength=classes)).all()
         said = " ".join(deal.notes)
-        assert (f"{nobody} of {len(part)} rows are nobody's" in said) == (nobody > 0)
-        assert ("have none" in said) == bool((counts.sum(axis=1) == 0).any())
+        assert (f"rows that no client gets: {nobody} of {len(part)}" in said) == (nobody > 0)
+        assert ("clients that get none" in said) == bool((counts.sum(axis=1) == 0).any())
         if part is data.train:
             assert counts.sum(axis=1).min() >= 2
             if not isinstance(split, Shift):
@@ -112,7 +112,7 @@ def test_iid_by_default_has_ten_clients_and_says_when_test_rows_run_out() -> Non
     data = balanced(40, test=7)
     assert Iid().deal(data, data.train, None, Key(0)).names[-1] == "client-9"
     assert data.test is not None
-    assert Iid().deal(data, data.test, None, Key(0)).notes == ("7 rows for 10 clients: 3 have none",)
+    assert Iid().deal(data, data.test, None, Key(0)).notes == ("clients that get none of 7 rows: 3 of 10",)
 
 
 # dirichlet
@@ -220,7 +220,7 @@ def test_test_rows_follow_each_clients_training_rows(seed: int, alpha: float, cl
     off = np.abs(test - quota)
     topped_up = any("were given" in note for note in deal.notes)
     assert (off < 1).all() or topped_up
-    assert (test.sum(axis=1) > 0).all() or any("have none" in note for note in deal.notes)
+    assert (test.sum(axis=1) > 0).all() or any("clients that get none" in note for note in deal.notes)
 
 
 def test_dirichlet_refuses_what_cannot_be() -> None:
@@ -273,7 +273,7 @@ def test_with_few_agents_the_distribution_is_kept_and_the_surplus_counted() -> N
     counts = table(deal, data.train)
     assert counts[0].tolist() == [0, 0, 0, 0, 20, 60, 20, 0, 0, 0]
     assert counts[3].tolist() == [0, 20, 60, 20, 0, 0, 0, 0, 0, 0]
-    assert deal.notes == ("600 of 1000 rows are nobody's: no client's share covers them",)
+    assert deal.notes == ("rows that no client gets: 600 of 1000, as no client's share covers them",)
 
 
 def test_file_order_gives_the_first_rows_to_the_first_agents() -> None:
@@ -340,7 +340,7 @@ def test_small_clients_are_given_rows_and_a_note_says_so() -> None:
     data = balanced(1000)
     deal = Interests().deal(data, data.train, 80, Key(0))
     assert np.bincount(deal.owner, minlength=80).min() == 10
-    assert "would have had fewer than 10 and were given some of others'" in deal.notes[0]
+    assert "clients that were given others' rows, as they would have had fewer than 10 of" in deal.notes[0]
 
 
 def test_interests_refuse_mistakes() -> None:

@@ -73,7 +73,7 @@ def test_diabetes_keeps_its_targets_in_their_own_units():
     assert data.train.x.shape == (442, 10)
     assert (data.train.y.min(), data.train.y.max()) == (25, 346)
     assert data.train.x[0, :3].tolist() == [59, 2, 32.1]
-    assert "saying the mean 152.1 of all rows errs by 77.0" in data.notes[1]
+    assert "always predicting the mean of all rows, 152.1, has an RMSE of 77.0" in data.notes[1]
     [train], _ = data.prepare(data.train)
     assert np.array_equal(train.y, data.train.y)
     assert np.allclose(train.x.std(axis=0), 1, atol=1e-5)

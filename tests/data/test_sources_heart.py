@@ -76,10 +76,10 @@ def test_columns_and_categories_do_not_depend_on_the_rows():
 
 def test_zeros_are_unknown_and_counted():
     data = SOURCES.make("heart-disease").load()
-    assert "trestbps: 1 (va 1) value(s) of 0 taken as unknown" in data.notes
-    assert "chol: 4 (switzerland 3, va 1) value(s) of 0 taken as unknown" in data.notes
-    assert "chol: unknown in 5 (hungary 1, switzerland 3, va 1) row(s)" in data.notes
-    assert "complete: 5 (cleveland 3, hungary 1, va 1) of 10 rows" in data.notes
+    assert "values of 0 taken as unknown: trestbps 1 (va 1), chol 4 (switzerland 3, va 1)" in data.notes
+    (unknown,) = [note for note in data.notes if note.startswith("values unknown: ")]
+    assert "chol 5 (hungary 1, switzerland 3, va 1)" in unknown
+    assert "rows without a gap: 5 (cleveland 3, hungary 1, va 1) of 10" in data.notes
     assert "columns left out: slope, ca, thal" in data.notes
     assert (
         data.notes[0] == "rows: cleveland 3 (1 ill), hungary 2 (1 ill), switzerland 3 (3 ill), va 2 (1 ill)"
@@ -88,8 +88,8 @@ def test_zeros_are_unknown_and_counted():
 
 def test_zeros_can_be_kept():
     data = SOURCES.make("heart-disease", zero_is_missing=False).load()
-    assert "chol: 4 (switzerland 3, va 1) value(s) of 0 kept as they are" in data.notes
-    assert "complete: 7 (cleveland 3, hungary 1, switzerland 1, va 2) of 10 rows" in data.notes
+    assert "values of 0 kept as they are: trestbps 1 (va 1), chol 4 (switzerland 3, va 1)" in data.notes
+    assert "rows without a gap: 7 (cleveland 3, hungary 1, switzerland 1, va 2) of 10" in data.notes
 
 
 def test_filling_counts_every_value():

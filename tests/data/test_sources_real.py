@@ -57,9 +57,9 @@ def test_heart_disease_has_the_published_counts():
     assert data.notes[0] == (
         "rows: cleveland 303 (139 ill), hungary 294 (106 ill), switzerland 123 (115 ill), va 200 (149 ill)"
     )
-    assert "chol: 172 (switzerland 123, va 49) value(s) of 0 taken as unknown" in data.notes
-    assert "complete: 661 (cleveland 303, hungary 261, va 97) of 920 rows" in data.notes
+    assert "values of 0 taken as unknown: trestbps 1 (va 1), chol 172 (switzerland 123, va 49)" in data.notes
+    assert "rows without a gap: 661 (cleveland 303, hungary 261, va 97) of 920" in data.notes
     kept = load("heart-disease", zero_is_missing=False)
-    assert "complete: 740 (cleveland 303, hungary 261, switzerland 46, va 130) of 920 rows" in kept.notes
+    assert "rows without a gap: 740 (cleveland 303, hungary 261, switzerland 46, va 130) of 920" in kept.notes
     full = load("heart-disease", sparse_columns=True)
-    assert "complete: 299 (cleveland 297, hungary 1, va 1) of 920 rows" in full.notes
+    assert "rows without a gap: 299 (cleveland 297, hungary 1, va 1) of 920" in full.notes

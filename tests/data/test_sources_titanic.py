@@ -72,12 +72,10 @@ def test_every_step_is_said_with_its_counts_and_constants(data):
     for fact in (
         "from scikit-learn's own test data, checked",
         "columns left out: boat, body, cabin, home.dest, name, ticket",
-        "embarked: 2 missing value(s) taken as S",
-        "age: 263 missing value(s) filled by the median 28, then standardised with mean 29.8811 and "
-        "deviation 14.4135",
-        "fare: 1 missing value(s) filled by the median 14.4542, then standardised with mean 33.2955 and "
-        "deviation 51.7587",
-        "minor: 1 for 134 younger than 17, 0 for 263 of unknown age",
+        "missing values filled: age (263, by the median 28), fare (1, by the median 14.4542), embarked (2, "
+        "by S)",
+        "columns standardised: age (mean 29.8811, deviation 14.4135), fare (mean 33.2955, deviation 51.7587)",
+        "minor (1 for 134 younger than 17, 0 for 263 of unknown age",
         "those of all 1309 rows",
     ):
         assert fact in said

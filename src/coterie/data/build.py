@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +14,13 @@ from coterie.core.errors import BadData, BadInput
 from coterie.core.seeds import Key
 from coterie.data.clients import check_clients, samples
 from coterie.data.dataset import Arrays, Dataset, FitsTogether, Prepare
-from coterie.data.holdout import hold_out
+from coterie.data.holdout import hold_out_whole
 from coterie.data.intake import Array
 from coterie.data.partition.base import Deal, Split
+from coterie.data.partition.silos import Silos
 from coterie.data.partition.turns import TURNS
 from coterie.data.preparation import Preparation
+from coterie.data.tabular import TabularPrepare
 
 if TYPE_CHECKING:
     from coterie.data.tables.recipe import Recipe
@@ -53,26 +55,31 @@ def deal_clients(
         raise BadInput(f"clients={clients} must be at least 1: try 10")
     if not 0 <= validation < 1:
         raise BadInput(f"validation={validation} must lie in [0, 1): try 0.2, or 0 for none")
+    data = _apart_from_split(data, split)
     deal = split.deal(data, data.train, clients, key)
     published = None if data.test is None else split.deal(data, data.test, len(deal.names), key)
-    dealt = list[list[Arrays]]()
+    units, dealt = _units(data), list[list[Arrays]]()
     for i, name in enumerate(deal.names):
         rows, whose = np.flatnonzero(deal.owner == i), f"client {name!r}"
         if published is not None and data.test is not None:
             held = data.test.take(np.flatnonzero(published.owner == i))
         else:
-            keep, out = hold_out(data.train.y[rows], test, key.at("test", i).numpy(), whose)
+            keep, out = hold_out_whole(
+                data.train.y[rows], units[rows], test, key.at("test", i).numpy(), whose
+            )
             rows, held = rows[keep], data.train.take(rows[out])
         kept, aside = rows, rows[:0]
         if validation:
-            keep, out = hold_out(data.train.y[rows], validation, key.at("validation", i).numpy(), whose)
+            keep, out = hold_out_whole(
+                data.train.y[rows], units[rows], validation, key.at("validation", i).numpy(), whose
+            )
             kept, aside = rows[keep], rows[out]
         turn = TURNS[deal.turns[i]] if deal.turns is not None else None
         pools = [data.train.take(kept), data.train.take(aside), held]
         dealt.append(pools if turn is None else [Arrays(turn(p.x), p.y, p.columns) for p in pools])
     ways = _ways(data, dealt, deal.names)
     made = [_client(data, deal, i, way, *dealt[i]) for i, way in enumerate(ways)]
-    said = check_clients(made, allow_one_class=one_class or deal.one_class)
+    said = check_clients(made, allow_one_class=one_class or deal.one_class or data.one_class)
     in_one_piece(made)
     notes = [*data.notes, *deal.notes, *_left_over("rows", deal.owner)]
     if published is not None:
@@ -80,7 +87,42 @@ def deal_clients(
         notes += _left_over("published test rows", published.owner)
     else:
         notes.append(f"each client holds out {test:g} of its rows for testing")
+    if len(np.unique(units)) < len(units):
+        about = f"{len(np.unique(units))} by {', '.join(data.together)} in {len(units)} rows"
+        notes.append(f"rows of one patient are all for training or all for testing: {about}")
     return Dealt(tuple(made), (*notes, *said), data.recipe)
+
+
+def _units(data: Dataset) -> Array:
+    """[row] a number for whom it is about; rows that do not say are about somebody each."""
+    n, columns = len(data.train), data.train.columns or {}
+    names = list(zip(*(columns[c].tolist() for c in data.together), strict=True)) if data.together else []
+    seen = dict[tuple[object, ...], int]()
+    told = (
+        seen.setdefault(name, i) if any(v is not None for v in name) else i for i, name in enumerate(names)
+    )
+    return np.fromiter(told, dtype=np.int64) if names else np.arange(n)
+
+
+def _apart_from_split(data: Dataset, split: Split) -> Dataset:
+    """The data without the column that says whose a row is: it tells clients apart, not rows."""
+    if not isinstance(split, Silos) or not isinstance(data.prepare, TabularPrepare):
+        return data
+    name = split.column or data.silos
+    kept = [i for i, c in enumerate(data.prepare.columns) if c.name != name]
+    if len(kept) == len(data.prepare.columns):
+        return data
+    prepare = replace(data.prepare, columns=tuple(data.prepare.columns[i] for i in kept))
+    train, *test = (Arrays(pool.x[:, kept], pool.y, pool.columns) for pool in data.pools)
+    return replace(
+        data,
+        train=train,
+        test=test[0] if test else None,
+        prepare=prepare,
+        features=prepare.features,
+        notes=(*data.notes, f"columns left out, as the split goes by them: {name}"),
+        recipe=data.recipe and data.recipe.without(name),
+    )
 
 
 def _ways(data: Dataset, dealt: Sequence[Sequence[Arrays]], names: Sequence[str]) -> Sequence[Prepare | None]:
@@ -131,4 +173,5 @@ def _refuse_not_finite(x: Array, name: str, part: str, features: tuple[str, ...]
 
 def _left_over(what: str, owner: Array) -> list[str]:
     lost = int((owner < 0).sum())
-    return [f"{len(owner) - lost} of {len(owner)} {what} dealt, {lost} to nobody"]
+    some = f"{len(owner) - lost} of {len(owner)}, the other {lost} left out"
+    return [f"{what} dealt to clients: {some if lost else f'all {len(owner)}'}"]

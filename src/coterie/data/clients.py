@@ -2,36 +2,76 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from coterie.core import client as core
-from coterie.core.client import Samples
-from coterie.core.errors import BadData, BadInput
-from coterie.core.seeds import Key
-from coterie.data.holdout import hold_out
-from coterie.data.intake import Array, check_rows, inputs_of, read_pairs, refuse_twins, targets_of
-from coterie.data.missing import (
-    Missing,
-    check_missing_rule,
-    fill_missing,
-    fit_median,
-    gaps_in,
-    refuse_missing,
+from coterie.core.checks import (
+    CLASSES,
+    COLUMN,
+    COLUMNS,
+    NAME,
+    SEED,
+    SHARE,
+    TEXT,
+    Kind,
+    checked,
+    is_list,
+    is_number,
+    or_none,
 )
+from coterie.core.client import Samples, class_count
+from coterie.core.errors import BadData, BadInput, Several, UnknownName, option, shown
+from coterie.core.seeds import Key
+from coterie.data.choices import check_choice
+from coterie.data.dataset import Arrays
+from coterie.data.holdout import hold_out
+from coterie.data.intake import (
+    MOST_CLASSES,
+    Array,
+    TaskChoice,
+    check_rows,
+    far_off,
+    inputs_of,
+    read_pairs,
+    targets_of,
+)
+from coterie.data.missing import Missing
+from coterie.data.preparation import Column
+from coterie.data.tabular import TabularPrepare, refuse_infinite
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+TEST = Kind(
+    "a share of the rows, a number between 0 and 1, or a pair (X, y): try 0.3",
+    lambda v: is_number(v) or (isinstance(v, tuple) and len(v) == 2),
+)
+MOST_VALUES = 50  # a text column with more is a name or a remark, not a category
+
+
 class Client(core.Client):
-    """One participant, made from what a person has: `from_arrays`, `from_frame`, `from_dataset`."""
+    """One participant, made from what a person has: `from_arrays`, `from_frame`, `from_dataset`; several at
+    once by `coterie.clients_from`.
+    """
 
     @classmethod
+    @checked(
+        name=NAME,
+        test=TEST,
+        validation=SHARE,
+        seed=SEED,
+        features=or_none(COLUMNS),
+        classes=or_none(CLASSES),
+        task=TEXT,
+    )
     def from_arrays(
         cls,
         X: Any,
@@ -43,49 +83,53 @@ class Client(core.Client):
         seed: int = 0,
         features: Sequence[str] | None = None,
         classes: Sequence[Any] | None = None,
+        task: TaskChoice = "auto",
     ) -> Client:
         """A client from arrays, tensors or a DataFrame; `test` is a fraction to set aside, or (X, y).
 
+        Inputs are taken as they are: bring them to a scale of about 1 first, or use `clients_from`.
+
         Integer labels are taken as class numbers from 0; for any others, and where a client may lack
-        some class, name all of them in `classes`. Floating-point targets make a regression.
+        some class, name all of them in `classes`. Floating-point targets make a regression, but for 0.0 and
+        1.0; `task` decides.
         """
+        check_choice("task", task, get_args(TaskChoice))
         x_all, columns = inputs_of(X, name, features)
-        y_all, names = targets_of(y, name, classes)
+        y_all, names, said = targets_of(y, name, classes, task)
         check_rows(x_all, y_all, name, columns)
-        key = Key(seed, ("client", name))
-        rows = np.arange(len(y_all))
+        train, held, out = drawn(y_all, None if isinstance(test, tuple) else test, validation, seed, name)
+        x_test, y_test = x_all[out], y_all[out]
         if isinstance(test, tuple):
             x_test, test_columns = inputs_of(test[0], name, features)
-            y_test, _ = targets_of(test[1], name, names or None if classes is None else classes)
+            known: TaskChoice = "regression" if y_all.dtype.kind == "f" else "classification"
+            y_test, _, _ = targets_of(test[1], name, names or None if classes is None else classes, known)
             check_rows(x_test, y_test, name, test_columns)
             if test_columns != columns or x_test.shape[1:] != x_all.shape[1:]:
                 raise BadData(f"client {name!r}: test and training columns differ: give both the same")
-            if y_test.dtype.kind != y_all.dtype.kind:
-                raise BadData(
-                    f"client {name!r}: test targets are {y_test.dtype}, training targets {y_all.dtype}: "
-                    "give labels to both, or numbers to both"
-                )
-        elif not isinstance(test, float | int | np.floating):
-            raise BadInput(
-                f"client {name!r}: test is a {type(test).__name__}: give a fraction or a tuple (X, y)"
-            )
-        else:
-            rows, held = hold_out(y_all, test, key.at("test").numpy(), f"client {name!r}")
-            x_test, y_test = x_all[held], y_all[held]
-        kept, held = rows, rows[:0]
-        if validation:
-            keep, hold = hold_out(y_all[rows], validation, key.at("validation").numpy(), f"client {name!r}")
-            kept, held = rows[keep], rows[hold]
         return cls(
             name=name,
-            train=samples(x_all[kept], y_all[kept]),
+            train=samples(x_all[train], y_all[train]),
             validation=samples(x_all[held], y_all[held]),
             test=samples(x_test, y_test),
-            features=columns,
+            features=tuple(map(str, columns)),
             classes=names,
+            notes=(*said, *far_off(x_all[train], name, columns)),
         )
 
     @classmethod
+    @checked(
+        target=COLUMN,
+        name=NAME,
+        test=SHARE,
+        validation=SHARE,
+        seed=SEED,
+        classes=or_none(CLASSES),
+        task=TEXT,
+        missing=TEXT,
+        scale=TEXT,
+        absent=TEXT,
+        leave_out=COLUMNS,
+    )
     def from_frame(
         cls,
         frame: pd.DataFrame,
@@ -96,44 +140,74 @@ class Client(core.Client):
         validation: float = 0.0,
         seed: int = 0,
         classes: Sequence[Any] | None = None,
+        task: TaskChoice = "auto",
         missing: Missing = "refuse",
+        scale: Literal["site", "constants"] = "site",
+        constants: Mapping[str, tuple[float, float]] | None = None,
+        absent: Literal["mask", "refuse"] = "mask",
+        leave_out: Sequence[str] = (),
     ) -> Client:
-        """A client from one table; the rule for missing values is fitted on its training rows alone."""
-        check_missing_rule(missing)
-        refuse_twins(frame, name)
-        if target not in frame.columns:
-            known = ", ".join(" ".join(str(c).split()) for c in frame)
-            raise BadData(f"client {name!r}: no target column {target!r}; its columns are {known}")
-        x, y = frame.drop(columns=[target]), frame[target]
-        refuse_missing(gaps_in(frame[[target]]), f"client {name!r}")
-        notes: list[str] = []
-        if missing == "drop":
-            complete = x.notna().all(axis=1)
-            if not complete.all():
-                notes.append(f"{int((~complete).sum())} of {len(x)} rows with missing values left out")
-            x, y = x[complete], y[complete]
-        elif missing == "refuse":
-            refuse_missing(gaps_in(x), f"client {name!r}")
-        y_all, names = targets_of(y, name, classes)
-        if missing == "median":
-            # the rows that from_arrays will train on: the same seed draws the same ones
-            kept = np.arange(len(y_all))
-            key = Key(seed, ("client", name))
-            kept, _ = hold_out(y_all, test, key.at("test").numpy(), f"client {name!r}")
-            if validation:
-                inner, _ = hold_out(y_all[kept], validation, key.at("validation").numpy(), f"client {name!r}")
-                kept = kept[inner]
-            x, counts = fill_missing(x, fit_median(x.iloc[kept]))
-            notes += [
-                f"column {c!r}: {n} missing value(s) filled by its training median" for c, n in counts.items()
-            ]
-        # y_all is numbered by now: the names are for reading
-        made = cls.from_arrays(
-            x, y_all, name=name, test=test, validation=validation, seed=seed, classes=names or None
+        """A client from one table, prepared as the shell does; the same numbers are kept with its model.
+
+        Numbers are standardised, true and false are 1 and 0, a text becomes one input for each of its values.
+        All that is fitted is fitted on training rows alone. Several clients that share scales, or whose texts
+        or columns differ, are made at once by `clients_from`.
+
+        missing      missing values: refuse them, drop their rows, or fill in the training median (of texts
+                     the most frequent)
+        scale        by this client's own mean and deviation (site): simple, but it hides that one site's
+                     values lie higher than another's. Where such levels matter, use scale="constants", or
+                     `clients_from` with scale="shared"
+        constants    {column: (center, spread)} for scale="constants": (value - center) / spread; columns
+                     that are not named are taken as they are
+        absent       a column without any value in training rows: its input is 0 in all rows (mask), or it is
+                     refused
+        leave_out    columns that are no inputs: names, numbers of patients
+        """
+        from coterie.data.frames import columns_of, raw_of  # pandas takes a while to import
+
+        for rule, value, others in (("scale", scale, "shared"), ("absent", absent, "flag, common")):
+            if value in others.split(", "):
+                raise BadInput(f"{rule}={value!r} needs all clients at once: make them with clients_from")
+        check_choice("task", task, get_args(TaskChoice))
+        with whose(name):
+            x, goal = inputs_and_target(frame, target, leave_out)
+            columns = scaled_by(columns_of(x), constants, scale)
+            refuse_many_texts(columns)
+            raw = raw_of(x, columns)
+            refuse_unknown(raw, columns, missing)
+        y, names, said = targets_of(goal, name, classes, task)
+        check_rows(np.zeros((len(raw), 1)), y, name, ())
+        prepare = TabularPrepare(columns, missing, scale, absent)
+        pools = [Arrays(raw[rows], y[rows]) for rows in drawn(y, test, validation, seed, name)]
+        (way,) = prepare.fitted(pools[:1], [name])
+        with whose(name):
+            made, notes = way(*pools)
+        for pool in filter(len, made):
+            check_rows(pool.x, pool.y, name, way.features)
+        return cls(
+            name=name,
+            train=samples(made[0].x, made[0].y),
+            validation=samples(made[1].x, made[1].y),
+            test=samples(made[2].x, made[2].y),
+            features=way.features,
+            classes=names,
+            notes=(*said, *notes, *far_off(made[0].x, name, way.features)),
+            preparation=way,
         )
-        return cls(**{**made.__dict__, "notes": tuple(notes)})
 
     @classmethod
+    @checked(
+        name=NAME,
+        test=Kind(
+            "a share of the rows, a number between 0 and 1, or a dataset: try 0.3",
+            lambda v: is_number(v) or (hasattr(v, "__getitem__") and not isinstance(v, str | bytes)),
+        ),
+        validation=SHARE,
+        seed=SEED,
+        classes=or_none(CLASSES),
+        task=TEXT,
+    )
     def from_dataset(
         cls,
         dataset: torch.utils.data.Dataset[Any],
@@ -143,11 +217,119 @@ class Client(core.Client):
         validation: float = 0.0,
         seed: int = 0,
         classes: Sequence[Any] | None = None,
+        task: TaskChoice = "auto",
     ) -> Client:
         """A client from a torch Dataset of (input, target) pairs; it is read once, into memory."""
         x, y = read_pairs(dataset, name)
-        held = test if isinstance(test, float | int | np.floating) else read_pairs(test, name)
-        return cls.from_arrays(x, y, name=name, test=held, validation=validation, seed=seed, classes=classes)
+        held: Any = test if is_number(test) else read_pairs(test, name)  # type: ignore[arg-type]
+        return cls.from_arrays(
+            x, y, name=name, test=held, validation=validation, seed=seed, classes=classes, task=task
+        )
+
+
+def drawn(
+    y: Array, test: float | None, validation: float, seed: int, name: str
+) -> tuple[Array, Array, Array]:
+    """Numbers of the rows for training, validation and testing; with test=None none are for testing."""
+    key, whose = Key(seed, ("client", name)), f"client {name!r}"
+    rows, out = np.arange(len(y)), np.arange(0)
+    if test is not None:
+        rows, out = hold_out(y, test, key.at("test").numpy(), whose)
+    if not validation:
+        return rows, rows[:0], out
+    keep, hold = hold_out(y[rows], validation, key.at("validation").numpy(), whose)
+    return rows[keep], rows[hold], out
+
+
+@contextlib.contextmanager
+def whose(name: str) -> Iterator[None]:
+    """What is refused within says whose data it is."""
+    try:
+        yield
+    except Several as error:
+        raise Several([f"client {name!r}: {line}" for line in error.lines]) from None
+    except (BadData, BadInput) as error:
+        kind = BadData if isinstance(error, BadData) else BadInput
+        raise kind(f"client {name!r}: {error}") from None
+
+
+def inputs_and_target(
+    frame: pd.DataFrame, target: str, leave_out: Sequence[str] = ()
+) -> tuple[pd.DataFrame, pd.Series[Any]]:
+    """The columns to learn from, and the one to predict, of which nothing may be missing."""
+    import pandas as pd  # only here: it takes a while to import
+
+    if not isinstance(frame, pd.DataFrame):
+        raise BadData(f"a table must be a pandas DataFrame; got {type(frame).__name__}: use from_arrays")
+    if frame.columns.has_duplicates:
+        twin = frame.columns[frame.columns.duplicated()][0]
+        raise BadData(f"column {twin!r} is there twice: rename or drop one")
+    known = ", ".join(" ".join(str(c).split()) for c in frame)
+    if target not in frame.columns:
+        raise BadData(f"no target column {target!r}; its columns are {known}")
+    for column in leave_out:
+        if column not in frame.columns:
+            raise BadData(f"no column {column!r} to leave out; its columns are {known}")
+    if len(frame) == 0:
+        raise BadData("the table is empty: add rows, or leave the client out")
+    if gaps := int(frame[target].isna().sum()):
+        raise BadData(f"target {target!r} is missing or NaN in {gaps} row(s): fill or drop them")
+    inputs = frame.drop(columns=list({target, *leave_out}))
+    if inputs.shape[1] == 0:
+        raise BadData(f"the table has no columns but {target!r} to learn from: add some")
+    return inputs, frame[target]
+
+
+def scaled_by(
+    columns: Sequence[Column], constants: Mapping[str, tuple[float, float]] | None, scale: str
+) -> tuple[Column, ...]:
+    """The columns with the constants given for them."""
+    if constants is None:
+        return tuple(columns)
+    if scale != "constants":
+        raise BadInput(f"constants are given, but scale={scale!r}: pass scale='constants'")
+    usual = "try {'age': (50, 10)}"
+    if not isinstance(constants, Mapping):
+        raise BadInput(f"constants={shown(constants)} must be {{column: (center, spread)}}: {usual}")
+    numbers = {c.name for c in columns if c.kind == "number"}
+    for name, pair in constants.items():
+        if name not in numbers:
+            raise UnknownName("column of numbers in constants", name, numbers)
+        if not (is_list(pair) and len(pair) == 2 and all(map(is_number, pair)) and pair[1] > 0):
+            raise BadInput(
+                f"constants of {name!r} are {shown(pair)}, but must be (center, spread above 0): {usual}"
+            )
+    return tuple(
+        replace(c, center=float(constants[c.name][0]), spread=float(constants[c.name][1]))
+        if c.name in constants
+        else c
+        for c in columns
+    )
+
+
+def refuse_many_texts(columns: Sequence[Column]) -> None:
+    """A column with very many texts is a name or a remark; all such columns are said at once."""
+    many = [c for c in columns if c.kind == "category" and len(c.values) > MOST_VALUES]
+    if many:
+        said = ", ".join(f"{c.name!r} ({len(c.values)})" for c in many)
+        raise BadData(
+            f"more than {MOST_VALUES} different texts, which is no category, in column {said}: pass "
+            f"leave_out={[c.name for c in many]}"
+        )
+
+
+def refuse_unknown(raw: Array, columns: Sequence[Column], missing: Missing) -> None:
+    """What is infinite, and, if the rule is to refuse it, missing in columns that have some value: all such
+    columns at once.
+    """
+    refuse_infinite(raw, [c.name for c in columns], "")
+    gaps = np.isnan(raw).sum(axis=0)
+    partly = [f"{c.name!r} ({n})" for c, n in zip(columns, gaps, strict=True) if 0 < n < len(raw)]
+    if missing == "refuse" and partly:
+        raise BadData(
+            f"missing or NaN values in column {', '.join(partly)}: fill or drop them, or pass "
+            f"{option('missing', 'median')} or {option('missing', 'drop')}"
+        )
 
 
 def samples(x: Array, y: Array) -> Samples:
@@ -158,29 +340,37 @@ def samples(x: Array, y: Array) -> Samples:
     )
 
 
-def check_clients(clients: Sequence[core.Client], *, allow_one_class: bool = False) -> tuple[str, ...]:
-    """Refuses clients that cannot learn together; returns what is worth saying of the others."""
-    if isinstance(clients, core.Client) or not all(isinstance(c, core.Client) for c in clients):
+def check_clients(
+    clients: Sequence[core.Client], *, allow_one_class: bool = False, allow_untested: bool = False
+) -> tuple[str, ...]:
+    """Refuses clients that cannot learn together; returns what is worth saying of the others.
+
+    Clients without test rows are for those who test elsewhere (`allow_untested`).
+    """
+    if not is_list(clients) or not all(isinstance(c, core.Client) for c in clients):
         raise BadInput("clients must be a list of clients: make each with Client.from_arrays(X, y, name=...)")
-    if not clients:
+    if not len(clients):
         raise BadInput("no clients: give at least one")
     first, said = clients[0], []
     for name, times in Counter(c.name for c in clients).items():
         if times > 1:
             raise BadInput(f"client name {name!r} is used {times} times: give each its own")
     for c in clients:
-        if len(c.train) == 0 or len(c.test) == 0:
+        if len(c.train) == 0 or (len(c.test) == 0 and not allow_untested):
             raise BadData(
                 f"client {c.name!r} has {len(c.train)} training and {len(c.test)} test samples; "
                 "both need at least 1: add samples or leave it out"
             )
         if c.task != first.task:
-            raise BadData(f"client {c.name!r} has a {c.task}, {first.name!r} a {first.task}: use one task")
+            raise BadData(
+                f"client {c.name!r} has a {c.task}, {first.name!r} a {first.task}: use one task for all, "
+                f"{option('task', 'classification', 'table')} or {option('task', 'regression', 'table')}"
+            )
         if c.features != first.features:
             strange = sorted(set(c.features) ^ set(first.features)) or ["their order"]
             raise BadData(
                 f"clients {first.name!r} and {c.name!r} disagree in columns ({', '.join(strange)}): "
-                "give all the same columns in the same order"
+                "give all the same columns in the same order, or make them together with clients_from"
             )
         if c.train.x.shape[1:] != first.train.x.shape[1:]:
             raise BadData(
@@ -199,7 +389,18 @@ def check_clients(clients: Sequence[core.Client], *, allow_one_class: bool = Fal
                 text = f"client {c.name!r} trains on one class only ({label})"
                 if not allow_one_class:
                     raise BadData(
-                        f"{text}, at least 2 are needed: add samples, or allow it with one_class='allow'"
+                        f"{text}, at least 2 are needed: add samples, or allow it with "
+                        f"{option('one_class', 'allow')}"
                     )
                 said.append(text)
+    if first.task == "classification":
+        _refuse_odd_labels(clients)
     return tuple(said)
+
+
+def _refuse_odd_labels(clients: Sequence[core.Client]) -> None:
+    """Clients that nobody's intake has looked at may have any."""
+    lowest = min(int(s.y.min()) for c in clients for s in (c.train, c.validation, c.test) if len(s))
+    if lowest < 0 or class_count(clients) > MOST_CLASSES:
+        odd = lowest if lowest < 0 else class_count(clients) - 1
+        raise BadData(f"label {odd} is none of 0 to {MOST_CLASSES - 1}: count labels from 0")

@@ -58,7 +58,10 @@ class FitsTogether(Protocol):
 class Dataset:
     """A loaded source; `test` is its published test set, without one clients hold out their own.
 
-    `recipe` is how its rows were read from files, for tables that were.
+    recipe      how its rows were read from files, for tables that were
+    silos       the column that says whose a row is, where there is one
+    one_class   whether clients with a single class are welcome
+    together    columns that tell who a row is about: rows of one are never trained and tested on
     """
 
     name: str
@@ -71,6 +74,9 @@ class Dataset:
     notes: tuple[str, ...] = ()
     citation: str = ""
     recipe: Recipe | None = None
+    silos: str = ""
+    one_class: bool = False
+    together: tuple[str, ...] = ()
 
     @property
     def pools(self) -> Sequence[Arrays]:

@@ -29,3 +29,19 @@ def hold_out(
     is_held = np.zeros(n, dtype=bool)
     is_held[order[positions]] = True
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)
+
+
+def hold_out_whole(
+    y: npt.NDArray[np.generic], unit: Rows, fraction: float, rng: np.random.Generator, whose: str
+) -> tuple[Rows, Rows]:
+    """The same, where rows with the same number in `unit` stay on one side; each counts by its first row."""
+    _, first, of = np.unique(unit, return_index=True, return_inverse=True)
+    if len(first) == len(y):
+        return hold_out(y, fraction, rng, whose)
+    if len(first) < 2:
+        raise BadInput(
+            f"{whose}: all {len(y)} rows are about one, and training and testing need at least 2: add others"
+        )
+    _, held = hold_out(y[first], fraction, rng, whose)
+    is_held = np.isin(of, held)
+    return np.flatnonzero(~is_held), np.flatnonzero(is_held)

@@ -5,20 +5,27 @@ Inputs become numbers [sample, ...], targets labels counted from 0 or numbers [s
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from coterie.core.errors import BadData, BadInput
+from coterie.core.errors import BadData, BadInput, CoterieWarning, shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = npt.NDArray[Any]
+TaskChoice = Literal["auto", "classification", "regression"]
+
+FEW = 20  # different whole numbers that might be classes
+MOST_CLASSES = 2**16
+FAR = 30.0  # a standardised value is nearer than that, but for mistakes
+PLAIN = {"integer": np.int64, "floating": np.float64, "mixed-integer-float": np.float64, "boolean": np.bool_}
 
 
 def refuse_twins(frame: pd.DataFrame, name: str) -> None:
@@ -30,7 +37,7 @@ def refuse_twins(frame: pd.DataFrame, name: str) -> None:
 def _array(values: Any, name: str, what: str) -> Array:
     try:
         return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise BadData(f"client {name!r}: {what} make no array ({reason}): give all rows one shape") from None
 
@@ -41,12 +48,13 @@ def inputs_of(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array,
     if isinstance(X, pd.DataFrame):
         refuse_twins(X, name)
         for column in X.columns:
-            if not (pd.api.types.is_numeric_dtype(X[column]) or pd.api.types.is_bool_dtype(X[column])):
+            kind = X[column].dtype
+            if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
                 raise BadData(
-                    f"client {name!r}: column {column!r} holds {X[column].dtype}, not numbers: "
-                    "encode it first, for instance with pandas.get_dummies"
+                    f"client {name!r}: column {column!r} holds {kind}, not numbers: "
+                    "use Client.from_frame or clients_from, which encode it"
                 )
-        features = features or [str(c) for c in X.columns]
+        features = [str(c) for c in X.columns] if features is None else features
         X = X.to_numpy(dtype=np.float64, na_value=np.nan)
     array = _array(X, name, "inputs")
     if array.dtype.kind not in "biuf":
@@ -55,7 +63,7 @@ def inputs_of(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array,
         raise BadData(f"client {name!r}: inputs have shape {array.shape}, but need [samples, features, ...]")
     if 0 in array.shape[1:]:
         raise BadData(f"client {name!r}: inputs have shape {array.shape}, no columns to learn from: add some")
-    columns = tuple(features or ())
+    columns = () if features is None else tuple(features)
     if columns and array.ndim == 2 and len(columns) != array.shape[1]:
         raise BadData(
             f"client {name!r}: {len(columns)} feature names for {array.shape[1]} columns: name each once"
@@ -63,10 +71,52 @@ def inputs_of(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array,
     return array, columns
 
 
-def targets_of(y: Any, name: str, classes: Sequence[Any] | None) -> tuple[Array, tuple[str, ...]]:
+def targets_of(
+    y: Any, name: str, classes: Sequence[Any] | None, task: TaskChoice = "auto"
+) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
+    """Labels counted from 0, or numbers [sample]; the classes, if they have names; what is worth saying."""
+    array, listed = _labels(y, name)
+    classes = listed if classes is None and task != "regression" else classes
+    if task == "regression":
+        if classes is not None or array.dtype.kind not in "biuf":
+            what = "classes are given" if classes is not None else f"they hold {array.dtype}"
+            raise BadData(
+                f"client {name!r}: targets of a regression are numbers, but {what}: "
+                "pass task='classification'"
+            )
+        return array.astype(np.float64), (), ()
+    notes: tuple[str, ...] = ()
+    if array.dtype.kind == "f" and (classes is None or isinstance(next(iter(classes), None), str)):
+        array, notes = _whole_labels(array, name, task, given=classes is not None)
+    if array.dtype == bool and classes is None:
+        classes = [False, True]
+    if classes is not None:
+        return *_numbered(array, name, list(classes)), notes
+    if array.dtype.kind in "USO":
+        texts = np.array([str(v) for v in array])
+        found, numbers = np.unique(texts, return_inverse=True)
+        _refuse_many(len(found) - 1, name)
+        return numbers.astype(np.int64), tuple(map(str, found)), notes
+    if array.dtype.kind in "iu":
+        if array.size and array.min() < 0:
+            raise BadData(
+                f"client {name!r}: label {array.min()} is negative; labels count from 0: pass classes=[...]"
+            )
+        _refuse_many(int(array.max()) if array.size else 0, name)
+        return array.astype(np.int64), (), notes
+    return array, (), notes
+
+
+def _labels(y: Any, name: str) -> tuple[Array, list[Any] | None]:
+    """Targets [sample] as an array of one kind; and the categories of a pandas Categorical."""
     import pandas as pd
 
-    if isinstance(y, pd.Series):
+    listed = None
+    if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
+        y = y.iloc[:, 0]
+    if isinstance(y, pd.Series | pd.Categorical):
+        y = pd.Series(y)
+        listed = list(y.cat.categories) if isinstance(y.dtype, pd.CategoricalDtype) else None
         y = y.to_numpy()
     array = _array(y, name, "targets")
     if array.ndim == 2 and array.shape[1] == 1:
@@ -77,13 +127,53 @@ def targets_of(y: Any, name: str, classes: Sequence[Any] | None) -> tuple[Array,
         raise BadData(
             f"client {name!r}: targets hold {array.dtype}, not labels or numbers: convert them first"
         )
-    if array.dtype.kind == "O" and pd.isna(array).any():
-        raise BadData(f"client {name!r}: a target is missing: fill or drop it")
-    if classes is not None and len(set(classes)) < max(len(classes), 1):
-        raise BadInput(f"client {name!r}: classes={list(classes)} must name at least one, each once")
-    if array.dtype == bool and classes is None:
-        classes = [False, True]
-    if classes is not None and array.dtype.kind in "biu" and array.size and isinstance(classes[0], str):
+    if array.dtype.kind == "O":
+        if pd.isna(array).any():
+            raise BadData(f"client {name!r}: a target is missing: fill or drop it")
+        found = pd.api.types.infer_dtype(array)
+        if found == "integer" and max(map(abs, array.tolist())) >= 2**63:
+            raise BadData(f"client {name!r}: a target is beyond 64 bits: name labels in classes=[...]")
+        if found in PLAIN:
+            array = array.astype(PLAIN[found])
+        elif found not in ("string", "categorical"):
+            raise BadData(
+                f"client {name!r}: targets hold {found} objects, not labels or numbers: convert them first"
+            )
+    return array, listed
+
+
+def _whole_labels(array: Array, name: str, task: str, given: bool) -> tuple[Array, tuple[str, ...]]:
+    """Fractions that are whole numbers: 0.0 and 1.0 are two classes, and said to be; where a few others could
+    be either, a person decides. Names of classes decide too (`given`).
+    """
+    finite = bool(np.isfinite(array).all())
+    found = np.unique(array) if finite else array[:0]
+    whole = finite and bool((found == np.round(found)).all()) and bool((np.abs(found) < 2**53).all())
+    if task == "classification" and not whole:
+        raise BadData(f"client {name!r}: targets hold fractions, not labels: pass classes=[...] to name them")
+    if whole and (task == "classification" or given):
+        return array.astype(np.int64), ()
+    if whole and len(found) and set(found.tolist()) <= {0.0, 1.0}:
+        said = "targets 0.0 and 1.0 taken as classes: pass task='regression' if they are numbers to predict"
+        warnings.warn(said, CoterieWarning, stacklevel=5)
+        return array.astype(np.int64), (said,)
+    if whole and 0 < len(found) <= min(FEW, len(array) // 2):
+        some = ", ".join(f"{v:g}" for v in found)
+        raise BadData(
+            f"client {name!r}: targets {some} may be classes or numbers: pass task='classification' or "
+            "task='regression'"
+        )
+    return array, ()
+
+
+def _numbered(array: Array, name: str, classes: list[Any]) -> tuple[Array, tuple[str, ...]]:
+    """Labels as the numbers of these classes, which are then called by their names."""
+    import pandas as pd
+
+    if len(set(classes)) < max(len(classes), 1):
+        raise BadInput(f"client {name!r}: classes={shown(classes)} must name at least one, each once")
+    _refuse_many(len(classes) - 1, name)
+    if array.dtype.kind in "biu" and array.size and isinstance(classes[0], str):
         # already numbered, the names are for reading
         if array.min() < 0 or array.max() >= len(classes):
             raise BadData(
@@ -91,22 +181,20 @@ def targets_of(y: Any, name: str, classes: Sequence[Any] | None) -> tuple[Array,
                 f"but {len(classes)} classes allow 0 to {len(classes) - 1}"
             )
         return array.astype(np.int64), tuple(map(str, classes))
-    if classes is not None:
-        index = {c: i for i, c in enumerate(classes)}
-        strange = [v for v in pd.unique(array).tolist() if v not in index]
-        if strange:
-            raise BadData(f"client {name!r}: label {strange[0]!r} is not among the classes {list(classes)}")
-        return np.array([index[v] for v in array], dtype=np.int64), tuple(map(str, classes))
-    if array.dtype.kind in "USO":
-        found = sorted({str(v) for v in array})
-        return np.array([found.index(str(v)) for v in array], dtype=np.int64), tuple(found)
-    if array.dtype.kind in "iu":
-        if array.size and array.min() < 0:
-            raise BadData(
-                f"client {name!r}: label {array.min()} is negative; labels count from 0: pass classes=[...]"
-            )
-        return array.astype(np.int64), ()
-    return array, ()
+    index = {c: i for i, c in enumerate(classes)}
+    strange = [v for v in pd.unique(array).tolist() if v not in index]
+    if strange:
+        raise BadData(f"client {name!r}: label {strange[0]!r} is not among the classes {shown(classes)}")
+    return np.array([index[v] for v in array], dtype=np.int64), tuple(map(str, classes))
+
+
+def _refuse_many(highest: int, name: str) -> None:
+    """A model has one output for each number up to the highest label."""
+    if highest >= MOST_CLASSES:
+        raise BadData(
+            f"client {name!r}: label {highest} asks for as many outputs, at most {MOST_CLASSES} are possible:"
+            " count labels from 0, name them in classes=[...], or pass task='regression'"
+        )
 
 
 def check_rows(x: Array, y: Array, name: str, columns: tuple[str, ...]) -> None:
@@ -129,17 +217,43 @@ def check_rows(x: Array, y: Array, name: str, columns: tuple[str, ...]) -> None:
         raise BadData(f"client {name!r}: a target is NaN or infinite: fill or drop it")
 
 
+def far_off(x: Array, name: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """A note, and a warning, of training inputs so far from 0 that steps of a usual size may overshoot."""
+    with np.errstate(over="ignore"):
+        reach = np.abs(np.asarray(x, dtype=np.float64).reshape(len(x), -1)).max(axis=0, initial=0.0)
+    far = np.flatnonzero(reach > FAR)
+    if not len(far):
+        return ()
+    table = x.ndim == 2
+    far = far[np.argsort(-reach[far], kind="stable")]
+    called = [repr(columns[i]) if table and len(columns) > i else str(i) for i in far.tolist()]
+    others = f" (and {len(far) - 1} more beyond {FAR:g})" if len(far) > 1 else ""
+    which, remedy = f"column {called[0]}", "standardise it, or use clients_from"
+    if not table:
+        which, others, remedy = "an input", "", "divide pictures by 255, for instance"
+    warnings.warn(
+        f"{which} of client {name!r} reaches {reach[far[0]]:g}{others}: {remedy}",
+        CoterieWarning,
+        stacklevel=4,
+    )
+    some = [f"{c} reaches {reach[i]:g}" for c, i in zip(called[:5], far, strict=False)]
+    said = "standardise them or use clients_from" if table else remedy
+    return (f"inputs far from 0, {said}: {', '.join(some)}{', ...' if len(far) > 5 else ''}",)
+
+
 def read_pairs(dataset: torch.utils.data.Dataset[Any], name: str) -> tuple[Array, Array]:
-    if not hasattr(dataset, "__len__"):
+    try:
+        rows = len(dataset)  # type: ignore[arg-type]
+    except TypeError:
         raise BadData(
             f"client {name!r}: a dataset without a length cannot be read once: give a map-style one"
-        )
-    if len(dataset) == 0:
+        ) from None
+    if rows == 0:
         raise BadData(f"client {name!r} is empty: add samples or leave it out")
     try:
-        pairs = [(np.asarray(x), np.asarray(y)) for x, y in (dataset[i] for i in range(len(dataset)))]
+        pairs = [(np.asarray(x), np.asarray(y)) for x, y in (dataset[i] for i in range(rows))]
         return np.stack([x for x, _ in pairs]), np.stack([y for _, y in pairs])
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, LookupError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise BadData(
             f"client {name!r}: dataset must give (input, target) pairs of one shape ({reason})"

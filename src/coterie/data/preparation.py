@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from coterie.core.errors import BadData
+from coterie.core.errors import BadData, option
 from coterie.data.dataset import Arrays
 from coterie.data.intake import Array
 
@@ -169,7 +169,8 @@ class Preparation:
             if part.fill is None and (bad := np.flatnonzero(np.isnan(found))).size:
                 raise BadData(
                     f"column {column.name!r} has {len(bad)} missing or NaN value(s), first in row "
-                    f"{bad[0] + 1}: fill or drop them, or pass missing='median' or missing='drop'"
+                    f"{bad[0] + 1}: fill or drop them, or pass {option('missing', 'median', 'table')} or "
+                    f"{option('missing', 'drop', 'table')}"
                 )
             if column.kind != "number":
                 strange = np.flatnonzero(~np.isnan(found) & ~np.isin(found, column.allowed))
@@ -252,7 +253,7 @@ def drop_incomplete(pools: Sequence[Arrays], parts: Sequence[Part]) -> tuple[lis
         name = parts[here[int(counts.argmax())]].column.name
         raise BadData(
             f"none of {len(pools[0])} training rows is complete ({name} is missing in {counts.max()}): "
-            "use missing='median', or leave that column out"
+            "take the rule median for missing values, or leave that column out"
         )
     gone = [int(np.sum(~c)) for c in complete]
     notes = []

@@ -26,12 +26,12 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from coterie.core.errors import BadData
+from coterie.core.errors import BadData, option
+from coterie.data.choices import check_choice
 from coterie.data.dataset import Arrays
 from coterie.data.intake import Array
 from coterie.data.missing import Missing, check_missing_rule
 from coterie.data.preparation import Column, Part, Preparation, drop_incomplete
-from coterie.data.sources.base import check_choice
 
 Scale = Literal["site", "shared", "constants"]
 Absent = Literal["mask", "flag", "common", "refuse"]
@@ -88,10 +88,12 @@ class TabularPrepare:
             tables, [f"client {n!r}: " for n in names] or [""] * len(tables), strict=True
         ):
             refuse_infinite(table, [c.name for c in self.columns], whose)
+            self._refuse_empty(table, whose)
         lacking = np.array([self._lacking(t) for t in tables])  # [client, column]
         unused = np.asarray(lacking.any(axis=0) if self.absent == "common" else [False] * len(self.columns))
         if unused.all():
-            raise BadData("no column is known to every client: use absent='flag' or absent='mask'")
+            flag, mask = (option("absent", rule, "table") for rule in ("flag", "mask"))
+            raise BadData(f"no column is known to every client: use {flag} or {mask}")
         if self.missing == "drop":
             tables = [self._complete(t, gone | unused) for t, gone in zip(tables, lacking, strict=True)]
         parts = [
@@ -104,6 +106,16 @@ class TabularPrepare:
             Preparation(mine, self.missing == "drop", tuple(self._notes(mine)))
             for mine in zip(*parts, strict=True)
         ]
+
+    def _refuse_empty(self, table: Array, whose: str) -> None:
+        """A column without any value has no median."""
+        empty = np.isnan(table).all(axis=0) if len(table) else np.zeros(0, dtype=bool)
+        if self.absent == "refuse" and self.missing == "median" and empty.any():
+            names = ", ".join(repr(self.columns[i].name) for i in np.flatnonzero(empty))
+            raise BadData(
+                f"{whose}no value in any training row of column {names}, so that it has no median: leave it "
+                f"out, or pass {option('absent', 'mask', 'table')}"
+            )
 
     def _lacking(self, table: Array) -> Array:
         """[column] which ones are absent."""
@@ -128,7 +140,7 @@ class TabularPrepare:
             fill = stand_in(column, values) if self.missing == "median" and not gone else None
             parts.append(Part(mine, fill, told=told))
         instead = (0.0,) * len(column.inputs)
-        if told:
+        if told and not lacking.all():
             instead = mean_inputs(
                 [(p, v) for p, v, gone in zip(parts, known, lacking, strict=True) if not gone]
             )
@@ -191,6 +203,5 @@ def stand_in(column: Column, train: Array) -> float:
 
 def mean_inputs(clients: Sequence[tuple[Part, Array]]) -> tuple[float, ...]:
     """[input] the mean over all known training values of the clients that have a column; 0 without any."""
-    encoded = [part.encoded(values[~np.isnan(values)]) for part, values in clients]
-    rows = np.concatenate(encoded) if encoded else np.zeros((0, 0))
-    return tuple(map(float, rows.mean(axis=0))) if len(rows) else (0.0,)
+    rows = np.concatenate([part.encoded(values[~np.isnan(values)]) for part, values in clients])
+    return tuple(map(float, rows.sum(axis=0) / max(1, len(rows))))

@@ -21,10 +21,11 @@ from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
 from coterie.data.partition.base import SPLITS, Deal
 from coterie.data.partition.columns import column_of, refuse_other_count
-from coterie.data.partition.counts import Counts, Shares
+from coterie.data.partition.counts import Counts, Shares, some
 from coterie.data.partition.iid import deal_equally
 
 Unknown = Literal["own", "drop"]
+MANY = 1_000_000  # clients
 
 
 @SPLITS.register("bands")
@@ -56,7 +57,11 @@ class Bands:
                 f"split bands: agents {tuple(self.agents)} must be {bands} numbers of at least 1, "
                 f"one for each band of {len(self.edges)} edge(s): for instance {' '.join('1' * bands)}"
             )
-        if self.labels and len(set(self.labels)) != bands:
+        if sum(self.agents) > MANY:
+            raise BadInput(
+                f"split bands: agents {tuple(self.agents)} must be at most {MANY} in all: try 1 each"
+            )
+        if self.labels and not len(self.labels) == len(set(self.labels)) == bands:
             raise BadInput(
                 f"split bands: labels {tuple(self.labels)} must be {bands} different names: one a band"
             )
@@ -92,7 +97,7 @@ class Bands:
         for b, shared in enumerate(agents):
             rows = np.flatnonzero(band == b)
             owner[rows] = sum(agents[:b]) + deal_equally(len(rows), shared, rng)
-        return Deal(owner, names, notes=notes_on(owner, names, f"without a value of {self.column}"))
+        return Deal(owner, names, notes=notes_on(owner, names, f"as {self.column} is missing"))
 
     def band_labels(self) -> tuple[str, ...]:
         if self.labels or not self.edges:
@@ -117,14 +122,11 @@ def find_bands(values: Shares, edges: Shares) -> Counts:
 
 
 def notes_on(owner: Counts, names: tuple[str, ...], why: str) -> tuple[str, ...]:
-    """Rows that are nobody's, and clients that have none."""
+    """Rows that no client gets, and clients that get none."""
     notes = []
-    if nobody := int((owner < 0).sum()):
-        notes.append(f"{nobody} of {len(owner)} rows are nobody's: {why}")
+    if left := int((owner < 0).sum()):
+        notes.append(f"rows that no client gets: {left} of {len(owner)}, {why}")
     sizes = np.bincount(owner[owner >= 0], minlength=len(names))
-    notes += [
-        f"client {name!r} has none of {len(owner)} rows"
-        for name, n in zip(names, sizes, strict=True)
-        if not n
-    ]
+    if empty := [name for name, n in zip(names, sizes, strict=True) if not n]:
+        notes.append(f"clients that get none of {len(owner)} rows: {some(empty)}")
     return tuple(notes)

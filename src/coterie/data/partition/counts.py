@@ -137,13 +137,13 @@ def deal_table(
     counts, given = top_up(counts, wants, minimum)
     if given:
         notes.append(
-            f"of {len(pool)} rows, {len(given)} client(s) would have had fewer than {minimum} and were given "
-            f"some of others': {some([names[k] for k in given])}"
+            f"clients that were given others' rows, as they would have had fewer than {minimum} of "
+            f"{len(pool)}: {some([names[k] for k in given])}"
         )
     empty = [names[k] for k in np.flatnonzero(counts.sum(axis=1) == 0)]
     if empty:
-        notes.append(f"of {len(pool)} rows, {len(empty)} client(s) have none: {some(empty)}")
+        notes.append(f"clients that get none of {len(pool)} rows: {some(empty)}")
     owner = deal_rows(pool.y, counts, rng)
-    if nobody := int((owner < 0).sum()):
-        notes.append(f"{nobody} of {len(pool)} rows are nobody's: no client's share covers them")
+    if left := int((owner < 0).sum()):
+        notes.append(f"rows that no client gets: {left} of {len(pool)}, as no client's share covers them")
     return owner, tuple(notes)

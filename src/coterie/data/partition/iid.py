@@ -30,4 +30,5 @@ def deal_equally(rows: int, clients: int, rng: np.random.Generator) -> Counts:
 
 def empty_note(rows: int, clients: int) -> tuple[str, ...]:
     """What to say when there are fewer (test) rows than clients."""
-    return () if rows >= clients else (f"{rows} rows for {clients} clients: {clients - rows} have none",)
+    said = f"clients that get none of {rows} rows: {clients - rows} of {clients}"
+    return () if rows >= clients else (said,)

@@ -26,7 +26,7 @@ NATURAL = "hospital"  # the column that is a silo by itself in the bundled data
 class Silos:
     """One client for each value of a column, called by that value; rows without a value are nobody's.
 
-    column    the column to go by; if left out, `hospital` where there is one
+    column    the column to go by; if left out, the data's own, or `hospital` where there is one
     minimum   training rows that a silo needs
     small     a silo with fewer: refuse it, or drop its rows
     """
@@ -64,14 +64,21 @@ class Silos:
         places = {name: i for i, name in enumerate(names)}
         found = texts_of(column_of("silos", data, pool, column))
         owner = np.array([-1 if text is None else places.get(text, -1) for text in found], dtype=np.int64)
-        why = f"{column} is missing or not among the clients"
+        why = f"as {column} is missing or not among the clients"
         if few:
             small = some([f"{name} ({n})" for name, n in few])
             why += f"; left out for fewer than {self.minimum} training rows: {small}"
         return Deal(owner, names, notes=notes_on(owner, names, why))
 
     def natural(self, data: Dataset) -> str:
+        if data.silos:
+            return data.silos
         columns = list(data.train.columns or ())
+        if data.recipe is not None and NATURAL not in columns:
+            raise BadInput(
+                f"{data.name} does not say whose its rows are: name the column with --table.site, or deal "
+                "them to invented clients with --split iid --clients 10"
+            )
         if columns and NATURAL not in columns:
             raise BadInput(
                 f"split silos needs a column of {data.name} to go by: name one of {', '.join(columns)}"

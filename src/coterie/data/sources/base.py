@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from coterie.core.errors import UnknownName
 from coterie.core.registry import Registry
 from coterie.data.dataset import Dataset
 
@@ -37,10 +35,3 @@ class Source(Protocol):
 
 
 SOURCES: Registry[Source] = Registry("data source")
-
-
-def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
-    """Refuses an option's value that is not one of its choices."""
-    choices = tuple(choices)
-    if value not in choices:
-        raise UnknownName(what, value, choices)

@@ -45,8 +45,8 @@ class Diabetes:
             prepare=prepare,
             notes=(
                 NOTE,
-                f"target in its own units, {y.min():g} to {y.max():g}: saying the mean {y.mean():.1f} of all "
-                f"rows errs by {y.std():.1f} (root mean square)",
+                f"target in its own units: {y.min():g} to {y.max():g}; always predicting the mean of all "
+                f"rows, {y.mean():.1f}, has an RMSE of {y.std():.1f}",
             ),
             citation=self.citation,
         )

@@ -11,11 +11,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from coterie.data import downloads
+from coterie.data.choices import check_choice
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.downloads import PublishedFile
 from coterie.data.intake import Array
 from coterie.data.preparation import Column, coded
-from coterie.data.sources.base import SOURCES, check_choice
+from coterie.data.sources.base import SOURCES
 from coterie.data.tabular import TabularPrepare
 
 FOLDERS = ("heart-disease",)
@@ -101,14 +102,14 @@ class HeartDisease:
         if not self.sparse_columns:
             notes.append(f"columns left out: {', '.join(SPARSE)}")
         meaning = "taken as unknown" if self.zero_is_missing else "kept as they are"
-        for column in NEVER_ZERO:
-            notes.append(f"{column}: {_by_hospital(table[column] == 0, hospital)} value(s) of 0 {meaning}")
+        zeros = [f"{column} {_by_hospital(table[column] == 0, hospital)}" for column in NEVER_ZERO]
+        notes.append(f"values of 0 {meaning}: {', '.join(zeros)}")
         gaps = {column: np.isnan(values) for column, values in known.items()}
-        for column, unknown in gaps.items():
-            if unknown.any():
-                notes.append(f"{column}: unknown in {_by_hospital(unknown, hospital)} row(s)")
+        unknown = [f"{column} {_by_hospital(gap, hospital)}" for column, gap in gaps.items() if gap.any()]
+        if unknown:
+            notes.append(f"values unknown: {', '.join(unknown)}")
         complete = ~np.any(list(gaps.values()), axis=0)
-        notes.append(f"complete: {_by_hospital(complete, hospital)} of {len(hospital)} rows")
+        notes.append(f"rows without a gap: {_by_hospital(complete, hospital)} of {len(hospital)}")
         return tuple(notes)
 
     def fetch(self) -> list[Path]:

@@ -1,142 +1,141 @@
-"""A table of your own, from a file."""
+"""Tables of your own, from files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from coterie.core.errors import BadData, BadInput, UnknownName
+from coterie.core.errors import BadData, BadInput, Several
+from coterie.data.choices import check_choice
 from coterie.data.dataset import Arrays, Dataset
-from coterie.data.missing import Missing, check_missing_rule
-from coterie.data.preparation import Column
-from coterie.data.preparation import coded as coded_column
-from coterie.data.sources.base import SOURCES, check_choice
+from coterie.data.missing import check_missing_rule
+from coterie.data.sources.base import SOURCES
 from coterie.data.tabular import TabularPrepare
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-MOST_VALUES = 50  # a text column with more is a name or a remark, not a category
+    from coterie.data.tables.rules import Recipe
 
 
 @SOURCES.register("table")
 @dataclass(frozen=True)
 class TableFile:
-    """Your own CSV file: one row a sample, a target column and, for real silos, a column that says whose.
+    """Your own tables (CSV, TSV, Excel, Parquet): one file a site, or one with a column that says whose.
 
-    Numbers are standardised, text becomes one column of 0 and 1 for each of its values. Means, deviations
-    and stand-ins for missing values are fitted by each client on its own training rows; which values a text
-    column can have is read off the whole file.
+    A recipe, written by `coterie table inspect` and edited by you, says what is read and how. Without one
+    the files are inspected here and now, and refused if there is anything that you should decide.
     """
 
-    path: str = ""
-    """The CSV file, with a header line."""
+    path: tuple[str, ...] = ()
+    """The files, each with a header line: one a site, called by its name; or one, with --table.site."""
     target: str = ""
     """The column to predict."""
+    site: str = ""
+    """The column that says whose a row is; never an input."""
+    recipe: str = ""
+    """A recipe that says all of this, by coterie table inspect; --recipe for short."""
     leave_out: tuple[str, ...] = ()
-    """Columns that are no inputs: names, dates, the silo to split by."""
-    missing: Missing = "refuse"
-    """Missing values: refuse them, drop their rows, or fill in each client's own training median."""
+    """Columns that are no inputs."""
+    missing: Literal["auto", "refuse", "drop", "median"] = "auto"
+    """Missing values: refuse them, drop their rows, or fill in each client's own training median; auto does
+    as the recipe says, and refuses without one."""
+    scale: Literal["auto", "site", "shared", "constants"] = "auto"
+    """Numbers are scaled by each client's own mean and deviation, by those of all, or not; auto does as the
+    recipe says, and by each client's own without one."""
+    absent: Literal["auto", "flag", "mask", "common", "refuse"] = "auto"
+    """A column that a client lacks: the others' mean and a flag, zeros, left out for all; auto does as the
+    recipe says, and takes the flag without one."""
     task: Literal["auto", "classification", "regression"] = "auto"
-    """What the target is; auto takes a regression for fractions, else classes."""
+    """What the target is; auto takes words and up to 20 whole numbers as classes, 0.0 and 1.0 among them."""
 
-    about: ClassVar[str] = "a CSV file of your own: --table.path FILE --table.target COLUMN"
+    about: ClassVar[str] = "your own tables: --recipe FILE, or --table.path FILE --table.target COLUMN"
     citation: ClassVar[str] = ""
     licence: ClassVar[str] = "yours"
 
     def __post_init__(self) -> None:
-        check_missing_rule(self.missing)
+        if self.missing != "auto":
+            check_missing_rule(self.missing)
+        check_choice("scale", self.scale, ("auto", "site", "shared", "constants"))
+        check_choice("rule for absent columns", self.absent, ("auto", "flag", "mask", "common", "refuse"))
         check_choice("task", self.task, ("auto", "classification", "regression"))
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Of Python's callers, one file may come as it is."""
+        return (self.path,) if isinstance(self.path, str) else self.path
+
     def load(self) -> Dataset:
-        frame = self._read()
-        for column in (self.target, *self.leave_out):
-            if column not in frame.columns:
-                raise UnknownName(f"column of {self.path}", column, map(str, frame.columns))
-        if gaps := int(frame[self.target].isna().sum()):
-            raise BadData(
-                f"{self.path}: target {self.target!r} is missing in {gaps} row(s): remove them first"
-            )
-        y, classes = self._targets(frame[self.target])
-        inputs = frame.drop(columns=list({self.target, *self.leave_out}))
-        if inputs.empty:
-            raise BadData(f"{self.path}: no input columns are left: leave fewer out")
-        codes, values = coded(inputs, self.path)
+        from coterie.data.tables.gather import gather  # only here: pandas takes a while to import
+
+        recipe = self._given() if self.recipe else self._found()
+        if not recipe.inputs:
+            raise BadData(f"{self._called()}: no input columns are left: leave fewer out")
+        rows = gather(recipe)
         prepare = TabularPrepare(
-            tuple(
-                coded_column(str(c), range(len(values[c])), values[c]) if c in values else Column(str(c))
-                for c in map(str, inputs.columns)
-            ),
-            missing=self.missing,
-            absent="mask" if self.missing == "median" else "refuse",
+            recipe.columns, missing=recipe.missing, scale=recipe.scale, absent=recipe.absent
         )
-        columns = {str(c): frame[c].to_numpy() for c in frame.columns}
-        left = (
-            f"columns left out: {', '.join(self.leave_out)}" if self.leave_out else "all columns are inputs"
-        )
+        one_file = not self.recipe and len(self.paths) == 1 and not self.site
+        silos = "" if one_file else recipe.site or "site"
+        columns = dict(rows.columns)
+        if silos:
+            columns[silos] = np.array([s or None for s in rows.sites], dtype=object)
         return Dataset(
-            name=Path(self.path).stem,
-            task="classification" if classes else "regression",
-            train=Arrays(codes.to_numpy(dtype=np.float64), y, columns),
+            name=Path(self.recipe or self.paths[0]).stem,
+            task="classification" if recipe.classes else "regression",
+            train=Arrays(rows.raw, rows.y, columns),
             features=prepare.features,
-            classes=classes,
+            classes=recipe.classes,
             prepare=prepare,
-            notes=(f"{len(frame)} rows of {self.path}", left),
+            notes=rows.notes,
+            recipe=recipe,
+            silos=silos,
+            one_class=recipe.one_class == "allow",
+            together=tuple(recipe.rule(name).name for name in recipe.patient),
         )
 
-    def _read(self) -> pd.DataFrame:
-        if not self.path or not self.target:
-            raise BadInput("a table needs a file and a target: give --table.path FILE --table.target COLUMN")
-        import pandas as pd  # only here: it takes a while to import
+    def _called(self) -> str:
+        return self.recipe or ", ".join(self.paths)
 
-        try:
-            return pd.read_csv(self.path)
-        except OSError as error:
-            raise BadInput(f"cannot read {self.path}: {error.strerror or error}: check the path") from None
-        except (ValueError, UnicodeDecodeError) as error:
-            raise BadData(f"{self.path} is not a CSV file: {str(error).splitlines()[0]}") from None
+    def _given(self) -> Recipe:
+        """The recipe, with what flags say besides."""
+        from coterie.data.tables.recipe import read_recipe
 
-    def _targets(self, column: pd.Series) -> tuple[np.ndarray, tuple[str, ...]]:
-        import pandas as pd
+        told = [n for n in ("path", "target", "site", "leave_out") if getattr(self, n)]
+        if told or self.task != "auto":
+            name = (told or ["task"])[0].replace("_", "-")
+            raise BadInput(f"--table.{name} beside a recipe, which has that already: edit {self.recipe}")
+        recipe = read_recipe(self.recipe)
+        if not recipe.target:
+            raise BadInput(f'{self.recipe} names no target: write target = "COLUMN" into it')
+        return replace(recipe, **self._rules())  # type: ignore[arg-type]
 
-        number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-        fractions = number and bool((column % 1 != 0).any())
-        if self.task == "regression" or (self.task == "auto" and fractions):
-            if not number:
-                raise BadData(f"{self.path}: target {self.target!r} is not a number: use task=classification")
-            return column.to_numpy(dtype=np.float64), ()
-        found = sorted(column.unique()) if number else sorted(map(str, column.unique()))
-        if len(found) < 2:
-            raise BadData(f"{self.path}: target {self.target!r} is {found[0]} in every row: nothing to learn")
-        shown = column if number else column.map(str)
-        return shown.map({v: i for i, v in enumerate(found)}).to_numpy(dtype=np.int64), tuple(map(str, found))
+    def _found(self) -> Recipe:
+        """What inspecting the files proposes; what a person should decide is refused, all at once."""
+        from coterie.data.tables.looks import inspect
+
+        if not self.paths or not self.target:
+            raise BadInput(
+                "a table needs a recipe, or files and a target: give --recipe FILE, or "
+                "--table.path FILE --table.target COLUMN"
+            )
+        seen = inspect(self.paths, self.target, self.site, leave_out=self.leave_out, task=self.task)
+        if seen.asks:
+            site = f" --site {self.site}" if self.site else ""
+            command = f"coterie table inspect {' '.join(self.paths)} --target {self.target}{site}"
+            last = f"{len(seen.asks)} question(s) for you: {command} writes a recipe to edit"
+            raise Several([*seen.asks, last])
+        rules = {"missing": "refuse", "scale": "site", "absent": "flag", **self._rules()}
+        return replace(seen.recipe, one_class="refuse", **rules)  # type: ignore[arg-type]
+
+    def _rules(self) -> dict[str, str]:
+        rules = {name: getattr(self, name) for name in ("missing", "scale", "absent")}
+        return {name: rule for name, rule in rules.items() if rule != "auto"}
 
     def fetch(self) -> list[Path]:
-        """Nothing to fetch: the file is where you say."""
+        """Nothing to fetch: the files are where you say."""
         return []
 
     def at_hand(self) -> bool:
         return True
-
-
-def coded(inputs: pd.DataFrame, path: str) -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """Text as numbers of its values, in alphabetical order; and these values."""
-    import pandas as pd
-
-    codes, values = inputs.copy(), {}
-    for column in inputs.columns:
-        if pd.api.types.is_numeric_dtype(inputs[column]):
-            continue
-        found = sorted(map(str, inputs[column].dropna().unique()))
-        if len(found) > MOST_VALUES:
-            raise BadData(
-                f"{path}: column {column!r} has {len(found)} different texts, at most {MOST_VALUES} make a "
-                f"category: leave it out with --table.leave-out {column}"
-            )
-        index = {v: float(i) for i, v in enumerate(found)}
-        codes[column] = inputs[column].map(lambda v, index=index: np.nan if pd.isna(v) else index[str(v)])
-        values[str(column)] = found
-    return codes, values

@@ -16,9 +16,10 @@ import numpy as np
 
 from coterie.core.errors import BadData
 from coterie.data import downloads
+from coterie.data.choices import check_choice
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
-from coterie.data.sources.base import SOURCES, check_choice
+from coterie.data.sources.base import SOURCES
 from coterie.data.sources.bundled import inside
 
 OPENML, DOWNLOAD = 40945, "16826755"
@@ -162,14 +163,13 @@ def nine_features(table: Table, minor_if_unknown: str) -> tuple[Array, tuple[str
     features = [male, _standardise(age), _standardise(fare), minor, alone, *ports.values(), *classes.values()]
     notes = (
         f"columns left out: {', '.join(UNUSED)}",
-        f"embarked: {sum(p is None for p in port)} missing value(s) taken as S; C ({ports['C'].sum()}) and "
-        f"Q ({ports['Q'].sum()}) as 0 or 1",
-        f"pclass: 1 ({classes[1].sum()}) and 2 ({classes[2].sum()}) as 0 or 1",
-        f"male: 1 for {male.sum()} of {len(male)}",
-        f"alone: 1 for {alone.sum()} with no sibling, spouse, parent or child aboard",
-        _standardise_note(age, "age"),
-        _standardise_note(fare, "fare"),
-        f"minor: 1 for {(age < FULL_AGE).sum()} younger than {FULL_AGE}, {rule}",
+        f"columns of 0 and 1: male (1 for {male.sum()} of {len(male)}), alone (1 for {alone.sum()} with no "
+        f"sibling, spouse, parent or child aboard), minor (1 for {(age < FULL_AGE).sum()} younger than "
+        f"{FULL_AGE}, {rule}), port C ({ports['C'].sum()}), port Q ({ports['Q'].sum()}), "
+        f"class 1 ({classes[1].sum()}), class 2 ({classes[2].sum()})",
+        f"missing values filled: {_filled_note(age, 'age')}, {_filled_note(fare, 'fare')}, embarked "
+        f"({sum(p is None for p in port)}, by S)",
+        f"columns standardised: {_standardise_note(age, 'age')}, {_standardise_note(fare, 'fare')}",
         f"medians, means and deviations are those of all {len(male)} rows, future test rows included",
     )
     return np.column_stack([np.asarray(c, dtype=np.float32) for c in features]), notes
@@ -183,11 +183,12 @@ def _standardise(column: Array) -> Array:
 
 
 def _standardise_note(column: Array, name: str) -> str:
-    return (
-        f"{name}: {np.isnan(column).sum()} missing value(s) filled by the median {np.nanmedian(column):g}, "
-        f"then standardised with mean {np.nanmean(column):.4f} and deviation {np.nanstd(column, ddof=1):.4f} "
-        "of the known values"
-    )
+    """By the known values alone, those filled in left out."""
+    return f"{name} (mean {np.nanmean(column):.4f}, deviation {np.nanstd(column, ddof=1):.4f})"
+
+
+def _filled_note(column: Array, name: str) -> str:
+    return f"{name} ({np.isnan(column).sum()}, by the median {np.nanmedian(column):g})"
 
 
 def openml_home() -> Path:

@@ -1,0 +1,148 @@
+"""coterie table inspect"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.markup import escape
+from rich.table import Table
+
+from coterie.cli import screen
+from coterie.cli.flags import parse
+from coterie.core.errors import BadInput, UnknownName
+from coterie.data.tables.looks import Inspection, Seen, inspect, status
+from coterie.data.tables.recipe import write_recipe
+from coterie.data.tables.texts import some
+
+HELP = """Tables of your own.
+
+usage: coterie table inspect FILE... [--target COLUMN] [--site COLUMN] [--out recipe.toml]
+
+examples:
+  coterie table inspect north.csv south.csv --target ill
+  coterie table inspect all.xlsx --target ill --site hospital --out my.toml
+"""
+
+ABOUT = """Looks at tables (CSV, TSV, Excel, Parquet) all at once, and writes a recipe: how they are read.
+
+One file a site, or one file with a column that says whose a row is. The recipe is for you to edit;
+coterie run --recipe FILE follows it. Nothing leaves this machine.
+
+examples:
+  coterie table inspect north.csv south.csv --target ill
+  coterie table inspect all.xlsx --target ill --site hospital --out my.toml
+"""
+LETTERS = "+ has it   n other name   w other words   u other unit   0 empty   - absent"
+WIDTH = 80
+
+
+@dataclass(frozen=True)
+class Inspect:
+    files: Annotated[
+        tyro.conf.Positional[tuple[str, ...]],
+        tyro.conf.arg(metavar="FILE...", help="One file for each site, or one with --site."),
+    ]
+    target: Annotated[str, tyro.conf.arg(help="The column to predict; it is needed to find leaks.")] = ""
+    site: Annotated[str, tyro.conf.arg(help="The column that says whose a row is.")] = ""
+    out: Annotated[str, tyro.conf.arg(help="The recipe to write.")] = "recipe.toml"
+
+
+def table(words: Sequence[str]) -> int:
+    known = {"inspect": inspect_command}
+    if not words or words[0] in ("-h", "--help"):
+        print(HELP, end="")
+        return 0
+    if words[0] not in known:
+        raise UnknownName("table command", words[0], known)
+    known[words[0]](words[1:])
+    return 0
+
+
+def inspect_command(words: Sequence[str]) -> None:
+    asked = parse(Inspect, words, "table inspect", ABOUT)
+    out = Path(asked.out)
+    if out.exists():
+        raise BadInput(f"{out} exists: give another with --out, or remove it first")
+    seen = inspect(asked.files, asked.target, asked.site, home=out.parent.resolve())
+    write_recipe(out, seen.recipe)
+    for line in summary(seen):
+        screen.out.print(line)
+    print(f"recipe: {out}")
+    if asked.target:
+        print(f"next: edit it, then coterie run --recipe {shlex.quote(str(out))}")
+    else:
+        print('next: write target = "COLUMN" into it, or inspect again with --target')
+
+
+def summary(seen: Inspection) -> list[Table | str]:
+    """Within 80 columns: sites, the matrix of columns by site, what will be done, what is asked."""
+    lines: list[Table | str] = [sites_table(seen), "", *matrix(seen), ""]
+    used = [s for s in seen.columns if s.rule.read and s.rule.name != seen.recipe.target]
+    out = [s for s in seen.columns if not s.rule.read]
+    rules = seen.recipe
+    lines.append(
+        f"{len(used)} inputs; missing: {rules.missing}, scale: {rules.scale}, absent columns: {rules.absent}"
+    )
+    if out:
+        lines.append(f"left out: {escape(some([f'{s.rule.name} ({s.kind})' for s in out], 20))}")
+    if seen.says:
+        lines += ["", f"done, and why ({len(seen.says)}):", *(f"· {escape(line)}" for line in seen.says)]
+    if seen.asks:
+        lines += ["", f"questions for you ({len(seen.asks)}):", *(f"? {escape(line)}" for line in seen.asks)]
+    return [*lines, ""]
+
+
+def sites_table(seen: Inspection) -> Table:
+    """Rows by site, and the target's classes."""
+    classes = list(seen.recipe.classes)[:6]
+    found = Table("site", "rows", *map(escape, classes), box=None, header_style="bold")
+    for site, rows in seen.rows.items():
+        counts: Mapping[str, int] = seen.classes.get(site, {})
+        found.add_row(escape(site), str(rows), *(str(counts.get(c, 0)) for c in classes))
+    return found
+
+
+def matrix(seen: Inspection) -> list[Table | str]:
+    """Columns by site, a letter each; sites by number where their names do not fit."""
+    sites = list(seen.rows)
+    longest = max(len(s.rule.name) for s in seen.columns)
+    fits = min(longest, 30) + 24 + sum(len(s) + 2 for s in sites) <= WIDTH
+    heads = sites if fits else [str(i + 1) for i in range(len(sites))]
+    many = 4 * len(sites) > WIDTH - 54 and not fits
+    found = Table(
+        "column",
+        "used as",
+        "missing, at most",
+        *([] if many else map(escape, heads)),
+        box=None,
+        header_style="bold",
+    )
+    for column in seen.columns:
+        letters = [status(column.rule, column, s) for s in sites]
+        use = column.rule.use + (f" {column.rule.unit}" if column.rule.unit else "")
+        found.add_row(
+            escape(cut(column.rule.name, 30)),
+            escape("target" if column.rule.name == seen.recipe.target else cut(use, 14)),
+            share(column),
+            *([] if many else letters),
+        )
+    if many:
+        return [found, f"{len(sites)} sites: too many for a matrix; who lacks what is in the recipe"]
+    numbered = [] if fits else [escape(f"sites: {', '.join(f'{i + 1} {s}' for i, s in enumerate(sites))}")]
+    return [found, *numbered, LETTERS]
+
+
+def cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def share(column: Seen) -> str:
+    """Of the cells of sites that have it."""
+    gaps = [g for g in column.gaps.values() if g < 1]
+    worst = max(gaps, default=0.0)
+    return f"{100 * worst:.0f} %" if worst else ""

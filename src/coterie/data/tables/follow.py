@@ -1,0 +1,347 @@
+"""Rows of a table by its recipe: the same steps for training, for use, for files and for frames.
+
+Cells become numbers or one of a column's values. pandera then checks the whole table against a schema made
+from the recipe (types, allowed values, bounds, no target missing) and tells every cell that does not fit.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from coterie.core.errors import BadInput
+from coterie.data.intake import Array
+from coterie.data.tables.dates import DAYS_IN, date_of, days_between
+from coterie.data.tables.read import Table, object_array, read_table, refuse
+from coterie.data.tables.recipe import converted_by
+from coterie.data.tables.rules import Here, Recipe, Rule
+from coterie.data.tables.texts import Cell, number_of, plain, same, shown, some
+from coterie.data.tables.units import name_and_unit, unit_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Rows(NamedTuple):
+    """What a recipe makes of a table.
+
+    raw     [row, column] numbers, in the order of `Recipe.columns`, NaN where missing
+    y       [row] class numbers or numbers, if asked for
+    lines   [row] in the file, whose header is line 1; of a frame, rows from 1
+    sites   [row] whose it is, where a column tells; empty where that is missing
+    """
+
+    raw: Array
+    y: Array | None
+    lines: list[int]
+    sites: list[str] | None
+
+
+def rows_of(
+    recipe: Recipe,
+    source: str | Path | pd.DataFrame | Table,
+    site: str = "",
+    with_target: bool = False,
+    *,
+    may_lack: Collection[str] = (),
+) -> Rows:
+    """Rows as the recipe reads them at `site`; without a site, as its column tells, or else as all have them.
+
+    A column of `may_lack` need not be there. All that cannot be read is refused at once.
+    """
+    table = read_table(source)
+    if with_target and not recipe.target:
+        raise BadInput("the recipe has no target: write target = one of its columns")
+    troubles = list[str]()
+    whose = None if site else sites_in(recipe, table)
+    if with_target and recipe.unlabelled == "drop":
+        table, whose = labelled(recipe, table, whose, site)
+    rules = [*recipe.inputs, *([recipe.goal] if with_target else [])]
+    made = np.full((len(table), len(rules)), np.nan)
+    for name, rows in places(whose, site, len(table)):
+        part = table.take(rows)
+        made[rows] = Reading(recipe, part, name, frozenset(map(plain, may_lack)), troubles).numbers(
+            rules, with_target
+        )
+    refuse(troubles)
+    y = None
+    if with_target:
+        made, y = made[:, :-1], made[:, -1].astype(np.int64 if recipe.classes else np.float64)
+    return Rows(made, y, [int(line) for line in table.lines], whose)
+
+
+def unread(recipe: Recipe, source: str | Path | pd.DataFrame | Table, site: str = "") -> list[str]:
+    """Columns of a table of which the recipe knows nothing."""
+    table = read_table(source)
+    known = {recipe.site} if recipe.site else set()
+    known |= {h for r in recipe.rules if (h := header_of(table, r, r.here(site)))}
+    return [h for h in table.columns if plain(h) not in {plain(k) for k in known}]
+
+
+def sites_in(recipe: Recipe, table: Table) -> list[str] | None:
+    """Whose each row is, by the recipe's column; sites that differ in case or blanks are one."""
+    header = table.header(recipe.site) if recipe.site else None
+    if header is None:
+        return None
+    names = {plain(site): site for rule in recipe.rules for site in rule.at}
+    texts = [f"{c:g}" if isinstance(c, float) else c for c in table.columns[header].tolist()]
+    return [names.setdefault(plain(t), t) if t else "" for t in texts]
+
+
+def places(whose: Sequence[str] | None, site: str, rows: int) -> list[tuple[str, Array]]:
+    """[(site, its rows)]."""
+    if whose is None:
+        return [(site, np.arange(rows))]
+    owners = np.array(whose, dtype=object)
+    return [(name, np.flatnonzero(owners == name)) for name in dict.fromkeys(whose)]
+
+
+def labelled(
+    recipe: Recipe, table: Table, whose: list[str] | None, site: str
+) -> tuple[Table, list[str] | None]:
+    """The rows that have a target."""
+    goal, keep = recipe.goal, np.ones(len(table), dtype=bool)
+    for name, rows in places(whose, site, len(table)):
+        header = header_of(table, goal, goal.here(name))
+        if header is not None:
+            marks = missing_marks(goal, goal.here(name))
+            keep[rows] = [same(c) not in marks for c in table.columns[header][rows]]
+    kept = np.flatnonzero(keep)
+    return table.take(kept), whose and [whose[i] for i in kept]
+
+
+def header_of(table: Table, rule: Rule, here: Here) -> str | None:
+    """Where a site has only another name for a column, the common one does as well."""
+    found = table.header(here.name or rule.name)
+    if found is None and here.name and here == Here(here.name):
+        found = table.header(rule.name)
+    return found
+
+
+def missing_marks(rule: Rule, here: Here) -> set[str]:
+    return {"", *map(same, (*rule.missing, *here.missing))}
+
+
+class Reading:
+    """One site's rows of a table; what is wrong is added to `troubles`."""
+
+    def __init__(
+        self, recipe: Recipe, table: Table, site: str, may_lack: frozenset[str], troubles: list[str]
+    ) -> None:
+        self.recipe, self.table, self.site = recipe, table, site
+        self.may_lack, self.troubles = may_lack, troubles
+
+    def numbers(self, rules: Sequence[Rule], with_target: bool) -> Array:
+        """[row, rule], NaN where missing."""
+        cells = {r.name: found for r in rules if (found := self.cells(r)) is not None}
+        here = [r for r in rules if r.name in cells]
+        tidy = {r.name: self.tidy(r, cells[r.name]) for r in here}
+        self.troubles += self.misfits(here, tidy, cells, self.recipe.target if with_target else "")
+        made = np.full((len(self.table), len(rules)), np.nan)
+        for i, rule in enumerate(rules):
+            if rule.name in tidy:
+                made[:, i] = coded(rule, tidy[rule.name])
+        return made
+
+    def cells(self, rule: Rule) -> Array | None:
+        """A column as written; None for one that is absent, or should not be."""
+        here = rule.here(self.site)
+        header = None if here.absent else header_of(self.table, rule, here)
+        if header is not None:
+            self.refuse_other_unit(header, rule, here)
+            return self.table.columns[header]
+        if here.absent and plain(rule.name) == plain(self.recipe.target):
+            place = f"[columns.{rule.name}.at.{self.site}]"
+            self.troubles.append(
+                f"{self.table.name}: the target {rule.name!r} is absent at {self.site!r}: say how it is "
+                f"written there, name or spellings under {place}, or leave the site out"
+            )
+        if not here.absent and plain(rule.name) not in self.may_lack:
+            wanted = here.name or rule.name
+            remedy = (
+                f", or write absent = true under [columns.{rule.name}.at.{self.site}]" if self.site else ""
+            )
+            self.troubles.append(f"{self.table.name}: column {wanted!r} is missing: add it{remedy}")
+        return None
+
+    def refuse_other_unit(self, header: str, rule: Rule, here: Here) -> None:
+        told, wanted = name_and_unit(header)[1], here.unit or rule.unit
+        if told and wanted and told != unit_of(wanted) and rule.use == "number":
+            at = f".at.{self.site}" if self.site else ""
+            self.troubles.append(
+                f"{self.table.name}: column {header!r} is in {told}, the recipe reads {rule.name!r} in "
+                f'{wanted}: convert it, or write unit = "{told}" under [columns.{rule.name}{at}]'
+            )
+
+    def tidy(self, rule: Rule, cells: Array) -> Array:
+        """Numbers, values in their own spelling, None where missing; what cannot be read stays as it is."""
+        import pandas as pd
+
+        here = rule.here(self.site)
+        codes, found = pd.factorize(cells)  # each spelling is read once
+        marks = missing_marks(rule, here)
+        read = self.reader(rule, here)
+        tidy = object_array([None if same(c) in marks else read(c) for c in found])[codes]
+        return self.durations(rule, tidy) if rule.use == "date" else tidy
+
+    def reader(self, rule: Rule, here: Here) -> Any:
+        if rule.use == "number":
+            return number_reader(rule, here)
+        if rule.use == "date":
+            format = here.dates or rule.dates
+            return lambda cell: date_of(cell, format) or cell
+        words = words_of(rule, here)
+        return lambda cell: words.get(same(cell), cell)
+
+    def durations(self, rule: Rule, dates: Array) -> Array:
+        """Days or years since another column or a date; what is no date stays as it is."""
+        fixed = date_of(rule.since)
+        since = self.dates(self.recipe.rule(rule.since)) if fixed is None else [fixed] * len(dates)
+        return object_array(
+            [
+                d if isinstance(d, str | float) else since_then(d, s, rule.counted)
+                for d, s in zip(dates, since, strict=True)
+            ]
+        )
+
+    def dates(self, rule: Rule) -> list[datetime.datetime | None]:
+        """Of a column that others are counted from, used or not."""
+        here, cells = rule.here(self.site), self.cells(rule)
+        if cells is None:
+            return [None] * len(self.table)
+        marks, format = missing_marks(rule, here), here.dates or rule.dates
+        found = [None if same(c) in marks else date_of(c, format) for c in cells]
+        self.troubles += [
+            f"{self.table.where(i)}, column {rule.name!r}: {said(replace(rule, use='date'), '', shown(c))}"
+            for i, (c, date) in enumerate(zip(cells, found, strict=True))
+            if date is None and same(c) not in marks
+        ]
+        return found
+
+    def misfits(
+        self, rules: Sequence[Rule], tidy: Mapping[str, Array], cells: Mapping[str, Array], target: str
+    ) -> list[str]:
+        """What does not fit the schema: one line for each value of a column, with the lines it is in."""
+        unread = [(r.name, "", i) for r in rules for i, v in enumerate(tidy[r.name]) if unreadable(r, v)]
+        known = {(name, row) for name, _, row in unread}
+        misfit = failures(schema_of(rules, target), {r.name: typed(r, tidy[r.name]) for r in rules})
+        found = [*unread, *(f for f in misfit if (f[0], f[2]) not in known)]
+        by_name = {r.name: r for r in rules}
+        grouped = dict[tuple[str, str, str], list[int]]()
+        for name, check, row in found:
+            grouped.setdefault((name, check, shown(cells[name][row])), []).append(row)
+        return [
+            f"{self.table.name}, {self.table.row_word} {some([str(self.table.lines[i]) for i in rows])}, "
+            f"column {name!r}: {said(by_name[name], check, value)}"
+            for (name, check, value), rows in grouped.items()
+        ]
+
+
+def since_then(date: datetime.datetime | None, then: datetime.datetime | None, counted: str) -> float | None:
+    return None if date is None or then is None else days_between(date, then) / DAYS_IN[counted]
+
+
+def number_reader(rule: Rule, here: Here) -> Callable[[Cell], Cell]:
+    """Gives a number in the column's own unit; a cell that is none as it is."""
+    words, decimal, (factor, offset) = (
+        words_of(rule, here),
+        here.decimal or rule.decimal,
+        converted_by(rule, here),
+    )
+    kept = (factor, offset) == (1.0, 0.0)
+
+    def read(cell: Cell) -> Cell:
+        word = words.get(same(cell)) if words else None
+        value = number_of(cell, decimal) if word is None else number_of(word)
+        if value is None:
+            return cell if isinstance(cell, str) else shown(cell)
+        return value if kept else value * factor + offset
+
+    return read
+
+
+def words_of(rule: Rule, here: Here) -> dict[str, str]:
+    """{a way of writing: the value}; of a number, other words for it."""
+    words = {same(v): v for v in rule.values}
+    for spellings in (rule.spellings, here.spellings):
+        words |= {same(w): value for value, others in spellings.items() for w in others}
+    return words
+
+
+def unreadable(rule: Rule, cell: Any) -> bool:
+    """Whether a tidy cell should be a number, and is what was written instead."""
+    return rule.use in ("number", "date") and cell is not None and not isinstance(cell, float)
+
+
+def typed(rule: Rule, tidy: Array) -> Array:
+    """[row] numbers, NaN for what is missing or could not be read; or texts, None for what is missing."""
+    if rule.use not in ("number", "date"):
+        return tidy
+    return np.array([v if isinstance(v, float) else np.nan for v in tidy])
+
+
+def coded(rule: Rule, tidy: Array) -> Array:
+    """[row] numbers of tidy cells; NaN for what is missing or was refused."""
+    if rule.use in ("number", "date"):
+        return typed(rule, tidy)
+    codes = dict(zip(rule.values, rule.column.codes, strict=True))
+    return np.array([codes.get(v, np.nan) if isinstance(v, str) else np.nan for v in tidy])
+
+
+def schema_of(rules: Sequence[Rule], target: str = "") -> Any:
+    """What a tidy table must be: types, allowed values and bounds; a target is never missing."""
+    import pandera.pandas as pa
+
+    columns = {}
+    for rule in rules:
+        need = plain(rule.name) != plain(target)
+        if rule.use in ("number", "date"):
+            bounds = [pa.Check.ge(rule.lowest)] if rule.lowest is not None else []
+            bounds += [pa.Check.le(rule.highest)] if rule.highest is not None else []
+            columns[rule.name] = pa.Column(float, bounds, nullable=need)
+        else:
+            columns[rule.name] = pa.Column(None, pa.Check.isin(rule.values), nullable=need)
+    return pa.DataFrameSchema(columns)
+
+
+def failures(schema: Any, tidy: Mapping[str, Array]) -> list[tuple[str, str, int]]:
+    """[(column, check, row)] of the cells that do not fit."""
+    import pandas as pd
+    import pandera.errors as pe
+
+    if not tidy:
+        return []
+    frame = pd.DataFrame({n: pd.Series(c, dtype=c.dtype) for n, c in tidy.items()})
+    try:
+        schema.validate(frame, lazy=True)
+    except pe.SchemaErrors as error:
+        cases = error.failure_cases
+        cases = cases[cases["index"].notna()]
+        return [
+            (str(column), str(check), int(row))
+            for column, check, row in zip(cases["column"], cases["check"], cases["index"], strict=True)
+        ]
+    return []
+
+
+def said(rule: Rule, check: str, value: str) -> str:
+    """What is wrong with a cell, and what to do."""
+    place = f"[columns.{rule.name}]"
+    if check == "not_nullable":
+        return 'the target is missing: fill it in, remove the row, or write unlabelled = "drop" in the recipe'
+    if check.startswith("greater_than"):
+        return f"{value} is below {rule.lowest:g}, the lowest: correct it, or change lowest under {place}"
+    if check.startswith("less_than"):
+        return f"{value} is above {rule.highest:g}, the highest: correct it, or change highest under {place}"
+    if rule.use == "number":
+        return f"{value} is not a number: correct it, or list it as missing under {place}"
+    if rule.use == "date":
+        how = 'how dates are written, dates = "%d.%m.%Y",'
+        return f"{value} is not a date: correct it, or write {how} under {place}"
+    may = some(list(rule.values), 8)
+    return f"{value} is not one of {may}: correct it, or list it as missing or a spelling under {place}"

@@ -1,0 +1,91 @@
+"""All rows of a recipe's files, with the columns that a split may go by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from coterie.core.errors import BadInput, CoterieError, Several
+from coterie.data.intake import Array
+from coterie.data.tables.follow import Rows, header_of, missing_marks, rows_of, unread
+from coterie.data.tables.read import Table, read_table
+from coterie.data.tables.rules import Recipe, Rule
+from coterie.data.tables.texts import same, some
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """raw [row, column], y [row], sites [row], empty where that is not told; `columns` by name."""
+
+    raw: Array
+    y: Array
+    sites: list[str]
+    columns: dict[str, Array]
+    notes: tuple[str, ...]
+
+
+def gather(recipe: Recipe) -> Gathered:
+    """Reads all files; what is wrong in any is said at once."""
+    files = dict(recipe.sites) or {"": recipe.file}
+    if files == {"": ""}:
+        raise BadInput("the recipe names no files: write [sites] with one a site, or file and site")
+    parts, tables, troubles = list[Rows](), list[tuple[str, Table]](), list[str]()
+    for site, file in files.items():
+        try:
+            table = read_table(Path(recipe.folder) / file)
+            parts.append(rows_of(recipe, table, site, with_target=True))
+            tables.append((site, table))
+        except CoterieError as error:
+            troubles += error.lines if isinstance(error, Several) else [str(error)]
+    if troubles:
+        raise Several(troubles)
+    sites = [name for p, (s, _) in zip(parts, tables, strict=True) for name in p.sites or [s] * len(p.lines)]
+    raw, y = np.concatenate([p.raw for p in parts]), np.concatenate([p.y for p in parts if p.y is not None])
+    columns = {r.name: values_of(r, raw[:, i]) for i, r in enumerate(recipe.inputs)}
+    for rule in recipe.rules:
+        if not rule.read:
+            cells = [cells_of(rule, s, t, p) for p, (s, t) in zip(parts, tables, strict=True)]
+            columns[rule.name] = np.concatenate(cells)
+    return Gathered(raw, y, sites, columns, notes_of(recipe, tables, parts))
+
+
+def values_of(rule: Rule, raw: Array) -> Array:
+    """Numbers, or the words that a column's codes stand for."""
+    if not rule.values:
+        return raw
+    return np.array([None if np.isnan(v) else rule.column.text(v) for v in raw], dtype=object)
+
+
+def cells_of(rule: Rule, site: str, table: Table, part: Rows) -> Array:
+    """A column that is left out, as it is written; None where missing."""
+    here = rule.here(site)
+    header = header_of(table, rule, here)
+    found = np.full(len(table), None, dtype=object)
+    if header is not None:
+        marks = missing_marks(rule, here)
+        found = np.array([None if same(c) in marks else c for c in table.columns[header]], dtype=object)
+    kept = np.isin(table.lines, part.lines)
+    return found[kept]
+
+
+def notes_of(recipe: Recipe, tables: list[tuple[str, Table]], parts: list[Rows]) -> tuple[str, ...]:
+    """What was done, one line each."""
+    here = [(r, s, h) for r in (*recipe.inputs, recipe.goal) for s, h in r.at.items()]
+    dropped = sum(len(t) - len(p.lines) for (_, t), p in zip(tables, parts, strict=True))
+    strange = sorted({h for s, t in tables for h in unread(recipe, t, s)})
+    said = {
+        "rows read": ", ".join(f"{t.name} {len(p.lines)}" for (_, t), p in zip(tables, parts, strict=True)),
+        "rows left out, as they have no target": str(dropped) if dropped else "",
+        "columns left out by the recipe": some([r.name for r in recipe.rules if not r.read], 20),
+        "columns that the recipe does not know, not read": some(strange, 20),
+        "columns of other names": ", ".join(f"{h.name} of {s} is {r.name}" for r, s, h in here if h.name),
+        "columns converted": ", ".join(
+            f"{r.name} of {s} from {h.unit or 'its unit'} to {r.unit or 'ours'}"
+            for r, s, h in here
+            if h.factor is not None or (h.unit and h.unit != r.unit and not h.absent)
+        ),
+        "columns absent": ", ".join(f"{r.name} at {s}" for r, s, h in here if h.absent),
+    }
+    return tuple(f"{what}: {details}" for what, details in said.items() if details)

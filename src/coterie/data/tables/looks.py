@@ -1,0 +1,343 @@
+"""Looking at the tables of all sites at once, and proposing a recipe for them.
+
+What is certain is done and said, with why; what a person must decide is asked, and stands in the recipe as a
+proposal. Identifiers, free text, dates, constants and likely leaks are left out unless a person says
+otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from coterie.core.errors import BadData, BadInput, CoterieError, Several, UnknownName
+from coterie.data.intake import Array
+from coterie.data.tables.follow import Reading, missing_marks, sites_in
+from coterie.data.tables.kinds import Found, look
+from coterie.data.tables.leaks import TOO_WELL, alone, filled_for_one_class, known_afterwards
+from coterie.data.tables.match import Group, matched
+from coterie.data.tables.merge import Merged, merge
+from coterie.data.tables.read import Table, read_table
+from coterie.data.tables.rules import Recipe, Rule
+from coterie.data.tables.texts import plain, same, some
+
+FEW_EACH = 0.2  # identifiers to a row, at least: with fewer it tells wards or doctors, not patients
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A column, as found and as proposed.
+
+    gaps    {site: share of its cells that is missing}, of sites that have it
+    """
+
+    rule: Rule
+    kind: str
+    gaps: Mapping[str, float]
+    says: tuple[str, ...]
+    asks: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """classes   {site: rows of each class}, of a target that has classes."""
+
+    recipe: Recipe
+    rows: Mapping[str, int]
+    columns: tuple[Seen, ...]
+    classes: Mapping[str, Counter[str]]
+    says: tuple[str, ...]
+    asks: tuple[str, ...]
+
+
+def inspect(
+    paths: Sequence[str | Path],
+    target: str = "",
+    site: str = "",
+    home: str | Path = "",
+    leave_out: Sequence[str] = (),
+    task: str = "auto",
+) -> Inspection:
+    """Files, one a site or one with a site column; `home` is where the recipe will be."""
+    if not paths:
+        raise BadInput("no file to look at: give one for each site, or one with --site COLUMN")
+    if site and len(paths) > 1:
+        raise BadInput(
+            f"{len(paths)} files and a site column: give one file with --site, or one file a site without"
+        )
+    tables = read_all(paths)
+    written = {
+        name: os.path.relpath(path, home) if home else str(path)
+        for name, path in zip(tables, paths, strict=True)
+    }
+    recipe = Recipe((), sites=written)
+    if site:
+        (whole,) = tables.values()
+        recipe = Recipe((), file=next(iter(written.values())), site=site_header(whole, site))
+        tables = by_column(recipe, whole)
+    return inspect_tables(recipe, tables, target, leave_out, task)
+
+
+def read_all(paths: Sequence[str | Path]) -> dict[str, Table]:
+    """By file name without its ending; what is wrong with any is said at once."""
+    stems = Counter(Path(p).stem for p in paths)
+    twins = [s for s, n in stems.items() if n > 1]
+    if twins:
+        raise BadInput(f"two files are called {twins[0]!r}, and a site is called by its file: rename one")
+    tables, troubles = dict[str, Table](), list[str]()
+    for path in paths:
+        try:
+            tables[Path(path).stem] = read_table(path)
+        except CoterieError as error:
+            troubles += error.lines if isinstance(error, Several) else [str(error)]
+    if troubles:
+        raise Several(troubles)
+    return tables
+
+
+def site_header(table: Table, site: str) -> str:
+    header = table.header(site)
+    if header is None:
+        raise UnknownName(f"column of {table.name}", site, table.columns)
+    return header
+
+
+def by_column(recipe: Recipe, table: Table) -> dict[str, Table]:
+    """A table's rows by site; those without one belong to nobody, and are not looked at."""
+    whose = np.array(sites_in(recipe, table) or [], dtype=object)
+    sites = [s for s in dict.fromkeys(whose.tolist()) if s]
+    if not sites:
+        raise BadData(f"{table.name}: site column {recipe.site!r} is empty: name another")
+    return {s: table.take(np.flatnonzero(whose == s)) for s in sites}
+
+
+def inspect_tables(
+    recipe: Recipe,
+    tables: Mapping[str, Table],
+    target: str = "",
+    leave_out: Sequence[str] = (),
+    task: str = "auto",
+) -> Inspection:
+    headers = {s: [h for h in t.columns if plain(h) != plain(recipe.site)] for s, t in tables.items()}
+    looks = {s: {h: look(h, tables[s].columns[h]) for h in names} for s, names in headers.items()}
+    groups = matched(headers, looks)
+    goal = goal_of(groups, target, tables)
+    pairs = [
+        (g, merge(g, {s: looks[s][h] for s, h in g.headers.items()}, list(tables), task if g is goal else ""))
+        for g in groups
+    ]
+    drop_named(pairs, leave_out)
+    mark_sites(pairs, looks, tables)
+    if goal is not None:
+        recipe = replace(recipe, target=goal.name)
+        recipe = check_goal(recipe, pairs, goal, looks, tables, task)
+    recipe = replace(recipe, rules=tuple(m.rule for _, m in pairs), patient=patients(pairs, looks))
+    classes = dict[str, Counter[str]]()
+    if goal is not None:
+        classes = find_leaks(recipe, pairs, tables)
+    seen = tuple(
+        Seen(with_why(g, m, looks), m.kind, gaps_of(g, looks), tuple(m.says), tuple(m.asks)) for g, m in pairs
+    )
+    recipe = replace(recipe, rules=tuple(s.rule for s in seen))
+    says = [f"column {s.rule.name!r}: {line}" for s in seen for line in s.says]
+    asks = [f"column {s.rule.name!r}: {line}" for s in seen for line in s.asks]
+    return Inspection(recipe, {s: len(t) for s, t in tables.items()}, seen, classes, tuple(says), tuple(asks))
+
+
+def with_why(group: Group, merged: Merged, looks: Mapping[str, Mapping[str, Found]]) -> Rule:
+    first, *others = merged.rule.why
+    gaps = [line] if merged.rule.read and (line := gap_line(group, looks)) else []
+    said = (first, *gaps, *others, *merged.says, *(f"question: {ask}" for ask in merged.asks))
+    return replace(merged.rule, why=said)
+
+
+def gap_line(group: Group, looks: Mapping[str, Mapping[str, Found]]) -> str:
+    """How much is missing where, and how it is written."""
+    found = {s: looks[s][h] for s, h in group.headers.items()}
+    told = [
+        f"{s} {f.rows - f.known} of {f.rows} ({', '.join([*(['empty'] if f.empty else []), *f.marks])})"
+        for s, f in found.items()
+        if f.known < f.rows
+    ]
+    return f"missing: {', '.join(told)}" if told else ""
+
+
+def goal_of(groups: Sequence[Group], target: str, tables: Mapping[str, Table]) -> Group | None:
+    if not target:
+        return None
+    named = [
+        g
+        for g in groups
+        if plain(g.name) == plain(target) or plain(target) in {plain(h) for h in g.headers.values()}
+    ]
+    if not named:
+        raise UnknownName("column", target, sorted({g.name for g in groups}))
+    lacking = [t.name for s, t in tables.items() if s not in named[0].headers]
+    if lacking:
+        raise Several(
+            [
+                f"{name}: column {named[0].name!r}, the target, is missing: add or rename it"
+                for name in lacking
+            ]
+        )
+    return named[0]
+
+
+def drop_named(pairs: Sequence[tuple[Group, Merged]], leave_out: Sequence[str]) -> None:
+    for name in leave_out:
+        found = [m for g, m in pairs if plain(name) in {plain(g.name), *map(plain, g.headers.values())}]
+        if not found:
+            raise UnknownName("column", name, [g.name for g, _ in pairs])
+        for m in found:
+            m.rule, m.says, m.asks = replace(m.rule, use="leave-out", why=("left out: you said so",)), [], []
+
+
+def mark_sites(
+    pairs: Sequence[tuple[Group, Merged]],
+    looks: Mapping[str, Mapping[str, Found]],
+    tables: Mapping[str, Table],
+) -> None:
+    """A column that is one value at each site, and not the same at all, tells sites apart, not rows."""
+    for group, merged in pairs:
+        found = [looks[s][h] for s, h in group.headers.items()]
+        if len(found) > 1 and merged.rule.read and all(f.kind == "constant" for f in found):
+            merged.rule = replace(
+                merged.rule, use="leave-out", why=("constant at each site: it tells sites apart, not rows",)
+            )
+            merged.kind = "constant"
+
+
+def patients(
+    pairs: Sequence[tuple[Group, Merged]], looks: Mapping[str, Mapping[str, Found]]
+) -> tuple[str, ...]:
+    """Identifiers of which some stand in several rows: one patient must not be trained and tested on."""
+    found = []
+    for group, merged in pairs:
+        sites = [looks[s][h] for s, h in group.headers.items()]
+        again = sum(1 for f in sites for n in f.values.values() if n > 1)
+        rows, different = sum(f.known for f in sites), sum(len(f.values) for f in sites)
+        if merged.kind == "identifier" and again and different >= FEW_EACH * rows:
+            found.append(group.name)
+            merged.says.append(
+                f"{again} of {different} stand in several rows: rows of one are all for training or all for "
+                "testing"
+            )
+    return tuple(found)
+
+
+def check_goal(
+    recipe: Recipe,
+    pairs: Sequence[tuple[Group, Merged]],
+    goal: Group,
+    looks: Mapping[str, Mapping[str, Found]],
+    tables: Mapping[str, Table],
+    task: str,
+) -> Recipe:
+    """A target that can be learned; whether rows lack it."""
+    merged = next(m for g, m in pairs if g is goal)
+    where = ", ".join(t.name for t in tables.values())
+    founds = [looks[s][h] for s, h in goal.headers.items()]
+    values = {same(c) for f in founds for c in f.values}
+    if not values or merged.kind in ("constant", "empty"):
+        only = next(iter(values), "missing")
+        raise BadData(f"{where}: target {goal.name!r} is {only} in every row: nothing to learn")
+    if not merged.rule.read:
+        raise BadData(
+            f"{where}: target {goal.name!r} looks like {merged.kind} ({len(values)} different values): name "
+            "a column of classes or numbers"
+        )
+    if task == "regression" and merged.rule.use != "number":
+        raise BadData(f"{where}: target {goal.name!r} is not a number: use task=classification")
+    decimals = sorted({str(c) for f in founds for c in f.values if str(c).endswith(".0")})
+    if merged.rule.values and decimals:
+        merged.says.append(f"classes, though written as {some(decimals)}: not a regression")
+    elif merged.rule.use == "number":
+        merged.says.append("a number to predict: a regression")
+    gaps = {s: f.rows - f.known for f, (s, _) in zip(founds, goal.headers.items(), strict=True)}
+    if total := sum(gaps.values()):
+        by_site = ", ".join(f"{s} {n}" for s, n in gaps.items() if n)
+        merged.asks.append(
+            f'the target is missing in {total} row(s) ({by_site}): they are left out, unlabelled = "drop"'
+        )
+        return replace(recipe, unlabelled="drop")
+    return recipe
+
+
+def find_leaks(
+    recipe: Recipe, pairs: Sequence[tuple[Group, Merged]], tables: Mapping[str, Table]
+) -> dict[str, Counter[str]]:
+    """Leaves likely leaks out, as a question; gives the classes of each site."""
+    rules = [*recipe.inputs, recipe.goal]
+    parts = [Reading(recipe, t, s, frozenset(), []).numbers(rules, True) for s, t in tables.items()]
+    made = np.concatenate(parts)
+    y, labelled = made[:, -1], ~np.isnan(made[:, -1])
+    names, classes = recipe.classes, dict[str, Counter[str]]()
+    for part, site in zip(parts, tables, strict=True):
+        if names:
+            known = part[:, -1][~np.isnan(part[:, -1])].astype(int)
+            classes[site] = Counter({n: int((known == i).sum()) for i, n in enumerate(names)})
+    place = {r.name: i for i, r in enumerate(recipe.inputs)}
+    for group, merged in pairs:
+        if group.name == recipe.target or merged.kind in ("empty", "constant"):
+            continue
+        why = leak(
+            group.name,
+            made[labelled][:, place[group.name]] if group.name in place else None,
+            filled(group, merged.rule, tables)[labelled],
+            y[labelled],
+            names,
+        )
+        if why and merged.rule.read:
+            merged.rule, merged.kind = replace(merged.rule, use="leave-out"), "likely leak"
+            merged.asks.append(
+                f"likely leak, left out: {why}. If it is known before the target, set use back"
+            )
+        elif why:
+            merged.says.append(f"it would be a leak, too: {why}")
+    return classes
+
+
+def filled(group: Group, rule: Rule, tables: Mapping[str, Table]) -> Array:
+    """[row of all tables] whether a column has a value there."""
+    found = []
+    for site, table in tables.items():
+        header, here = group.headers.get(site), rule.here(site)
+        marks = missing_marks(rule, here)
+        cells = [] if header is None else [same(c) not in marks for c in table.columns[header]]
+        found.append(np.array(cells if header is not None else [False] * len(table), dtype=bool))
+    return np.concatenate(found)
+
+
+def leak(name: str, x: Array | None, has: Array, y: Array, classes: Sequence[str]) -> str:
+    if word := known_afterwards(name):
+        return f"its name ({word}) is that of something known only afterwards"
+    if classes and (label := filled_for_one_class(has, y.astype(int))) is not None:
+        return f"it is filled in only where the target is {classes[label]}"
+    if x is not None and (score := alone(x, y.astype(int) if classes else y, len(classes))) > TOO_WELL:
+        return f"it predicts the target alone ({'AUC' if classes else 'R²'} {score:.3f} on rows set aside)"
+    return ""
+
+
+def gaps_of(group: Group, looks: Mapping[str, Mapping[str, Found]]) -> dict[str, float]:
+    found = {s: looks[s][h] for s, h in group.headers.items()}
+    return {s: 1 - f.known / f.rows for s, f in found.items()}
+
+
+def status(rule: Rule, seen: Seen, site: str) -> str:
+    """How a site has a column, in a letter."""
+    here = rule.here(site)
+    if here.absent or site not in seen.gaps:
+        return "-"
+    if seen.gaps[site] == 1:
+        return "0"
+    return (
+        ("u" if here.factor is not None else "")
+        or ("n" if here.name else "")
+        or ("w" if here.spellings else "")
+        or "+"
+    )

@@ -1,0 +1,324 @@
+"""Tables from files and frames, cell by cell as they are written, each row with its line.
+
+pandas reads Excel and Parquet. CSV is read here, as pandas fills up rows that are too short without a word
+and does not tell in which line of the file a row stands.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie.core.errors import BadData, BadInput, Several
+from coterie.data.intake import Array
+from coterie.data.tables.texts import Cell, plain, some, trimmed
+from coterie.data.tables.units import name_and_unit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SEPARATORS = ",;\t|"
+MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+EXCEL, PARQUET, ARCHIVES = (".xlsx", ".xlsm"), (".parquet", ".pq"), (".zip", ".gz", ".bz2", ".xz", ".7z")
+MOST_TROUBLES = 50  # lines that a person is shown at once
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """name is what messages call it; columns by header, as written but for blanks around it."""
+
+    name: str
+    columns: Mapping[str, Array]  # [row] of cells
+    lines: Array  # [row] in the file, whose header is line 1; of a frame, rows from 1
+    row_word: str = "line"
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def take(self, rows: Array) -> Table:
+        columns = {name: cells[rows] for name, cells in self.columns.items()}
+        return Table(self.name, columns, self.lines[rows], self.row_word)
+
+    def where(self, row: int) -> str:
+        return f"{self.name}, {self.row_word} {self.lines[row]}"
+
+    @cached_property
+    def _by_name(self) -> dict[str, str]:
+        return {plain(h): h for h in self.columns}
+
+    @cached_property
+    def _by_bare_name(self) -> dict[str, list[str]]:
+        found = dict[str, list[str]]()
+        for h in self.columns:
+            found.setdefault(plain(name_and_unit(h)[0]), []).append(h)
+        return found
+
+    def header(self, name: str) -> str | None:
+        """A column by name: as it is, or but for a unit behind it."""
+        bare = self._by_bare_name.get(plain(name_and_unit(name)[0]), [])
+        return self._by_name.get(plain(name)) or (bare[0] if len(bare) == 1 else None)
+
+
+def read_table(source: str | Path | pd.DataFrame | Table) -> Table:
+    """A file by the ending of its name, or a frame."""
+    if isinstance(source, Table):
+        return source
+    if not isinstance(source, str | Path):
+        return table_of_frame(source, "table", "row")
+    path = Path(source)
+    content = content_of(path)
+    ending = path.suffix.lower()
+    if ending in EXCEL:
+        return read_excel(path, content)
+    if ending in PARQUET:
+        return read_parquet(path, content)
+    if ending in ARCHIVES:
+        wrong = (
+            "" if content[:2] in (b"PK", b"\x1f\x8b", b"BZ", b"\xfd7", b"7z") else " and not even an archive"
+        )
+        raise BadData(f"{path} is no table{wrong}: unpack it, and give the CSV file that is in it")
+    if ending == ".xls":
+        raise BadData(f"{path} is in the Excel format of before 2007: save it as .xlsx or as CSV")
+    if content[:2] == b"PK" or content[:4] == b"PAR1":
+        kind = (
+            "a ZIP archive or an Excel file (.xlsx)" if content[:2] == b"PK" else "a Parquet file (.parquet)"
+        )
+        raise BadData(f"{path} is no CSV file but {kind}: give it the ending that it should have")
+    return read_csv(str(path), content, "\t" if ending in (".tsv", ".tab") else "")
+
+
+def content_of(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise BadInput(f"cannot read {str(path)!r}: {said}: check the path") from None
+    if not content.strip():
+        raise BadData(f"{path} is empty: give a table with a header line and rows")
+    return content
+
+
+def read_csv(name: str, content: bytes, separator: str = "") -> Table:
+    text = decoded(name, content)
+    separator = separator or likely_separator(text)
+    records = list(records_of(name, text, separator))
+    if not records:
+        raise BadData(f"{name} is empty: give a table with a header line and rows")
+    (_, header), *rows = records
+    headers = named_headers([trimmed(h) for h in header], [r for _, r in rows])
+    troubles = [
+        f"{name}, line {line}: {len(cells)} cells, but {len(headers)} columns: "
+        + (
+            f"nothing for column {headers[len(cells)]!r}"
+            if len(cells) < len(headers)
+            else odd_end(cells, headers)
+        )
+        for line, cells in rows
+        if len(cells) != len(headers) and not blank_end(cells, headers)
+    ]
+    refuse_twins(name, headers, troubles)
+    refuse(troubles)
+    filled = [(line, cells[: len(headers)]) for line, cells in rows if any(c.strip() for c in cells)]
+    if not filled:
+        raise BadData(f"{name}, line 1: a header of {len(headers)} columns, but no rows: add some")
+    columns = {
+        h: np.array([trimmed(cells[i]) for _, cells in filled], dtype=object)
+        for i, h in enumerate(headers)
+        if h
+    }
+    return Table(name, columns, np.array([line for line, _ in filled]))
+
+
+def decoded(name: str, content: bytes) -> str:
+    encoding = MARKS.get(content[:2], "utf-8-sig")
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        line = before.count(b"\n") + 1
+        first = content.partition(b"\n")[0].decode("latin-1")
+        column = before.rpartition(b"\n")[2].count(likely_separator(first).encode()) + 1
+        raise BadData(
+            f"{name}, line {line}, column {column}: byte {content[error.start]:#04x} is not "
+            f"{encoding.removesuffix('-sig').upper()} text: save the file as CSV UTF-8"
+        ) from None
+    if "\0" in text:
+        line = text.partition("\0")[0].count("\n") + 1
+        raise BadData(f"{name}, line {line}: holds a NUL character, so it is no text: save it as CSV UTF-8")
+    return text
+
+
+def likely_separator(text: str) -> str:
+    """The one that divides the header into the most cells; of two alike the more usual."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return max(SEPARATORS, key=lambda s: (first.count(s), -SEPARATORS.index(s)))
+
+
+def records_of(name: str, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """(line at which it starts, cells) of each row that is not blank."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    line = 1
+    while True:
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise BadData(
+                f"{name}, line {line}: {error}: check its quotation marks, or save the table again as CSV"
+            ) from None
+        if cells is None:
+            return
+        if cells:
+            yield line, cells
+        line = reader.line_num + 1
+
+
+def named_headers(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Headers without those at the end that are blank, as are their cells; one within gets a number."""
+    found = list(header)
+    while found and not found[-1] and not any(c.strip() for row in rows for c in row[len(found) - 1 :]):
+        found.pop()
+    return [h or f"column {i + 1}" for i, h in enumerate(found)]
+
+
+def blank_end(cells: Sequence[str], headers: Sequence[str]) -> bool:
+    """Whether a row is longer by blanks only, or blank all over."""
+    return (not any(c.strip() for c in cells[len(headers) :]) and len(cells) > len(headers)) or not any(
+        c.strip() for c in cells
+    )
+
+
+def odd_end(cells: Sequence[str], headers: Sequence[str]) -> str:
+    return f"{cells[len(headers)]!r} is in none: quote cells that hold a separator, or mend the row"
+
+
+def refuse_twins(name: str, headers: Sequence[str], troubles: list[str]) -> None:
+    counts = Counter(map(plain, headers))
+    for twin, count in counts.items():
+        if count > 1:
+            places = some([str(i + 1) for i, h in enumerate(headers) if plain(h) == twin])
+            troubles.append(
+                f"{name}, line 1: column {twin!r} is there {count} times (columns {places}): "
+                "rename or drop one"
+            )
+
+
+def refuse(troubles: Sequence[str]) -> None:
+    """All at once, as far as a person reads."""
+    more = len(troubles) - MOST_TROUBLES
+    if troubles:
+        raise Several([*troubles[:MOST_TROUBLES], *([f"and {more} more of the kind"] if more > 0 else [])])
+
+
+def read_excel(path: Path, content: bytes) -> Table:
+    """The first sheet."""
+    import pandas as pd
+
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        raise BadData(
+            f"{path} is no Excel file, whatever its name says: save it as .xlsx, or name it .csv if it is"
+        )
+    try:
+        frame = pd.read_excel(
+            io.BytesIO(content), header=None, dtype=object, engine="openpyxl", na_filter=False
+        )
+    except ImportError:
+        raise BadInput(
+            f"{path}: reading Excel needs one more package: pip install 'coterie[tables]'"
+        ) from None
+    except Exception as error:  # openpyxl's own are of many kinds
+        raise BadData(f"{path} is not a readable Excel file ({first_line(error)}): save it again") from None
+    rows = [[cell_of(v) for v in row] for row in frame.itertuples(index=False, name=None)]
+    texts = [[c if isinstance(c, str) else "x" for c in row] for row in rows]  # whether anything is there
+    first = next((i for i, row in enumerate(texts) if any(row)), len(rows))
+    if first == len(rows):
+        raise BadData(f"{path} is empty: give a sheet with a header line and rows")
+    header = [c if isinstance(c, str) else f"{c:g}" for c in rows[first]]
+    headers = named_headers([trimmed(h) for h in header], texts[first + 1 :])
+    troubles = list[str]()
+    refuse_twins(str(path), headers, troubles)
+    refuse(troubles)
+    kept = [i for i in range(first + 1, len(rows)) if any(texts[i])]
+    if not kept:
+        raise BadData(f"{path}, line {first + 1}: a header of {len(headers)} columns, but no rows: add some")
+    columns = {h: object_array([rows[i][j] for i in kept]) for j, h in enumerate(headers)}
+    return Table(str(path), columns, np.array(kept) + 1)
+
+
+def read_parquet(path: Path, content: bytes) -> Table:
+    import pandas as pd
+
+    if content[:4] != b"PAR1":
+        raise BadData(f"{path} is no Parquet file, whatever its name says: save it as .parquet again")
+    try:
+        frame = pd.read_parquet(io.BytesIO(content))
+    except ImportError:
+        raise BadInput(
+            f"{path}: reading Parquet needs one more package: pip install 'coterie[tables]'"
+        ) from None
+    except Exception as error:  # pyarrow's own are of many kinds
+        raise BadData(f"{path} is not a readable Parquet file ({first_line(error)}): save it again") from None
+    return table_of_frame(frame, str(path), "row")
+
+
+def table_of_frame(frame: pd.DataFrame, name: str, row_word: str) -> Table:
+    headers = [trimmed(str(c)) for c in frame.columns]
+    troubles = list[str]()
+    refuse_twins(name, headers, troubles)
+    refuse(troubles)
+    if not len(frame) or not headers:
+        raise BadData(f"{name} has {len(headers)} columns and {len(frame)} rows: add some")
+    columns = {h: cells_of(frame.iloc[:, i]) for i, h in enumerate(headers)}
+    return Table(name, columns, np.arange(1, len(frame) + 1), row_word)
+
+
+def cells_of(column: pd.Series) -> Array:
+    """Numbers stay numbers, whatever is missing is empty, anything else is its text."""
+    import pandas as pd
+
+    plain_number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    if plain_number and not pd.api.types.is_complex_dtype(column):
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        cells: Array = values.astype(object)
+        cells[np.isnan(values)] = ""
+        return cells
+    return object_array([cell_of(v) for v in column.astype(object)])
+
+
+def object_array(cells: Sequence[Any]) -> Array:
+    found = np.empty(len(cells), dtype=object)
+    found[:] = cells
+    return found
+
+
+def cell_of(value: Any) -> Cell:
+    import pandas as pd
+
+    if isinstance(value, str):
+        return trimmed(value)
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if value is None or value is pd.NaT or value is pd.NA:
+        return ""
+    if isinstance(value, int | float | np.integer | np.floating):
+        try:
+            number = float(value)
+        except OverflowError:
+            return str(type(value).__name__)
+        return "" if math.isnan(number) else number
+    if hasattr(value, "isoformat"):
+        return str(value.isoformat()).replace("T", " ").removesuffix(" 00:00:00")
+    return trimmed(str(value))
+
+
+def first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120] or type(error).__name__

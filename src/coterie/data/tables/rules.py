@@ -1,0 +1,270 @@
+"""A recipe: how the tables of some sites are read, as data that a person can edit.
+
+It names the files, the target, and for each column what it is used as. What differs at a site (its name
+there, its unit, its spellings) stands under that site. Nothing is done to a table that is not in its recipe.
+
+A column is used as one of
+number      a number, in its unit
+flag        no or yes: 0 or 1; `values` are its two words, the one for 0 first
+category    one of its `values`
+ordered     one of its `values`, which are steps from the lowest to the highest, as far apart as each other
+date        the time since another date (`since`: a column, or a date such as 2024-01-31), in days or years
+leave-out   not looked at
+
+The target is a column like any other: used as a number it makes a regression, else its values are classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from coterie.core.errors import UnknownName
+from coterie.data.missing import Missing
+from coterie.data.preparation import Column, Kind
+from coterie.data.tables.texts import plain
+from coterie.data.tabular import Absent, Scale
+
+Use = Literal["number", "flag", "category", "ordered", "date", "leave-out"]
+Spellings = Mapping[str, tuple[str, ...]]
+KINDS: dict[str, Kind] = {"flag": "flag", "category": "category", "ordered": "number"}
+
+
+@dataclass(frozen=True)
+class Here:
+    """What differs at one site.
+
+    name        the column's name there
+    unit        its unit there, if another
+    factor      a value there, times this ...
+    offset      ... plus this, is one in the column's own unit
+    spellings   {value: other words for it}, besides those for all
+    missing     words for a missing value, besides those for all
+    decimal     how numbers are written: 1.5 or 1,5
+    dates       how dates are written: %d.%m.%Y
+    absent      the site does not have the column
+    """
+
+    name: str = ""
+    unit: str = ""
+    factor: float | None = None
+    offset: float = 0.0
+    spellings: Spellings = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    decimal: Literal["", ".", ","] = ""
+    dates: str = ""
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A column: what it is used as, and how it is written.
+
+    values      what it may hold, in order; of a flag the word for 0 first
+    codes       the numbers that stand for them; 0, 1, 2, ... unless told
+    lowest      a number below is refused
+    highest     one above, too
+    center      with scale = "constants" a number becomes (value - center) / spread
+    spread
+    since       what a date is counted from: a column's name, or a date
+    counted     in days or years
+    at          what differs, by site
+    why         said in a file's comments, no part of what is done
+    """
+
+    name: str
+    use: Use
+    unit: str = ""
+    values: tuple[str, ...] = ()
+    codes: tuple[float, ...] = ()
+    spellings: Spellings = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    decimal: Literal["", ".", ","] = ""
+    lowest: float | None = None
+    highest: float | None = None
+    center: float = 0.0
+    spread: float = 1.0
+    dates: str = ""
+    since: str = ""
+    counted: Literal["days", "years"] = "days"
+    at: Mapping[str, Here] = field(default_factory=dict)
+    why: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def read(self) -> bool:
+        return self.use != "leave-out"
+
+    def here(self, site: str) -> Here:
+        return self.at.get(site, Here())
+
+    @cached_property
+    def column(self) -> Column:
+        """What it becomes for `TabularPrepare`."""
+        if self.use in KINDS:
+            codes = self.codes or tuple(map(float, range(len(self.values))))
+            return Column(self.name, KINDS[self.use], self.values, codes, "", self.center, self.spread)
+        unit = self.counted if self.use == "date" else self.unit
+        return Column(self.name, "number", unit=unit, center=self.center, spread=self.spread)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How tables are read.
+
+    sites        {site: file}, relative to the recipe's own place
+    file         instead of them, one file whose rows are told apart by ...
+    site         ... a column
+    target       the column to predict
+    rules        all columns
+    missing      what becomes of missing values: refuse, drop, median
+    scale        how numbers are scaled: site, shared, constants
+    absent       what stands for a column that a site lacks: flag, mask, common, refuse
+    unlabelled   what becomes of rows without a target: refuse, drop
+    one_class    whether a site may have rows of a single class: allow, refuse
+    patient      columns that tell who a row is about: rows of one are all for training or all for testing
+    folder       where the recipe is, for its files
+    """
+
+    rules: tuple[Rule, ...]
+    target: str = ""
+    sites: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
+    site: str = ""
+    missing: Missing = "median"
+    scale: Scale = "shared"
+    absent: Absent = "flag"
+    unlabelled: Literal["refuse", "drop"] = "refuse"
+    one_class: Literal["allow", "refuse"] = "allow"
+    patient: tuple[str, ...] = ()
+    folder: str = field(default="", compare=False)
+
+    @cached_property
+    def inputs(self) -> tuple[Rule, ...]:
+        """The columns that are read as inputs, in order."""
+        return tuple(r for r in self.rules if r.read and r.name not in (self.target, self.site))
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """For `TabularPrepare`, in order."""
+        return tuple(r.column for r in self.inputs)
+
+    @cached_property
+    def goal(self) -> Rule:
+        """The target's rule."""
+        return self.rule(self.target)
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes; none for a regression, or without a target."""
+        return () if not self.target or self.goal.use in ("number", "date") else self.goal.values
+
+    def rule(self, name: str) -> Rule:
+        for rule in self.rules:
+            if plain(rule.name) == plain(name):
+                return rule
+        raise UnknownName("column of the recipe", name, [r.name for r in self.rules])
+
+    def without(self, name: str) -> Recipe:
+        """With one column left out."""
+        rules = (replace(r, use="leave-out") if r.name == name else r for r in self.rules)
+        return replace(self, rules=tuple(rules))
+
+    def table(self) -> dict[str, Any]:
+        """As TOML and JSON hold it."""
+        files: dict[str, Any] = {"file": self.file, "site": self.site} if self.file else {}
+        head = {k: getattr(self, k) for k in HEAD}
+        return {
+            "target": self.target,
+            **head,
+            **({"patient": list(self.patient)} if self.patient else {}),
+            **files,
+            **({"sites": dict(self.sites)} if self.sites else {}),
+            "columns": {r.name: rule_table(r) for r in self.rules},
+        }
+
+
+BLANK_WORDS = ("NA", "N/A", "NaN", "null", "?")  # nobody writes them for anything but a missing value
+HEAD = ("missing", "scale", "absent", "unlabelled", "one_class")
+CHOICES: dict[str, tuple[str, ...]] = {
+    "use": get_args(Use),
+    "missing": get_args(Missing),
+    "scale": get_args(Scale),
+    "absent": get_args(Absent),
+    "unlabelled": ("refuse", "drop"),
+    "one_class": ("allow", "refuse"),
+    "decimal": (".", ","),
+    "in": ("days", "years"),
+}
+# keys as files spell them: (field, kind)
+KEYS: dict[str, tuple[str, str]] = {
+    "use": ("use", "choice"),
+    "unit": ("unit", "text"),
+    "values": ("values", "texts"),
+    "codes": ("codes", "numbers"),
+    "spellings": ("spellings", "spellings"),
+    "missing": ("missing", "texts"),
+    "decimal": ("decimal", "choice"),
+    "lowest": ("lowest", "number"),
+    "highest": ("highest", "number"),
+    "center": ("center", "number"),
+    "spread": ("spread", "number"),
+    "dates": ("dates", "text"),
+    "since": ("since", "text"),
+    "in": ("counted", "choice"),
+}
+HERE_KEYS: dict[str, tuple[str, str]] = {
+    "name": ("name", "text"),
+    "unit": ("unit", "text"),
+    "factor": ("factor", "number"),
+    "offset": ("offset", "number"),
+    "spellings": ("spellings", "spellings"),
+    "missing": ("missing", "texts"),
+    "decimal": ("decimal", "choice"),
+    "dates": ("dates", "text"),
+    "absent": ("absent", "yes"),
+}
+
+
+def plain_recipe(columns: Sequence[Column], classes: Sequence[str] = (), target: str = "") -> Recipe:
+    """For data without a recipe of their own: columns are read by their names, as they are."""
+    rules = [plain_rule(c) for c in columns]
+    if target:
+        rules.append(Rule(target, "category" if classes else "number", values=tuple(classes)))
+    return Recipe(tuple(rules), target)
+
+
+def plain_rule(column: Column) -> Rule:
+    if column.kind == "flag":
+        words = column.values or ("0", "1")
+        spellings = {words[0]: ("0", "no", "false"), words[1]: ("1", "yes", "true")}
+        return Rule(column.name, "flag", values=words, spellings=spellings, missing=BLANK_WORDS)
+    use: Use = "category" if column.kind == "category" else "ordered" if column.values else "number"
+    return Rule(column.name, use, column.unit, column.values, column.codes, missing=BLANK_WORDS)
+
+
+def rule_table(rule: Rule) -> dict[str, Any]:
+    """A rule's settings, those left at their default left out."""
+    table = _told(rule, Rule(rule.name, rule.use), KEYS)
+    table = {"use": rule.use, **table}
+    if rule.use == "date":
+        table["in"] = rule.counted
+    if rule.at:
+        table["at"] = {site: _told(here, Here(), HERE_KEYS) for site, here in rule.at.items()}
+    return table
+
+
+def _told(obj: Any, default: Any, keys: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    found = {}
+    for key, (name, _) in keys.items():
+        value = getattr(obj, name)
+        if value != getattr(default, name):
+            found[key] = _plain(value)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: list(v) for k, v in value.items()}
+    return list(value) if isinstance(value, tuple) else value

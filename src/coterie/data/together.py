@@ -1,0 +1,365 @@
+"""Clients of several tables at once: they agree on texts and columns, and may share scales.
+
+Frames and files go the same way as `--data table` in the shell, and are dealt by the same random numbers: the
+same rows, seed and rules give the same clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import numpy as np
+
+from coterie.core import client as core
+from coterie.core.checks import (
+    CLASSES,
+    COLUMN,
+    COLUMNS,
+    FILE,
+    SEED,
+    SHARE,
+    TEXT,
+    checked,
+    is_list,
+    is_name,
+    is_path,
+    or_none,
+)
+from coterie.core.errors import BadData, BadInput, CoterieError, Several, shown
+from coterie.core.seeds import Key
+from coterie.data.choices import check_choice
+from coterie.data.clients import (
+    Client,
+    inputs_and_target,
+    refuse_many_texts,
+    refuse_unknown,
+    scaled_by,
+    whose,
+)
+from coterie.data.dataset import Arrays, Dataset
+from coterie.data.intake import Array, TaskChoice, far_off, targets_of
+from coterie.data.missing import Missing
+from coterie.data.partition.base import Deal
+from coterie.data.partition.silos import in_order, text_of
+from coterie.data.tabular import Absent, Scale, TabularPrepare
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Tables = Any
+"""{name: DataFrame}; one DataFrame, or file, with a column that tells sites apart; files, one a site."""
+USUAL: dict[str, Any] = {"missing": "refuse", "scale": "site", "absent": "flag"}
+
+
+@checked(
+    target=or_none(COLUMN),
+    site=or_none(COLUMN),
+    recipe=or_none(FILE),
+    test=SHARE,
+    validation=SHARE,
+    seed=SEED,
+    classes=or_none(CLASSES),
+    task=TEXT,
+    missing=or_none(TEXT),
+    scale=or_none(TEXT),
+    absent=or_none(TEXT),
+    leave_out=COLUMNS,
+)
+def clients_from(
+    tables: Tables = None,
+    *,
+    target: str | None = None,
+    site: str | None = None,
+    recipe: str | Path | None = None,
+    missing: Missing | None = None,
+    scale: Scale | None = None,
+    constants: Mapping[str, tuple[float, float]] | None = None,
+    absent: Absent | None = None,
+    test: float = 0.3,
+    validation: float = 0.0,
+    seed: int = 0,
+    classes: Sequence[Any] | None = None,
+    task: TaskChoice = "auto",
+    leave_out: Sequence[str] = (),
+) -> list[Client]:
+    """Clients of several tables, in the order of their names.
+
+    clients_from({"north": frame, "south": other}, target="ill")
+    clients_from(frame, target="ill", site="hospital")
+    clients_from(["north.csv", "south.csv"], target="ill")
+    clients_from(recipe="hospitals.toml")
+
+    tables       {name: DataFrame}, or one DataFrame with a column `site`; or paths of files, each called by
+                 its name; with a recipe they stand in for its own files, and none need be given
+    target       the column to predict
+    recipe       how files are read, as `coterie table inspect` writes it
+    missing      missing values: refuse them, drop their rows, or fill in each client's own training median
+                 (of texts the most frequent); None does as the recipe says, and refuses without one
+    scale        numbers are standardised with each client's own mean and deviation (site), with those of all
+                 (shared), or by `constants`; None is the recipe's, or site. Per site is simple, but hides
+                 that one site's values lie higher than another's: choose shared or constants where such
+                 levels matter
+    constants    {column: (center, spread)}, agreed beforehand
+    absent       a column of which a client has no value: its inputs are the others' mean, and an input of
+                 its own says so (flag); they are 0 (mask); it is left out for all (common), or refused; None
+                 is the recipe's, or flag
+    test         share of each client's rows to test on; `validation` of the rest to choose by
+    classes      names of all classes, if they are not those found in all tables together
+    task         classification or regression; auto goes by the targets
+    leave_out    columns that are no inputs: names, numbers of patients
+    """
+    check_choice("task", task, get_args(TaskChoice))
+    asked: dict[str, Any] = {"missing": missing, "scale": scale, "absent": absent}
+    rules = {name: rule for name, rule in asked.items() if rule is not None}
+    for name, kind in (("missing", Missing), ("scale", Scale), ("absent", Absent)):
+        check_choice(f"rule {name}", rules.get(name, USUAL[name]), get_args(kind))
+    beside = {"target": target, "site": site, "classes": classes, "constants": constants}
+    told = [name for name, value in beside.items() if value is not None] + ["leave_out"] * bool(
+        len(leave_out)
+    )
+    if recipe is not None:
+        if told:
+            raise BadInput(f"{told[0]} beside a recipe, which says that already: write it into {recipe}")
+        read = _of_files(recipe=str(recipe), **rules) if tables is None else None
+        return _dealt(*(read or _by_recipe(tables, Path(recipe), rules)), test, validation, seed)
+    if target is None:
+        raise BadInput("no target: name the column to predict, target='ill', or give a recipe")
+    if files := _files(tables, site):
+        if classes is not None or constants is not None:
+            raise BadInput("classes and constants of files stand in a recipe: see coterie table inspect")
+        named = {"path": files, "target": target, "site": site, "leave_out": tuple(leave_out), "task": task}
+        return _dealt(*_of_files(**named, **rules), test, validation, seed)
+    rules = {**USUAL, **rules}
+    found = _named(tables, site)
+    rows = _rows_of_frames(found, target, site, leave_out, constants, rules["scale"], rules["missing"])
+    y, names, notes = targets_of(rows.y, ", ".join(dict.fromkeys(rows.owner)), classes, task)
+    prepare = TabularPrepare(rows.columns, **rules)
+    data = Dataset(
+        name="tables",
+        task="classification" if y.dtype.kind == "i" else "regression",
+        train=Arrays(rows.raw, y),
+        features=prepare.features,
+        classes=names,
+        prepare=prepare,
+        notes=notes,
+    )
+    return _dealt(data, rows.owner, test, validation, seed)
+
+
+@dataclass(frozen=True)
+class Given:
+    """A split that is known beforehand: one client for each name, in the order of names."""
+
+    whose: tuple[str, ...]
+
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
+        names = tuple(sorted(set(self.whose) - {""}, key=in_order))
+        places = {"": -1, **{name: i for i, name in enumerate(names)}}
+        return Deal(np.array([places[w] for w in self.whose], dtype=np.int64), names)
+
+
+def _dealt(
+    data: Dataset, whose_row: Sequence[str], test: float, validation: float, seed: int
+) -> list[Client]:
+    """Clients as the shell deals them; what is worth saying of all stands with each."""
+    from coterie.data.build import deal_clients  # which needs `clients.py`, as this file does
+
+    key = Key(seed).at("data")
+    dealt = deal_clients(
+        data, Given(tuple(whose_row)), None, key, test=test, validation=validation, one_class=True
+    )
+    return [_own(c, data) for c in dealt.clients]
+
+
+def _own(client: core.Client, data: Dataset) -> Client:
+    far = far_off(client.train.x.numpy(), client.name, client.features)
+    known = {f.name: getattr(client, f.name) for f in fields(client)}
+    return Client(**{**known, "notes": (*data.notes, *client.notes, *far), "recipe": data.recipe})
+
+
+class Rows(NamedTuple):
+    """Of all tables: raw numbers [row, column], targets [row], and whose each row is."""
+
+    columns: tuple[Any, ...]
+    raw: Array
+    y: Any
+    owner: list[str]
+
+
+def _named(tables: Tables, site: str | None) -> dict[str, Any]:
+    """{name: table}; a single table that holds all sites goes by an empty name."""
+    import pandas as pd  # only here: it takes a while to import
+
+    if isinstance(tables, Mapping):
+        if site is not None:
+            raise BadInput(
+                f"site={site!r} tells the rows of one table apart: leave it out, or give one table"
+            )
+        for name, table in tables.items():
+            if not is_name(name) or not isinstance(table, pd.DataFrame):
+                raise BadInput(
+                    f"tables must be {{name: DataFrame}}, or a list of paths; got {shown(name)}: "
+                    f"{type(table).__name__}: try {{'north': frame}}"
+                )
+        if not tables:
+            raise BadInput("no tables: give at least one")
+        return dict(tables)
+    if not isinstance(tables, pd.DataFrame):
+        raise BadInput(
+            f"tables={shown(tables)} must be {{name: DataFrame}}, one DataFrame with site=, or a list of "
+            "paths: try {'north': frame}"
+        )
+    if site is None:
+        raise BadInput("one table needs a column that tells sites apart: pass site='hospital'")
+    return {"": tables}
+
+
+def _rows_of_frames(
+    frames: Mapping[str, pd.DataFrame],
+    target: str,
+    site: str | None,
+    leave_out: Sequence[str],
+    constants: Mapping[str, tuple[float, float]] | None,
+    scale: str,
+    missing: Missing,
+) -> Rows:
+    """Tables one below the other; a column that one lacks is unknown there."""
+    import pandas as pd
+
+    from coterie.data.frames import columns_of, raw_of
+
+    if site is not None:
+        frames = _by_site(frames[""], site)
+    parts: dict[str, tuple[pd.DataFrame, pd.Series[Any]]] = {}
+    troubles = list[str]()
+    left = {c for f in frames.values() for c in leave_out if c in f.columns}
+    for name, frame in frames.items():
+        try:
+            with whose(name):
+                here = [c for c in leave_out if c in frame.columns or c not in left]
+                parts[name] = inputs_and_target(frame, target, here)
+        except CoterieError as error:
+            troubles.append(str(error))
+    refuse(troubles)
+    inputs = _joined([x for x, _ in parts.values()])
+    columns = scaled_by(columns_of(inputs), constants, scale)
+    refuse_many_texts(columns)
+    raw = raw_of(inputs, columns)
+    owner = [name for name, (x, _) in parts.items() for _ in range(len(x))]
+    for name in parts:
+        try:
+            with whose(name):
+                refuse_unknown(raw[np.array(owner) == name], columns, missing)
+        except BadData as error:
+            troubles.append(str(error))
+    refuse(troubles)
+    return Rows(columns, raw, pd.concat([y for _, y in parts.values()], ignore_index=True), owner)
+
+
+def refuse(troubles: Sequence[str]) -> None:
+    """All of them at once."""
+    if len(troubles) > 1:
+        raise Several(troubles)
+    if troubles:
+        raise BadData(troubles[0])
+
+
+def _by_site(frame: pd.DataFrame, site: str) -> dict[str, pd.DataFrame]:
+    """A table's rows by the values of a column, which is no input."""
+    if site not in frame.columns:
+        raise BadData(f"no site column {site!r}; its columns are {', '.join(map(str, frame.columns))}")
+    texts = [text_of(None if gone else v) for v, gone in zip(frame[site], frame[site].isna(), strict=True)]
+    if None in texts:
+        raise BadData(
+            f"site column {site!r} is missing in {texts.count(None)} row(s): fill it in, or drop them"
+        )
+    owner = np.array(texts, dtype=object)
+    for name in dict.fromkeys(texts):
+        if not is_name(name):
+            raise BadData(f"site column {site!r} holds {shown(name)}, which is no name: correct it")
+    rest = frame.drop(columns=[site])
+    return {str(name): rest[owner == name] for name in dict.fromkeys(texts)}
+
+
+def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """One below the other; a column that is categorical anywhere keeps the categories of all."""
+    import pandas as pd
+
+    made = {}
+    for column in dict.fromkeys(c for f in frames for c in f.columns):
+        own = [f[column] if column in f.columns else pd.Series([None] * len(f), dtype=object) for f in frames]
+        known = [s for s in own if len(s) and s.notna().any()]
+        listed = [s for s in known if isinstance(s.dtype, pd.CategoricalDtype)]
+        if listed:
+            values = [v for s in own for v in s.astype(object)]
+            categories = dict.fromkeys(str(c) for s in listed for c in s.cat.categories)
+            made[column] = pd.Series(
+                pd.Categorical([v if pd.isna(v) else str(v) for v in values], categories=list(categories))
+            )
+        else:
+            kinds = {s.dtype for s in known}
+            filled = [s.astype(object) if len(kinds) > 1 or s.dtype not in kinds else s for s in own]
+            made[column] = pd.concat(filled, ignore_index=True)
+    return pd.DataFrame(made)
+
+
+def _files(tables: Tables, site: str | None) -> tuple[str, ...]:
+    """Paths, if that is what tables are: one file a site, or one with a column that tells sites apart."""
+    if is_path(tables):
+        if site is None:
+            raise BadInput("one file needs a column that tells sites apart: pass site='hospital'")
+        return (str(tables),)
+    return tuple(map(str, tables)) if is_list(tables) and len(tables) and all(map(is_path, tables)) else ()
+
+
+def _of_files(**options: Any) -> tuple[Dataset, list[str]]:
+    """Rows of files and whose they are, as the shell reads them."""
+    from coterie.data.sources.table import TableFile
+
+    data = TableFile(**{k: v for k, v in options.items() if v is not None}).load()
+    if not data.silos:
+        raise BadInput("the files do not say whose their rows are: name the column, site='hospital'")
+    columns = data.train.columns or {}
+    return data, [owner or "" for owner in columns[data.silos]]
+
+
+def _by_recipe(tables: Tables, path: Path, rules: Mapping[str, Any]) -> tuple[Dataset, list[str]]:
+    """Rows of these tables, as a recipe reads them in the place of its own files."""
+    from coterie.data.tables.follow import rows_of
+    from coterie.data.tables.gather import cells_of
+    from coterie.data.tables.read import read_table
+    from coterie.data.tables.recipe import read_recipe
+
+    recipe = replace(read_recipe(path), **rules)
+    sources = _named(tables, None if isinstance(tables, Mapping) else recipe.site or None)
+    people = [recipe.rule(name) for name in recipe.patient]
+    found, about, troubles = {}, {rule.name: list[Any]() for rule in people}, list[str]()
+    for name, source in sources.items():
+        try:
+            table = read_table(source)
+            found[name] = rows_of(recipe, table, site=name, with_target=True)
+            for rule in people:
+                about[rule.name].append(cells_of(rule, name, table, found[name]))
+        except CoterieError as error:
+            troubles += error.lines if isinstance(error, Several) else [str(error)]
+    refuse(troubles)
+    prepare = TabularPrepare(recipe.columns, recipe.missing, recipe.scale, recipe.absent)
+    targets = [r.y for r in found.values() if r.y is not None]
+    data = Dataset(
+        name=path.stem,
+        task="classification" if recipe.classes else "regression",
+        train=Arrays(
+            np.concatenate([r.raw for r in found.values()]),
+            np.concatenate(targets),
+            {name: np.concatenate(cells) for name, cells in about.items()},
+        ),
+        features=prepare.features,
+        classes=recipe.classes,
+        prepare=prepare,
+        recipe=recipe,
+        together=tuple(about),
+    )
+    return data, [o for name, r in found.items() for o in (r.sites or [name] * len(r.raw))]
