@@ -21,6 +21,7 @@ from coterie.core.belief import belief_of, repeat, row
 from coterie.core.held import hold
 from coterie.core.net import to_own
 from coterie.core.seeds import Key
+from coterie.data.preparation import Column, Part, Preparation
 from coterie.kernels import SWAG, Gather
 from coterie.kernels.posterior import collected
 from coterie.models import MODELS
@@ -42,6 +43,7 @@ from coterie.report.words import figure
 from coterie.runs.experiment import prepare
 from coterie.runs.folder import read_record
 from coterie.runs.settings import from_table
+from coterie.use.pool import pooled
 
 LOGISTIC = {"name": "logistic", "options": {}, "shape": [1], "outputs": 2}
 DOCS = Path(__file__).parents[2] / "docs"
@@ -58,8 +60,9 @@ def line(slope, variance, columns=()):
     )
 
 
-def save(name, posterior, rows=10, model=LOGISTIC, file=None, **more):
-    write(Path(file or f"{name}.safetensors"), Saved(name, rows, posterior, model, **more))
+def save(name, posterior, rows=10, model=LOGISTIC, file=None, features=("dose",), classes=("0", "1"), **more):
+    saved = Saved(name, rows, posterior, model, features=features, classes=classes, **more)
+    write(Path(file or f"{name}.safetensors"), saved)
 
 
 @pytest.fixture
@@ -178,57 +181,91 @@ class TestPredictCsv:
         return list(csv.DictReader(text))
 
     def test_the_mean_by_hand(self, pool, done):
-        Path("x.csv").write_text("dose\n0.5\n-0.25\n")
+        Path("x.csv").write_text("remark,dose\nx,0.5\ny,-0.25\n")
         rows = self.rows(done("predict", "pool", "x.csv", "--samples", "0"))
-        assert [list(r) for r in rows] == [["row", "prediction", "confidence", "p_0", "p_1"]] * 2
-        for r, (i, x, guess) in zip(rows, [("1", 0.5, "0"), ("2", -0.25, "1")], strict=True):
-            assert (r["row"], r["prediction"]) == (i, guess)
-            assert float(r["p_0"]) == pytest.approx(probability(2, x), rel=1e-6)
-            assert float(r["p_0"]) + float(r["p_1"]) == pytest.approx(1)
-            assert r["confidence"] == max(r["p_0"], r["p_1"], key=float)
+        assert [list(r) for r in rows] == [["line", "class", "p(0)", "p(1)"]] * 2
+        for r, (i, x, guess) in zip(rows, [("2", 0.5, "0"), ("3", -0.25, "1")], strict=True):
+            assert (r["line"], r["class"]) == (i, guess)
+            assert float(r["p(0)"]) == pytest.approx(probability(2, x), rel=1e-6)
+            assert float(r["p(0)"]) + float(r["p(1)"]) == pytest.approx(1)
+
+    def test_abstention(self, pool, done):
+        """Of 0.5 it is sure by σ(2), of -0.25 by σ(1)."""
+        Path("x.csv").write_text("dose\n0.5\n-0.25\n")
+        rows = self.rows(done("predict", "pool", "x.csv", "--samples", "0", "--threshold", "0.8"))
+        assert [(r["class"], r["unsure"]) for r in rows] == [("0", ""), ("", "yes")]
 
     def test_draws_are_averaged(self, pool, done):
-        Path("x.csv").write_text("0.5\n")
+        Path("x.csv").write_text("dose\n0.5\n")
         (got,) = self.rows(done("predict", "pool", "x.csv", "--samples", "7", "--seed", "4"))
         draws = sample(product([line(0.0, 1.0), line(3.0, 0.5)]), 7, Key(4).at("predict"))
         each = []
         for s in range(7):
             w, b = draws["head.weight"][s].flatten().tolist(), draws["head.bias"][s].tolist()
             each.append(1 / (1 + math.exp((w[1] - w[0]) * 0.5 + b[1] - b[0])))
-        assert float(got["p_0"]) == pytest.approx(sum(each) / 7, rel=1e-5)
+        assert float(got["p(0)"]) == pytest.approx(sum(each) / 7, rel=1e-5)
 
     def test_temperature_widens_the_draws_around_the_same_mean(self, pool, done):
-        Path("x.csv").write_text("0.5\n")
+        Path("x.csv").write_text("dose\n0.5\n")
         (got,) = self.rows(done("predict", "pool", "x.csv", "--samples", "1", "--temperature", "4"))
         joint = product([line(0.0, 1.0), line(3.0, 0.5)])
         draw, mu = sample(joint, 1, Key(0).at("predict")), mean(joint)
         w, b = (mu[n] + 2 * (draw[n][0] - mu[n]) for n in ("head.weight", "head.bias"))
         z = (w[1, 0] - w[0, 0]) * 0.5 + b[1] - b[0]
-        assert float(got["p_0"]) == pytest.approx(1 / (1 + math.exp(z)), rel=1e-4)
+        assert float(got["p(0)"]) == pytest.approx(1 / (1 + math.exp(z)), rel=1e-4)
         cold, still = (
             done("predict", "pool", "x.csv", *words)
             for words in (("--temperature", "1e-12"), ("--samples", "0"))
         )
-        assert float(self.rows(cold)[0]["p_0"]) == pytest.approx(float(self.rows(still)[0]["p_0"]), rel=1e-5)
+        assert float(self.rows(cold)[0]["p(0)"]) == pytest.approx(
+            float(self.rows(still)[0]["p(0)"]), rel=1e-5
+        )
 
     def test_into_a_file(self, pool, done):
-        Path("x.csv").write_text("0.5\n-0.25\n")
+        Path("x.csv").write_text("dose\n0.5\n-0.25\n")
         printed = done("predict", "pool", "x.csv")
         assert done("predict", "pool", "x.csv", "--out", "new/y.csv") == ["table: new/y.csv"]
         assert Path("new/y.csv").read_text().splitlines() == printed
 
-    def test_pictures_are_rows_of_pixels(self, done):
-        """2 x 2 pixels, a weight of 1 for each of class 0."""
-        mu = {"head.weight": torch.tensor([[1.0] * 4, [0.0] * 4]), "head.bias": torch.zeros(2)}
-        save(
-            "a",
-            diagonal(mu, {n: torch.ones_like(t) for n, t in mu.items()}),
-            model={**LOGISTIC, "shape": [1, 2, 2]},
+    def test_raw_values_are_prepared_as_by_one_client(self, done, refused):
+        """(7 - 5) / 4 is 0.5 for north, (7 - 8) / 4 is -0.25 for south."""
+        for name, slope, variance, center in (("north", 0.0, 1.0, 5.0), ("south", 3.0, 0.5, 8.0)):
+            way = Preparation((Part(Column("dose", unit="mg", center=center, spread=4.0)),))
+            save(name, line(slope, variance), preparation=way, classes=("well", "ill"))
+        done("add", "pool", "north.safetensors", "south.safetensors")
+        Path("x.csv").write_text("age,Dose\n70,7\n")
+        assert refused("posterior", "predict", "pool", "x.csv") == (
+            "coterie: the clients of pool (north, south) read or scale rows each in its own way: say in "
+            "whose, such as --client north"
         )
+        for name, x, guess in (("north", 0.5, "well"), ("south", -0.25, "ill")):
+            (got,) = self.rows(done("predict", "pool", "x.csv", "--samples", "0", "--client", name))
+            assert got["class"] == guess
+            assert float(got["p(well)"]) == pytest.approx(probability(2, x), rel=1e-6)
+        assert refused("posterior", "predict", "pool", "x.csv", "--client", "west") == (
+            "coterie: client 'west' is not in pool: take one of north, south"
+        )
+
+    def test_the_same_bits_from_python_and_in_any_order(self, pool, done):
+        Path("x.csv").write_text("dose\n" + "".join(f"{v / 7}\n" for v in range(-9, 9)))
+        rows = self.rows(done("predict", "pool", "x.csv"))
+        assert [float(r["p(0)"]) for r in rows] == pooled("pool").proba("x.csv")[:, 0].tolist()
+        Path("y.csv").write_text("other,dose\n" + "".join(f"a,{v / 7}\n" for v in reversed(range(-9, 9))))
+        back = self.rows(done("predict", "pool", "y.csv"))
+        assert [r["p(0)"] for r in back] == [r["p(0)"] for r in reversed(rows)]
+
+    def test_pictures_have_no_columns(self, done, refused):
+        mu = {"head.weight": torch.tensor([[1.0] * 4, [0.0] * 4]), "head.bias": torch.zeros(2)}
+        made = diagonal(mu, {n: torch.ones_like(t) for n, t in mu.items()})
+        save("a", made, model={**LOGISTIC, "shape": [1, 2, 2]}, features=())
         done("add", "pool", "a.safetensors")
         Path("x.csv").write_text("0.25,0.25,0.25,0.25\n")
-        (got,) = self.rows(done("predict", "pool", "x.csv", "--samples", "0"))
-        assert float(got["p_0"]) == pytest.approx(1 / (1 + math.exp(-1)), rel=1e-6)
+        assert refused("posterior", "predict", "pool", "x.csv") == (
+            "coterie: the model of 'a' takes pictures of 1x2x2, which columns of a table cannot be matched "
+            "to: predict from Python, coterie.use.pool.pooled(POOL).proba(array)"
+        )
+        (p,) = pooled("pool", samples=0).proba(np.full((1, 1, 2, 2), 0.25))
+        assert p[0] == pytest.approx(1 / (1 + math.exp(-1)), rel=1e-6)
 
     def test_batch_norm_uses_the_average_of_buffers(self, done):
         """The file's buffers stand in for the module's own."""
@@ -239,22 +276,32 @@ class TestPredictCsv:
         outside = {n: t for n, t in belief.items() if n not in inside}
         far = {n: t + 2 if t.is_floating_point() else t for n, t in outside.items()}
         small = {n: torch.full_like(t, 1e-4) for n, t in inside.items()}
-        save("a", diagonal(inside, small), model=model, buffers=outside)
-        save("b", diagonal(inside, small), model=model, buffers=far)
+        save("a", diagonal(inside, small), model=model, buffers=outside, features=())
+        save("b", diagonal(inside, small), model=model, buffers=far, features=())
         done("add", "pool", "a.safetensors", "b.safetensors")
         with torch.no_grad():
             for n, t in module.named_buffers():
                 if t.is_floating_point():
                     t.copy_(outside[n] + 1)
         x = torch.arange(64.0).reshape(1, 1, 8, 8) / 64
-        Path("x.csv").write_text(",".join(str(v) for v in x.flatten().tolist()) + "\n")
-        (got,) = self.rows(done("predict", "pool", "x.csv", "--samples", "0"))
         with torch.no_grad():
             expected = module.eval()(x).softmax(dim=1)[0, 0].item()
-        assert float(got["p_0"]) == pytest.approx(expected, rel=1e-4)
+        assert pooled("pool", samples=0).proba(x)[0, 0] == pytest.approx(expected, rel=1e-4)
 
 
-TABLE = ("--data", "table", "--table.path", "all.csv", "--table.target", "sick", "--clients", "2")
+TABLE = (
+    "--data",
+    "table",
+    "--table.path",
+    "all.csv",
+    "--table.target",
+    "sick",
+    "--split",
+    "iid",
+    "--clients",
+    "2",
+)
+TABLE += ("--split", "iid", "--table.scale", "constants")
 
 
 @pytest.fixture
@@ -301,7 +348,7 @@ class TestPredictRun:
         lines = done("predict", "pool", "here", "--samples", "0", "--out", "y.csv")
         assert lines[-1] == "table: y.csv"
         rows = rows_of("y.csv")
-        assert list(rows[0]) == ["client", "row", "truth", "prediction", "confidence", "p_0", "p_1"]
+        assert list(rows[0]) == ["client", "row", "truth", "class", "confidence", "p(0)", "p(1)"]
         shown = [text.split() for text in lines[3:-2]]
         totals = np.zeros(4)
         for client, cells in zip(sites_of(folder), shown, strict=False):
@@ -309,7 +356,7 @@ class TestPredictRun:
             assert [int(r["row"]) for r in mine] == list(range(1, len(client.test) + 1))
             assert [int(r["truth"]) for r in mine] == client.test.y.tolist()
             p = np.array([probability(2, x) for x in client.test.x.flatten().tolist()])
-            assert [float(r["p_0"]) for r in mine] == pytest.approx(p.tolist(), rel=1e-5)
+            assert [float(r["p(0)"]) for r in mine] == pytest.approx(p.tolist(), rel=1e-5)
             right = np.where(client.test.y.numpy() == 0, p, 1 - p)
             figures = scores(torch.tensor(np.stack([p, 1 - p], axis=1)), client.test.y)
             assert figures["accuracy"] == pytest.approx((right > 0.5).mean())
@@ -325,10 +372,10 @@ class TestPredictRun:
         """Draws are the same for all clients of a run, and for a CSV."""
         done("predict", "pool", "here", "--samples", "5", "--out", "y.csv")
         first = sites_of(folder)[0]
-        Path("x.csv").write_text("".join(f"{v!r}\n" for v in first.test.x.flatten().tolist()))
+        Path("x.csv").write_text("dose\n" + "".join(f"{v!r}\n" for v in first.test.x.flatten().tolist()))
         alone = list(csv.DictReader(done("predict", "pool", "x.csv", "--samples", "5")))
         mine = [r for r in rows_of("y.csv") if r["client"] == first.name]
-        assert [float(r["p_0"]) for r in alone] == pytest.approx([float(r["p_0"]) for r in mine], rel=1e-6)
+        assert [float(r["p(0)"]) for r in alone] == pytest.approx([float(r["p(0)"]) for r in mine], rel=1e-6)
 
     def test_batch_norm_is_renewed_by_each_client(self, done, coterie):
         """No client has more rows than a batch: its statistics are those of one pass."""
@@ -343,6 +390,8 @@ class TestPredictRun:
             diagonal(inside, {n: torch.full_like(t, 1e-4) for n, t in inside.items()}),
             model=model,
             buffers={n: t for n, t in belief.items() if n not in inside},
+            features=(),
+            classes=tuple("0123456789"),
         )
         done("add", "pool", "a.safetensors")
         lines = done("predict", "pool", "here", "--samples", "0", "--out", "y.csv")
@@ -356,7 +405,7 @@ class TestPredictRun:
             with torch.no_grad():
                 module.train()(client.train.x)
                 expected = module.eval()(client.test.x).softmax(dim=1)[:, 0]
-            mine = [float(r["p_0"]) for r in rows if r["client"] == client.name]
+            mine = [float(r["p(0)"]) for r in rows if r["client"] == client.name]
             assert mine == pytest.approx(expected.tolist(), rel=1e-4)
 
     def test_posteriors_that_swag_collected(self, done, folder):
@@ -374,7 +423,7 @@ class TestPredictRun:
         lines = done("predict", "pool", "here", "--samples", "20", "--out", "y.csv")
         assert lines[-2].startswith("20 models drawn from the joint posterior of 2 clients")
         rows = rows_of("y.csv")
-        assert sum(r["truth"] == r["prediction"] for r in rows) > len(rows) / 2
+        assert sum(r["truth"] == r["class"] for r in rows) > len(rows) / 2
 
 
 class TestRefusals:
@@ -408,9 +457,9 @@ class TestRefusals:
         kept(["add", "pool", "west.safetensors", "other.safetensors"], said)
 
     def test_damaged_files(self, pool, kept):
-        said = "is damaged or no pool (its kind is 'posterior 1', not 'pool 1'): join its posteriors anew"
+        said = "is damaged or no pool (its kind is 'posterior 2', not 'pool 2'): join its posteriors anew"
         kept(["add", "north.safetensors", "south.safetensors"], f"north.safetensors {said}")
-        said = "is damaged or no posterior (its kind is 'pool 1', not 'posterior 1'): "
+        said = "is damaged or no posterior (its kind is 'pool 2', not 'posterior 2'): "
         said += "ask its client to save it anew"
         kept(["add", "new", "pool"], f"pool {said}")
 
@@ -435,7 +484,8 @@ class TestRefusals:
         """Prior precision 4; a and b have 1, c has 8: without c, 1 + 1 - 4."""
         pool = with_prior(line(0.0, 1 / 4))
         for name, precision in (("c", 8), ("a", 1), ("b", 1)):
-            pool = join(pool, Saved(name, 1, line(0.0, 1 / precision), LOGISTIC))
+            more = {"features": ("dose",), "classes": ("0", "1")}
+            pool = join(pool, Saved(name, 1, line(0.0, 1 / precision), LOGISTIC, **more))
         write_pool(Path("pool"), pool)
         remedy = "must be above 0: update or remove others first, or take a prior of larger variance"
         kept(["remove", "pool", "c"], f"removing 'c' leaves precision -2 at head.bias[0], {remedy}")
@@ -451,23 +501,62 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("a\n1,2\n3,4\n", "x.csv has 2 columns, the model takes 1: give one for each input"),
-            ("dose\n", "x.csv has no rows of numbers: add some"),
-            ("dose\n1\nnan\n", "x.csv: row 2, column 'dose' is missing or NaN"),
-            ("1\n\n2\n", "x.csv: row 2, column 1 is missing or NaN"),
-            ("dose\nTrue\n", "x.csv: row 1, column 'dose' holds 'True', must be a finite number"),
-            ("1e39\n", "x.csv: row 1, column 1 holds '1e+39', must be a finite number"),
-            ("1\n2,3\n", "x.csv is not a CSV file of numbers (Expected 1 fields in line 2, saw 2)"),
-            ('1\n"2\n3\n', "x.csv is not a CSV file of numbers ("),
+            ("a\n1\n3\n", "x.csv: column 'dose' is missing: add it"),
+            ("1\n2\n", "x.csv: column 'dose' is missing: add it"),
+            ("dose\n1\nnan\n", "x.csv, line 3, column 'dose' is missing: fill it in or leave the row out"),
+            ("dose\nTrue\n", "x.csv, line 2, column 'dose': 'True' is not a number: correct it"),
         ],
     )
     def test_cells(self, pool, refused, text, said):
         Path("x.csv").write_text(text)
-        assert said in refused("posterior", "predict", "pool", "x.csv", "--out", "y.csv")
+        assert refused("posterior", "predict", "pool", "x.csv", "--out", "y.csv") == f"coterie: {said}"
+
+    def test_other_columns_classes_units_and_scales(self, kept):
+        """Whose weights are of something else: nothing is joined without a word any more."""
+
+        def two(name, *features, **more):
+            model = {**LOGISTIC, "shape": [2]}
+            made = isotropic({"head.weight": torch.zeros(2, 2), "head.bias": torch.zeros(2)}, 1.0)
+            save(name, made, model=model, features=features, **more)
+            return f"{name}.safetensors"
+
+        first = two("first", "age", "dose")
+        said = "posteriors of different columns: input 1 is 'age' for 'first' and 'dose' for 'turned': "
+        said += "join those that were trained on the same columns in the same order"
+        kept(["add", "new", first, two("turned", "dose", "age")], said)
+        said = "posteriors of different columns: only 'first' has dose: join those that were trained on the "
+        kept(["add", "new", first, two("other", "age", "weight")], said + "same columns in the same order")
+        said = (
+            "posteriors of different classes: 0, 1 for 'first' and 1, 0 for 'swapped': join those with the "
+        )
+        swapped = two("swapped", "age", "dose", classes=("1", "0"))
+        kept(["add", "new", first, swapped], said + "same classes in the same order")
+        scaled = (Part(Column("age", center=50.0, spread=9.0)), Part(Column("dose")))
+        scaled = two("scaled", "age", "dose", preparation=Preparation(scaled))
+        said = "posteriors on different scales: 'first' takes numbers as they are, 'scaled' scales them: "
+        kept(["add", "new", first, scaled], said + "prepare both alike")
+        kilos, pounds = (
+            two(
+                n, "age", "dose", preparation=Preparation((Part(Column("age")), Part(Column("dose", unit=u))))
+            )
+            for n, u in (("kilos", "kg"), ("pounds", "lb"))
+        )
+        said = "posteriors in different units: 'dose' is in kg for 'kilos' and in lb for 'pounds': "
+        kept(["add", "new", kilos, pounds], said + "train on one unit")
+
+    def test_scales_of_ones_own_are_said(self, coterie):
+        for name, center in (("north", 5.0), ("south", 8.0)):
+            way = Preparation((Part(Column("dose", center=center, spread=4.0)),))
+            save(name, line(0.0, 1.0), preparation=way)
+        code, _, said = coterie("posterior", "add", "pool", "north.safetensors", "south.safetensors")
+        note = (
+            "columns that clients scale each by its own numbers, so that weights count per deviation of each"
+        )
+        assert (code, said) == (0, f"· {note}: dose\n")
 
     def test_predicting(self, pool, kept, done):
-        Path("x.csv").write_text("1\n")
-        kept(["predict", "pool", "no.csv"], "no run folder or CSV file at no.csv: check the path")
+        Path("x.csv").write_text("dose\n1\n")
+        kept(["predict", "pool", "no.csv"], "no run folder or table at no.csv: check the path")
         said = "samples=-1 must be at least 0: try 30, or 0 for the mean"
         kept(["predict", "pool", "x.csv", "--samples", "-1"], said)
         kept(["predict", "pool", "x.csv", "--seed", "-1"], "seed=-1 must be at least 0: try 0")
@@ -489,6 +578,7 @@ class TestRefusals:
             "a",
             isotropic({"head.weight": torch.zeros(2, 3), "head.bias": torch.zeros(2)}, 1.0),
             model={**LOGISTIC, "shape": [3]},
+            features=("a", "b", "c"),
         )
         done("add", "wide", "a.safetensors")
         said = "here has inputs of shape [1], the network of wide takes [3]: take a run on the same data"
@@ -540,23 +630,29 @@ class TestHelp:
         assert found == Predict("pool", "x.csv", samples=5)
 
     def test_the_commands_of_the_page_work(self, coterie):
-        """With posteriors made by hand in place of the run's own."""
+        """Two hospitals that train alone, each on a file of its own, and join later."""
         (text,) = re.findall(r"^```sh\n(.*?)^```$", (DOCS / "posteriors.md").read_text(), re.M | re.S)
-        digits = {"name": "logistic", "options": {}, "shape": [1, 8, 8], "outputs": 10}
-        unsure = isotropic({"head.weight": torch.zeros(10, 64), "head.bias": torch.zeros(10)}, 1.0)
-        ran = 0
+        rng = np.random.default_rng(0)
+        for name in ("north", "south"):
+            x = rng.normal(5, 2, size=(40, 2))
+            sick = np.where(x.sum(axis=1) + rng.normal(size=40) > 10, "ill", "well")
+            rows = "".join(f"{a:.2f},{b:.2f},{c}\n" for (a, b), c in zip(x, sick, strict=True))
+            Path(f"{name}.csv").write_text("dose,weight,state\n" + rows)
+            made = coterie("table", "inspect", f"{name}.csv", "--target", "state", "--out", f"{name}.toml")
+            assert made[0] == 0, made[2]
+        Path("patients.csv").write_text("weight,dose\n9.5,9\n1,0.5\n")
+        said = {}
         for typed in text.splitlines():
             _, *words = shlex.split(typed, comments=True)
-            if words[0] == "run":
-                words = ["run", "--data", "digits", "--clients", "2", "--rounds", "1", "--out", "runs/monday"]
-            code, _, said = coterie(*words)
-            assert code == 0, said
-            if words[0] == "run":
-                for client in read_record(Path("runs/monday")).clients:
-                    save(client, unsure, model=digits, file=f"runs/monday/posteriors/{client}.safetensors")
-                save("north", unsure, model=digits)
-                save("north", unsure, model=digits, file="north-in-may.safetensors")
-                Path("patients.csv").write_text(",".join(["0.5"] * 64) + "\n")
-            ran += 1
-        assert ran == 8
-        assert list(read_pool(Path("all.safetensors")).members) == ["client-0", "client-1"]
+            short = ("--rounds", "2", "--sgd.epochs", "5") if words[0] == "run" else ()
+            code, printed, err = coterie(*words, *short)
+            assert code == 0, err
+            said[" ".join(words[:4])] = printed.splitlines()
+        assert len(said) == 8  # north is added twice
+        found = csv.DictReader(said["posterior predict all.safetensors patients.csv"])
+        assert [r["class"] for r in found] == ["ill", "well"]
+        assert list(read_pool(Path("all.safetensors")).members) == ["north"]
+        member = read_pool(Path("all.safetensors")).members["north"]
+        assert (member.features, member.classes) == (("dose", "weight"), ("ill", "well"))
+        assert member.recipe is not None
+        assert not member.recipe.sites  # of files nothing

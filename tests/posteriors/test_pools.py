@@ -239,7 +239,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("lie", "reason"),
         [
-            (lambda h: {"kind": "posterior 1"}, "its kind is 'posterior 1', not 'pool 1'"),
+            (lambda h: {"kind": "posterior 2"}, "its kind is 'posterior 2', not 'pool 2'"),
             (lambda h: {"members": 3}, "'int' object is not iterable"),
             (lambda h: {"members": h["members"] * 2}, "its parts do not belong together"),
             (lambda h: {"total": None}, "its parts do not belong together"),

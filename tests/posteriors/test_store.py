@@ -9,6 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from coterie.core.errors import BadData, BadInput
+from coterie.data.preparation import Column, Part, Preparation
+from coterie.data.tables.recipe import plain_recipe
 from coterie.posteriors import (
     Saved,
     covariance,
@@ -64,14 +66,32 @@ def test_the_network_and_its_buffers_come_back(tmp_path):
     assert torch.equal(covariance(found.posterior), covariance(low()))
 
 
-def test_a_file_from_before_networks_were_kept(tmp_path):
+def test_a_file_of_an_earlier_version(tmp_path, refused):
+    """Whose columns nobody knows."""
     tensors = {"shift": torch.tensor([1.0, 2.0]).double(), "diagonal": torch.tensor([1.0, 4.0]).double()}
     header = {"kind": "posterior 1", "client": "a", "samples": 9, "form": "diagonal", "scales": []}
     header["model"] = [["w", [2], "float32"]]
-    save_file(tensors, tmp_path / "old", metadata={"coterie": json.dumps(header)})
-    found = read(tmp_path / "old")
-    assert mean(found.posterior)["w"].tolist() == [1, 0.5]
-    assert (found.client, found.samples, found.model, found.buffers) == ("a", 9, {}, {})
+    path = tmp_path / "old"
+    save_file(tensors, path, metadata={"coterie": json.dumps(header)})
+    said = "is of an earlier version, which kept no names of columns: ask its client to save it anew"
+    with refused(BadData, f"{path} {said}"):
+        read(path)
+
+
+def test_columns_classes_and_preparation_come_back(tmp_path):
+    """To the last bit of a mean."""
+    parts = (
+        Part(Column("age", unit="years", center=1 / 3, spread=0.1), fill=50.5),
+        Part(Column("sex", "category", ("f", "m"), (0.0, 1.0)), instead=(0.5, 0.5), told=True),
+    )
+    way = Preparation(parts)
+    recipe = plain_recipe([p.column for p in parts])
+    saved = Saved("a", 3, low(), {}, {}, way.features, ("well", "ill"), way, recipe)
+    found = read(write(tmp_path / "f", saved))
+    assert found.features == ("age", "sex=f", "sex=m", "sex not recorded")
+    assert found.classes == ("well", "ill")
+    assert found.preparation == way
+    assert found.recipe == recipe
 
 
 def test_the_header_names_the_model(tmp_path):
@@ -95,7 +115,7 @@ def test_cut_short(keep, tmp_path):
     [
         ({}, None, "no 'coterie'"),
         ({}, {}, "no 'kind'"),
-        ({}, {"kind": "state"}, "its kind is 'state', not 'posterior 1'"),
+        ({}, {"kind": "state"}, "its kind is 'state', not 'posterior 2'"),
         ({"shift": torch.zeros(3).double()}, {}, "shift is torch.float64 [3]"),
         ({"diagonal": torch.ones(2)}, {}, "diagonal is torch.float32 [2]"),
         ({"factor/0": torch.tensor(1.0).double()}, {}, "factor/0 is torch.float64 []"),
@@ -125,12 +145,25 @@ def test_cut_short(keep, tmp_path):
             {"scales": [float("nan")], "form": "low-rank"},
             "a scale is not finite",
         ),
+        ({"shift": torch.zeros(2).double()}, {"preparation": {"drops": False}}, "no 'columns'"),
+        (
+            {"shift": torch.zeros(2).double()},
+            {"recipe": {"columns": {"age": {"use": "guess"}}}},
+            "its recipe cannot be read, recipe: columns.age.use: must be one of number, flag, category, "
+            "ordered, date, leave-out; got 'guess'",
+        ),
     ],
 )
 def test_something_else(tensors, header, reason, tmp_path, refused):
     path = tmp_path / "f"
-    whole = {"kind": "posterior 1", "client": "a", "samples": 1, "form": "diagonal", "scales": []}
-    whole["model"] = [["w", [2], "float32"]]
+    whole = {"kind": "posterior 2", "client": "a", "samples": 1, "form": "diagonal", "scales": []}
+    whole |= {
+        "model": [["w", [2], "float32"]],
+        "features": [],
+        "classes": [],
+        "preparation": None,
+        "recipe": None,
+    }
     if tensors:
         tensors = {"shift": torch.zeros(2).double(), "diagonal": torch.ones(2).double(), **tensors}
         header = {**whole, **header}

@@ -17,6 +17,7 @@ from coterie.cli.flags import parse
 from coterie.cli.posterior_predict import Predict, counted, predict
 from coterie.core.errors import BadData, BadInput, UnknownName
 from coterie.posteriors.gaussian import Gaussian, isotropic, mean
+from coterie.posteriors.meaning import listed, own_scales
 from coterie.posteriors.online import joint
 from coterie.posteriors.pools import (
     SavedPool,
@@ -37,7 +38,7 @@ HELP = """Joins posteriors that clients saved by themselves; who comes or goes l
 usage: coterie posterior add POOL FILE [FILE ...] [--update] [--prior PRECISION]
        coterie posterior remove POOL CLIENT [CLIENT ...]
        coterie posterior show POOL
-       coterie posterior predict POOL RUN_OR_CSV [--samples 30] [--temperature 1] [--out FILE]
+       coterie posterior predict POOL RUN_OR_FILE [--client NAME] [--samples 30] [--out FILE]
 
 examples:
   coterie posterior add all.safetensors north.safetensors south.safetensors
@@ -139,6 +140,12 @@ def add(words: Sequence[str]) -> None:
         if names := [s.client for s in sent if (s.client in there) == some]:
             print(f"{what}: {', '.join(names)}")
     print(f"pool: {path}, {counted(after)}")
+    if columns := own_scales(after.members.values()):
+        note = (
+            "columns that clients scale each by its own numbers, so that weights count per deviation of each"
+        )
+        note = f"{note}: {listed(columns)}"
+        screen.err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
 
 
 def read_all(places: Sequence[str]) -> list[Saved]:

@@ -25,13 +25,13 @@ from coterie.core.client import Client, class_count
 from coterie.core.errors import BadInput, BadRun
 from coterie.core.held import hold
 from coterie.core.seeds import Key
-from coterie.data.numbers import read_numbers
 from coterie.engines import Loop
 from coterie.kernels.refresh import Refresh, momenta
 from coterie.metrics.calibration import brier, ece, logits_of, normalised_nll
 from coterie.metrics.classification import accuracy, hits
 from coterie.nets import InProcess
-from coterie.posteriors import ensemble
+from coterie.posteriors import Saved, ensemble
+from coterie.posteriors.meaning import refuse_other_meaning
 from coterie.posteriors.network import Network, network_of
 from coterie.posteriors.online import joint
 from coterie.posteriors.pools import SavedPool, read_pool, refuse_empty
@@ -42,15 +42,17 @@ from coterie.runs.folder import read_record
 from coterie.runs.record import Record
 from coterie.runs.settings import from_table
 from coterie.storage.atomic import write_whole
+from coterie.use.pool import Pooled, classes_of, pooled
 
 HELP = """Predicts with models drawn from a pool's joint posterior.
 
-For the folder of a run, scores the predictions on each of its clients' test rows. For a CSV file of numbers,
-one column for each input, prepared as in training, writes them as a table.
+For the folder of a run, scores the predictions on each of its clients' test rows. For a table (CSV, TSV,
+Excel, Parquet) writes them as a table: columns are found by name, and prepared as by one of the clients: that
+which --client names, where they do not all prepare alike.
 
 examples:
-  coterie posterior predict all.safetensors runs/digits-shift-fl-swag-seed0
-  coterie posterior predict all.safetensors patients.csv --samples 100 --out predictions.csv
+  coterie posterior predict all.safetensors runs/table-silos-fl-swag-seed0
+  coterie posterior predict all.safetensors patients.csv --client north --threshold 0.7 --out predictions.csv
 """
 
 
@@ -59,15 +61,22 @@ class Predict:
     pool: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="POOL", help="The file of the pool.")]
     source: Annotated[
         tyro.conf.Positional[str],
-        tyro.conf.arg(metavar="RUN_OR_CSV", help="The folder of a run, or a CSV file of numbers."),
+        tyro.conf.arg(metavar="RUN_OR_FILE", help="The folder of a run, or a table with a header."),
     ]
     samples: Annotated[int, tyro.conf.arg(help="Models to draw and average; 0 predicts with the mean.")] = 30
     seed: Annotated[int, tyro.conf.arg(help="Where their random numbers come from.")] = 0
     temperature: Annotated[
         float, tyro.conf.arg(help="Times the joint covariance: above 1, models differ more than it says.")
     ] = 1.0
+    client: Annotated[
+        str, tyro.conf.arg(help="For a table: by whose recipe and scales its rows are read and prepared.")
+    ] = ""
+    threshold: Annotated[
+        float, tyro.conf.arg(help="For a table: name no class that is less probable than this.")
+    ] = 0.0
     out: Annotated[
-        str, tyro.conf.arg(help="A CSV file to write predictions to; by default those of a CSV are printed.")
+        str,
+        tyro.conf.arg(help="A CSV file to write predictions to; by default those of a table are printed."),
     ] = ""
 
     def __post_init__(self) -> None:
@@ -90,26 +99,46 @@ def predict(words: Sequence[str]) -> None:
     if source.is_dir():
         predict_run(asked, pool, source)
     elif source.is_file():
-        predict_csv(asked, pool, source)
+        predict_table(asked, pool, source)
     else:
-        raise BadInput(f"no run folder or CSV file at {source}: check the path")
+        raise BadInput(f"no run folder or table at {source}: check the path")
 
 
-def predict_csv(asked: Predict, pool: SavedPool, source: Path) -> None:
-    network = network_of(pool, Path(asked.pool))
-    values = torch.from_numpy(read_numbers(source, math.prod(network.shape)))
-    p = probabilities(asked, pool, network, values.reshape(-1, *network.shape))
-    text = frame_of(p).to_csv(index=False)
+def predict_table(asked: Predict, pool: SavedPool, source: Path) -> None:
+    with screen.progress(max(asked.samples, 1), "predicting", "models") as bar:
+
+        def tick() -> None:
+            bar.start()
+            bar.advance(bar.task_ids[0])
+
+        predictor = pooled_by(asked, pool, tick)
+        rows = predictor.intake.asked(source)
+        text = predictor.table_of(rows).to_csv(index=False)
+    for note in rows.said:
+        screen.err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
     if asked.out:
         print(f"table: {write_whole(Path(asked.out), text)}")
     else:
         print(text, end="")
 
 
+def pooled_by(asked: Predict, pool: SavedPool, tick: Callable[[], None]) -> Pooled:
+    return pooled(
+        pool,
+        asked.client,
+        samples=asked.samples,
+        seed=asked.seed,
+        temperature=asked.temperature,
+        threshold=asked.threshold,
+        tick=tick,
+        called=asked.pool,
+    )
+
+
 def predict_run(asked: Predict, pool: SavedPool, source: Path) -> None:
     network = network_of(pool, Path(asked.pool))
     record, clients = clients_of(source)
-    refuse_other_data(clients, network, asked)
+    refuse_other_data(clients, network, pool, asked)
     parts = [c.test for c in clients]
     each = for_clients(asked, pool, network, clients)
     how = f"{asked.samples} models drawn from" if asked.samples else "the mean of"
@@ -119,7 +148,8 @@ def predict_run(asked: Predict, pool: SavedPool, source: Path) -> None:
     renewed = "; batch norm renewed on each client's training rows" if momenta(network.learner) else ""
     screen.out.print(f"[dim]{how} the joint posterior of {counted(pool)}{warmth}{renewed}[/dim]")
     if asked.out:
-        frames = [frame_of(q, c) for q, c in zip(each, clients, strict=True)]
+        classes = classes_of(next(iter(pool.members.values())), network.classes)
+        frames = [frame_of(q, c, classes) for q, c in zip(each, clients, strict=True)]
         print(f"table: {write_whole(Path(asked.out), pd.concat(frames).to_csv(index=False))}")
 
 
@@ -135,7 +165,7 @@ def clients_of(path: Path) -> tuple[Record, tuple[Client, ...]]:
     return record, footing.clients
 
 
-def refuse_other_data(clients: Sequence[Client], network: Network, asked: Predict) -> None:
+def refuse_other_data(clients: Sequence[Client], network: Network, pool: SavedPool, asked: Predict) -> None:
     first = clients[0]
     if first.task == "regression":
         raise BadInput(f"{asked.source} predicts a number, {asked.pool} classes: take a run on the same data")
@@ -149,6 +179,9 @@ def refuse_other_data(clients: Sequence[Client], network: Network, asked: Predic
             f"{asked.source} has {class_count(clients)} classes, the network of {asked.pool} knows "
             f"{network.classes}: take a run on the same data"
         )
+    known = next(iter(pool.members.values()))
+    run = Saved(asked.source, 1, known.posterior, {}, {}, first.features, first.classes, first.preparation)
+    refuse_other_meaning(known, run)
 
 
 def for_clients(
@@ -218,15 +251,17 @@ def score_table(clients: Sequence[Client], figures: Sequence[dict[str, float]]) 
     return table
 
 
-def frame_of(p: Tensor, client: Client | None = None) -> pd.DataFrame:
-    """A line for each row, which count from 1; classes count from 0."""
+def frame_of(p: Tensor, client: Client, classes: Sequence[str]) -> pd.DataFrame:
+    """A line for each row, which count from 1."""
     confidence, guess = p.max(dim=1)
-    columns: dict[str, object] = {"client": client.name} if client else {}
-    columns["row"] = range(1, len(p) + 1)
-    if client:
-        columns["truth"] = client.test.y.tolist()
-    columns |= {"prediction": guess.tolist(), "confidence": confidence.tolist()}
-    return pd.DataFrame(columns | {f"p_{c}": p[:, c].tolist() for c in range(p.shape[1])})
+    columns: dict[str, object] = {
+        "client": client.name,
+        "row": range(1, len(p) + 1),
+        "truth": [classes[y] for y in client.test.y.tolist()],
+        "class": [classes[c] for c in guess.tolist()],
+        "confidence": confidence.tolist(),
+    }
+    return pd.DataFrame(columns | {f"p({name})": p[:, c].tolist() for c, name in enumerate(classes)})
 
 
 def counted(pool: SavedPool) -> str:

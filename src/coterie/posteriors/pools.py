@@ -29,12 +29,13 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadData, BadInput
 from coterie.posteriors import online, store
 from coterie.posteriors.gaussian import Gaussian, checked
+from coterie.posteriors.meaning import refuse_other_meaning
 from coterie.posteriors.slots import Slot, same_model
 from coterie.posteriors.store import Header, Saved, Tensors
 from coterie.storage.atomic import readable_errors
 from coterie.storage.tensors import write_tensors
 
-KIND = "pool 1"
+KIND = "pool 2"
 REMEDY = "join its posteriors anew"
 
 
@@ -133,7 +134,7 @@ def read_pool(path: Path) -> SavedPool:
     """The pool in a file; refused if it is damaged or something else."""
     _there(path)
     with store.intact(path, "pool", REMEDY):
-        tensors, header = store.of_kind(path, KIND)
+        tensors, header = store.of_kind(path, KIND, REMEDY)
         tensors |= {name: tensors[other] for name, other in header["twins"].items()}
         total, prior = (
             store.unpack_gaussian(_above(name, tensors), header[name]) if header[name] else None
@@ -177,11 +178,13 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def same_network(members: Mapping[str, Saved], new: Saved) -> None:
-    """Refuses what has other weights than the members, or the same ones in another network."""
+    """Refuses what has other weights than the members, or the same ones of other inputs or networks."""
     for first in list(members.values())[:1]:
         same_model(first.posterior.slots, new.posterior.slots)
         shapes = (tuple(Slot(n, tuple(t.shape), t.dtype) for n, t in s.buffers.items()) for s in (first, new))
         same_model(*shapes)
+    for member in members.values():
+        refuse_other_meaning(member, new)
     known = next((s for s in members.values() if s.model), new)
     for key in sorted(known.model.keys() | new.model.keys()) if new.model else ():
         here, there = (json.dumps(s.model.get(key), sort_keys=True) for s in (known, new))

@@ -3,9 +3,10 @@
 Format: safetensors. Tensors `shift`, `diagonal`, `dense` (full form) and `factor/0`, `factor/1`, ... in
 float64; `buffer/NAME` is what the model has outside the posterior (batch norm's statistics, frozen weights),
 in its own dtype. The header entry `coterie` is JSON: the client, its number of training rows, the form, the
-model's tensors (name, shape, dtype), the factors' scales, and how to build the network: the name of its
-model, that model's options, the shape of an input, the number of outputs. Reading it runs no code of the
-writer's.
+model's tensors (name, shape, dtype), the factors' scales, how to build the network (the name of its model,
+that model's options, the shape of an input, the number of outputs), and what its inputs and outputs are:
+their names, how the client makes inputs of raw columns, and the recipe by which it reads them, if there is
+one. Reading it runs no code of the writer's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -24,12 +25,16 @@ from torch import Tensor
 
 from coterie.core.belief import Belief, first_not_finite
 from coterie.core.errors import BadData
+from coterie.data.preparation import Preparation, told_of
 from coterie.posteriors.gaussian import Gaussian, checked
 from coterie.posteriors.precision import Factor, Precision
 from coterie.posteriors.slots import Slot, Slots, size
 from coterie.storage.tensors import read_tensors, write_tensors
 
-KIND = "posterior 1"
+if TYPE_CHECKING:
+    from coterie.data.tables.rules import Recipe
+
+KIND = "posterior 2"
 BUFFER = "buffer/"
 REMEDY = "ask its client to save it anew"
 
@@ -41,8 +46,12 @@ Header = dict[str, Any]
 class Saved:
     """A client's posterior and the number of training rows behind it.
 
-    model     how to build its network: {"name": "mlp", "options": {...}, "shape": [64], "outputs": 10}
-    buffers   the network's tensors outside the posterior
+    model         how to build its network: {"name": "mlp", "options": {...}, "shape": [64], "outputs": 10}
+    buffers       the network's tensors outside the posterior
+    features      names of the network's inputs, in order; none for inputs without
+    classes       names of its outputs; none where they are numbers
+    preparation   how the client makes inputs of raw columns; None where it takes them as they are
+    recipe        how it reads rows from files, if by a recipe
     """
 
     client: str
@@ -50,6 +59,10 @@ class Saved:
     posterior: Gaussian
     model: Mapping[str, Any] = field(default_factory=dict)
     buffers: Belief = field(default_factory=dict)
+    features: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    preparation: Preparation | None = None
+    recipe: Recipe | None = None
 
 
 def write(path: Path, saved: Saved) -> Path:
@@ -63,7 +76,7 @@ def read(path: Path) -> Saved:
     if not path.is_file():
         raise BadData(f"no posterior at {path}: check the path")
     with intact(path, "posterior", REMEDY):
-        saved = unpack(*of_kind(path, KIND))
+        saved = unpack(*of_kind(path, KIND, REMEDY))
     checked(saved.posterior, f"the posterior in {path} has", REMEDY)
     return saved
 
@@ -77,6 +90,10 @@ def pack(saved: Saved) -> tuple[Tensors, Header]:
         "client": saved.client,
         "samples": saved.samples,
         "network": dict(saved.model),
+        "features": list(saved.features),
+        "classes": list(saved.classes),
+        "preparation": None if saved.preparation is None else saved.preparation.told(),
+        "recipe": None if saved.recipe is None else saved.recipe.table(),
     }
 
 
@@ -90,8 +107,28 @@ def unpack(tensors: Tensors, header: Header) -> Saved:
     if not (client := str(header["client"])) or re.search(r"[\x00-\x1f\x7f]", client):
         raise ValueError(f"client is {client!r}")
     rest = {n: t for n, t in tensors.items() if not n.startswith(BUFFER)}
-    network = dict(header.get("network", {}))
-    return Saved(client, rows, unpack_gaussian(rest, header), network, buffers)
+    return Saved(
+        client,
+        rows,
+        unpack_gaussian(rest, header),
+        dict(header.get("network", {})),
+        buffers,
+        tuple(map(str, header["features"])),
+        tuple(map(str, header["classes"])),
+        None if header["preparation"] is None else told_of(header["preparation"]),
+        _recipe(header["recipe"]),
+    )
+
+
+def _recipe(table: Any) -> Recipe | None:
+    if table is None:
+        return None
+    from coterie.data.tables.recipe import recipe_of
+
+    try:
+        return recipe_of(table)
+    except BadData as error:
+        raise ValueError(f"its recipe cannot be read, {str(error).splitlines()[0]}") from None
 
 
 def pack_gaussian(gaussian: Gaussian) -> tuple[Tensors, Header]:
@@ -129,8 +166,10 @@ def unpack_gaussian(tensors: Tensors, header: Header) -> Gaussian:
     return Gaussian(slots, tensors["shift"], precision)
 
 
-def of_kind(path: Path, kind: str) -> tuple[Tensors, Header]:
+def of_kind(path: Path, kind: str, remedy: str) -> tuple[Tensors, Header]:
     tensors, header = read_tensors(path)
+    if header["kind"] == f"{kind.split()[0]} 1":
+        raise BadData(f"{path} is of an earlier version, which kept no names of columns: {remedy}")
     if header["kind"] != kind:
         raise ValueError(f"its kind is {header['kind']!r}, not {kind!r}")
     return tensors, header

@@ -34,10 +34,12 @@ from coterie.engines.auto import SMALL as SMALL_MODEL
 from coterie.engines.base import Engine
 from coterie.engines.threads import SMALL as FEW_NUMBERS
 from coterie.engines.threads import narrow
-from coterie.nets import Counting, Ground, Made, wrapped
+from coterie.metrics.own import NOTHING, Own
+from coterie.nets import Counting, Ground, Made, Untested, wrapped
 from coterie.nets.ground import Connector
 from coterie.runs.about import about_run
 from coterie.runs.prepared import Origin
+from coterie.runs.room import check_model, check_work
 from coterie.runs.settings import PARTS, Settings
 from coterie.sites.footing import Check, Footing, grounded
 from coterie.sites.last_layer import Body
@@ -56,6 +58,7 @@ class Experiment:
     key: Key
     body: Body | None = None
     origin: Origin = field(default_factory=Origin)
+    own: Own = NOTHING
 
     @property
     def roster(self) -> Roster:
@@ -93,7 +96,9 @@ class Builder:
         """Refuses a method that cannot work, whole, with its local work; nothing is written or started."""
         with CLOCK.part("data"), narrow():
             settings, method, key = _method(settings)
+            device_of(settings.device)
             footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
+            check_work(method, footing.roster)
             method.check(footing.roster, footing.beliefs, key)
 
     def footing(self, settings: Settings, check: Check) -> Footing:
@@ -140,6 +145,7 @@ class Builder:
     def _deal(self, settings: Settings, check: Check) -> Footing:
         model_of, key, dealt = settings.made("model"), Key(settings.seed), self._dealt(settings)
         roster = roster_of(dealt.clients)
+        check_model(model_of, settings.model, roster)
         seeds = [key.at("model", i).integer() for i in range(len(roster))]
         model = model_of.build(roster.shape, roster.outputs, seeds[0])
         others = seeds[1:] if settings.init == "independent" else []
@@ -203,9 +209,11 @@ def experiment_of(
     connector: Connector,
     engine: Engine,
     command: str | None,
+    own: Own = NOTHING,
 ) -> Experiment:
     """A method on a footing; refused if the two do not go together."""
     roster, key = footing.roster, Key(int(config["seed"]), rounds=int(config["rounds"]))
+    check_work(method, roster)
     said = method.check(roster, footing.beliefs, key)
     device = device_of(str(config.get("device", "cpu")))
     beliefs = {name: t.to(device) for name, t in footing.beliefs.items()}
@@ -217,11 +225,18 @@ def experiment_of(
         device,
         str(config.get("memory", "half")),
         footing.made,
+        own,
     )
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
+    if not all(m.test for m in roster.members):
+        net = Untested(net)
+    notes = [*footing.notes, *_large_batches(method, roster), *own.notes(roster.task), *said]
     return Experiment(
         config=config,
-        about=about_run(roster, beliefs, [*footing.notes, *_large_batches(method, roster), *said], command),
+        about={
+            **about_run(roster, beliefs, notes, command),
+            "inputs": list(roster.shape if footing.body is None else footing.body.inputs),
+        },
         model=footing.model,
         beliefs=beliefs,
         method=method,
@@ -229,6 +244,7 @@ def experiment_of(
         key=Key(int(config["seed"])),
         body=footing.body,
         origin=Origin({c.name: c.preparation for c in footing.clients if c.preparation}, footing.recipe),
+        own=own,
     )
 
 
@@ -238,6 +254,4 @@ def _large_batches(method: Method, roster: Roster) -> list[str]:
     if not small:
         return []
     names = ", ".join(small[:5]) + (", ..." if len(small) > 5 else "")
-    return [
-        f"batch={batch} exceeds the training data of {len(small)} client(s) ({names}): they use all of it"
-    ]
+    return [f"clients with fewer training rows than batch={batch}, so that a step takes all: {names}"]

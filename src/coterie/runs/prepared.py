@@ -61,3 +61,12 @@ def read_recipe_of(folder: Path) -> Recipe | None:
     from coterie.data.tables.recipe import read_recipe
 
     return read_recipe(path)
+
+
+def recipe_for(recipe: Recipe | None, client: str) -> Recipe | None:
+    """What of it may leave with one client's model: nothing of other sites."""
+    if recipe is None:
+        return None
+    from coterie.data.tables.one_site import for_site
+
+    return for_site(recipe, client)

@@ -14,13 +14,14 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.clock import CLOCK, since
-from coterie.core.errors import BadData, BadInput, Diverged
+from coterie.core.errors import BadData, BadInput, Diverged, Refused
 from coterie.core.held import at_coordinator, handles_in, hold
 from coterie.core.kernel import Part, Scorer
 from coterie.core.method import Info, Models, asked, only_for
 from coterie.engines.threads import narrow, use
 from coterie.kernels import Calibrate, Crowd, Tallied
 from coterie.kernels.calibrate import unpacked
+from coterie.kernels.own import Beside
 from coterie.metrics.calibration import Calibration
 from coterie.models import MODELS
 from coterie.nets.counting import Traffic
@@ -30,7 +31,7 @@ from coterie.runs.body import save_body
 from coterie.runs.experiment import Experiment
 from coterie.runs.folder import Folder, read_record
 from coterie.runs.measures import measure
-from coterie.runs.prepared import save_origin
+from coterie.runs.prepared import recipe_for, save_origin
 from coterie.runs.record import Record, line, triplets
 
 Watch = Callable[[Record], None]
@@ -50,8 +51,18 @@ def run(
 ) -> Outcome:
     """Runs what is left to run, writes every round down, and calls `watch` after each.
 
-    With a folder, a run that was cut off goes on after its last saved round.
+    With a folder, a run that was cut off goes on after its last saved round; one that is refused before its
+    first round is over leaves none.
     """
+    try:
+        return _played(experiment, folder, label, watch)
+    except (BadInput, BadData, Refused):  # a mistake that only the work itself could show
+        if folder and folder.rounds < 1:
+            folder.discard()
+        raise
+
+
+def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Watch) -> Outcome:
     method, net, rounds = experiment.method, experiment.net, experiment.rounds
     who = asked(method, net.roster.names)
     if folder:
@@ -109,10 +120,6 @@ def run(
                 safe, last_saved = state, r
             net.keep([*handles_in(state), *handles_in(safe)], last_saved)
             watch(record)
-    except (BadInput, BadData):
-        if folder and saved is None and done == 0:  # a mistake that only the first round could show
-            folder.discard()
-        raise
     except KeyboardInterrupt:
         if folder and done > last_saved and record.done == done:
             _save(folder, experiment, state, done)
@@ -182,12 +189,18 @@ def evaluate(experiment: Experiment, models: Models, round: int) -> dict[str, Sc
         ids = tuple(tuple(p.ids[some.of[some.owners]].tolist()) for p in some.beliefs.parts)
         pairs = (part, some.crowd is None, tuple(some.owners.tolist()), ids)
         if pairs not in known:
-            numbers = judged(experiment, Calibrate(part), some, round)
+            numbers = judged(experiment, scorer(experiment, part), some, round)
             if not numbers:
                 return None
             known[pairs] = {m: figures(v) for m, v in numbers.items() if m != "samples"}
         scores[name] = known[pairs]
     return scores
+
+
+def scorer(experiment: Experiment, part: Part) -> Scorer:
+    """What measures models on these rows: the usual figures, and metrics of somebody's own."""
+    metrics = experiment.own.metrics
+    return Beside(Calibrate(part), metrics) if metrics else Calibrate(part)
 
 
 def judged(experiment: Experiment, kernel: Scorer, models: Models, round: int) -> Mapping[str, Tensor]:
@@ -231,9 +244,19 @@ def sent_posteriors(experiment: Experiment, state: Any) -> list[Saved]:
     if posteriors is None:
         return []
     rows = {m.name: m.train for m in experiment.roster.members}
-    made = network(experiment)
+    made, roster, origin = network(experiment), experiment.roster, experiment.origin
     return [
-        Saved(name, rows[name], posterior, made, buffers)
+        Saved(
+            name,
+            rows[name],
+            posterior,
+            made,
+            buffers,
+            roster.features,
+            roster.classes,
+            origin.preparations.get(name),
+            recipe_for(origin.recipe, name),
+        )
         for name, (posterior, buffers) in posteriors(state, experiment.net.peek, list(rows)).items()
     ]
 

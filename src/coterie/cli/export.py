@@ -1,0 +1,51 @@
+"""coterie export"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+from rich.markup import escape
+
+from coterie.cli import screen
+from coterie.cli.flags import parse
+from coterie.core.errors import BadInput
+from coterie.use import load, save
+
+HELP = """Writes a client's own model into a folder that works without the run.
+
+It holds the weights, how rows are read and prepared, and a model card with lines for you to fill in; of other
+clients, their names and how much this one listened to each, in the card. Use it with `coterie predict FOLDER
+FILE`, or in Python with coterie.load(FOLDER).
+
+examples:
+  coterie export runs/table-silos-finetune-seed0 --client north --out north-model
+  coterie export runs/table-silos-finetune-seed0 --client north --out north-model --onnx
+"""
+
+
+@dataclass(frozen=True)
+class Export:
+    run: Annotated[
+        tyro.conf.Positional[str],
+        tyro.conf.arg(metavar="RUN", help="The folder of a run, or one of a comparison's."),
+    ]
+    client: Annotated[str, tyro.conf.arg(help="Whose model; may be left out where the run has only one.")] = (
+        ""
+    )
+    out: Annotated[str, tyro.conf.arg(help="The folder to write.")] = ""
+    onnx: Annotated[bool, tyro.conf.arg(help="Also write model.onnx, for other programs.")] = False
+
+
+def export(words: Sequence[str]) -> int:
+    asked: Export = parse(Export, words, "export", HELP)
+    if not asked.out:
+        raise BadInput("no folder to write to: name one with --out")
+    predictor = load(asked.run, asked.client)
+    path = save(predictor, asked.out, asked.onnx)
+    for note in predictor.notes:
+        screen.err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
+    print(f"model: {path}, of {predictor.client}; fill in what card.md leaves to you")
+    return 0

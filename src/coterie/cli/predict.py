@@ -1,0 +1,89 @@
+"""coterie predict"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.markup import escape
+
+from coterie.cli import screen
+from coterie.cli.flags import parse
+from coterie.core.errors import BadInput
+from coterie.report import words as wording
+from coterie.storage.atomic import write_whole
+from coterie.use import Predictor, load
+from coterie.use.predictor import UNSURE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HELP = """Predicts rows of a table with a client's own model, from its run or from an exported folder.
+
+Columns are found by name and prepared as in training. Each row gets a class and the probability of every
+class, or a number. Where no class is as probable as --threshold, none is named: the model is unsure.
+
+examples:
+  coterie predict runs/table-silos-finetune-seed0 patients.csv --client north
+  coterie predict north-model patients.csv --threshold 0.7 --explain 3 --out predictions.csv
+"""
+
+
+@dataclass(frozen=True)
+class Predict:
+    run: Annotated[
+        tyro.conf.Positional[str],
+        tyro.conf.arg(
+            metavar="RUN", help="The folder of a run, one of a comparison's, or an exported model."
+        ),
+    ]
+    rows: Annotated[
+        tyro.conf.Positional[str],
+        tyro.conf.arg(metavar="FILE", help="The table: CSV, TSV, Excel or Parquet, with a header."),
+    ]
+    client: Annotated[
+        str, tyro.conf.arg(help="Whose model; may be left out where the folder has only one.")
+    ] = ""
+    threshold: Annotated[
+        float, tyro.conf.arg(help="Name no class that is less probable than this; 0 always names one.")
+    ] = 0.0
+    explain: Annotated[
+        int, tyro.conf.arg(help="Name so many columns that pushed most towards what is said; 0 for none.")
+    ] = 0
+    out: Annotated[str, tyro.conf.arg(help="A CSV file to write; by default it is printed.")] = ""
+
+    def __post_init__(self) -> None:
+        if self.explain < 0:
+            raise BadInput(f"explain={self.explain} must be at least 0: try 3")
+        if self.out and Path(self.out).resolve() in (Path(self.run).resolve(), Path(self.rows).resolve()):
+            raise BadInput(f"out={self.out} would overwrite what is read: choose another --out")
+
+
+def predict(words: Sequence[str]) -> int:
+    asked: Predict = parse(Predict, words, "predict", HELP)
+    predictor = load(asked.run, asked.client, threshold=asked.threshold)
+    rows = predictor.intake.asked(asked.rows)
+    table = predictor.table_of(rows, asked.explain)
+    for note in (*predictor.notes, *rows.said):
+        screen.err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
+    text = table.to_csv(index=False)
+    if not asked.out:
+        print(text, end="")
+        return 0
+    path = write_whole(Path(asked.out), text)
+    print(summary(predictor, table))
+    print(f"table: {path}")
+    return 0
+
+
+def summary(predictor: Predictor, table: pd.DataFrame) -> str:
+    """How many rows got which class, or between which numbers they are."""
+    rows = wording.several(len(table), "row")
+    if not predictor.classes:
+        return f"{rows}: {table['prediction'].min():g} to {table['prediction'].max():g}"
+    counts = {name: int((table["class"] == name).sum()) for name in (*predictor.classes, UNSURE)}
+    said = [f"{n} {name or 'unsure'}" for name, n in counts.items() if n]
+    return f"{rows}: {', '.join(said)}"

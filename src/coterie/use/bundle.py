@@ -1,0 +1,152 @@
+"""A model in a folder that works without its run.
+
+    weights.safetensors   the whole network
+    bundle.json           what it predicts, how its inputs are made, how the network is built, versions
+    recipe.toml           how rows are read from tables, if there was a recipe; of other sites nothing
+    card.md               a model card, with a few lines for a person to fill in
+    model.onnx            the same for other programs, if asked for
+
+Reading it runs no code of the writer's. A folder is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from torch import nn
+
+import coterie
+from coterie.core import belief as tree
+from coterie.core.errors import BadRun
+from coterie.data.preparation import told_of
+from coterie.storage.atomic import readable_errors
+from coterie.storage.tensors import read_tensors, write_tensors
+from coterie.use.card import card
+from coterie.use.of_run import loaded, one_of, predictor_of_run
+from coterie.use.predictor import Predictor
+
+KIND = "coterie model 1"
+WEIGHTS, BUNDLE, RECIPE, CARD, ONNX = (
+    "weights.safetensors",
+    "bundle.json",
+    "recipe.toml",
+    "card.md",
+    "model.onnx",
+)
+DAMAGED = (SafetensorError, OSError, LookupError, TypeError, ValueError, AttributeError)
+
+
+def save(predictor: Predictor, folder: Path | str, onnx: bool = False) -> Path:
+    """Writes a folder that `load` reads; with `onnx`, the network for other programs beside it."""
+    path = Path(folder)
+    if path.exists():
+        raise BadRun(f"{path} is there already: choose another folder")
+    if onnx:
+        from coterie.use.onnx import need_onnx, write_onnx
+
+        need_onnx()
+    with whole_folder(path) as draft:
+        write_tensors(draft / WEIGHTS, dict(tree.belief_of(predictor.model)), {"kind": KIND})
+        (draft / BUNDLE).write_text(json.dumps(told(predictor), indent=1) + "\n")
+        (draft / CARD).write_text(card(predictor))
+        if predictor.recipe is not None:
+            from coterie.data.tables.one_site import for_site
+            from coterie.data.tables.recipe import write_recipe
+
+            write_recipe(draft / RECIPE, for_site(predictor.recipe, predictor.client))
+        if onnx:
+            write_onnx(draft / ONNX, predictor)
+    return path
+
+
+def load(
+    folder: Path | str, client: str = "", model: nn.Module | None = None, threshold: float = 0.0
+) -> Predictor:
+    """The predictor in an exported folder, or that of a client in the folder of a run.
+
+    A module of one's own must be given as `model`: a copy of it gets the saved weights.
+    """
+    path = Path(folder)
+    if not (path / BUNDLE).is_file():
+        return predictor_of_run(path, client, model, threshold)
+    try:
+        bundle = json.loads((path / BUNDLE).read_text())
+        if bundle["kind"] != KIND:
+            raise ValueError(f"its kind is {bundle['kind']!r}, not {KIND!r}")
+        own, header = read_tensors(path / WEIGHTS)
+        if header["kind"] != KIND:
+            raise ValueError(f"{WEIGHTS} is something else")
+        parts = fields_of(bundle)
+        made, shape, outputs = bundle["model"], parts["shape"], int(bundle["model"]["outputs"])
+        name = str(bundle["client"])
+    except DAMAGED as error:
+        raise BadRun(f"{path} is damaged ({error}): export it again") from None
+    one_of(client or name, [name], [name], str(path))
+    recipe = None
+    if (path / RECIPE).exists():
+        from coterie.data.tables.recipe import read_recipe
+
+        recipe = read_recipe(path / RECIPE)
+    network = loaded(made, shape, outputs, own, model, str(path))
+    return Predictor(client=name, model=network, recipe=recipe, threshold=threshold, **parts)
+
+
+def told(predictor: Predictor) -> dict[str, Any]:
+    """All but tensors and recipe, as JSON holds it."""
+    way = predictor.preparation
+    made = {k: v for k, v in predictor.made.items() if k != "plugins"}
+    return {
+        "kind": KIND,
+        "client": predictor.client,
+        "task": predictor.task,
+        "classes": list(predictor.classes),
+        "features": list(predictor.features),
+        "preparation": None if way is None else way.told(),
+        "model": {**made, "inputs": list(predictor.shape), "outputs": len(predictor.classes) or 1},
+        "coterie": coterie.__version__,
+        "facts": dict(predictor.facts),
+        "notes": list(predictor.notes),
+    }
+
+
+def fields_of(bundle: dict[str, Any]) -> dict[str, Any]:
+    """What `told` said, as `Predictor` has it."""
+    if bundle["task"] not in ("classification", "regression"):
+        raise ValueError(f"its task is {bundle['task']!r}")
+    way = bundle["preparation"]
+    return {
+        "task": bundle["task"],
+        "classes": tuple(map(str, bundle["classes"])),
+        "features": tuple(map(str, bundle["features"])),
+        "preparation": None if way is None else told_of(way),
+        "shape": tuple(map(int, bundle["model"]["inputs"])),
+        "made": {"name": str(bundle["model"]["name"]), "options": dict(bundle["model"]["options"])},
+        "facts": dict(bundle["facts"]),
+        "notes": tuple(map(str, bundle["notes"])),
+    }
+
+
+@contextlib.contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which gets its name once it is full."""
+    home = path.absolute()
+    with readable_errors(path):
+        home.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
+        try:
+            yield draft
+            draft.chmod(0o755)
+            draft.replace(home)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def is_bundle(path: Path) -> bool:
+    return (path / BUNDLE).is_file()

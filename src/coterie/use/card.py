@@ -1,0 +1,222 @@
+"""A model card: what a person should know of a model before using it. No row of anybody's data is in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie.report import words as wording
+from coterie.runs.record import Record
+
+if TYPE_CHECKING:
+    from coterie.use.predictor import Predictor
+
+OWN, POINT = "own/test", "point/test"
+TO_FILL = "*To be filled in by whoever answers for this model:*"
+
+
+def facts_of(record: Record, client: str) -> dict[str, Any]:
+    """What the card tells, as JSON holds it."""
+    number, about, config = record.clients.index(client), record.about, record.config
+    member = about["clients"][number]
+    scored = list(record.evaluated())
+    scores = scored[-1]["scores"] if scored else {}
+    which = POINT if POINT in scores else OWN
+    return {
+        "method": record.config["method"],
+        "data": str(config.get("data", "")),
+        "split": str(config.get("split", "")),
+        "rounds": record.done,
+        "seed": config.get("seed"),
+        "clients": len(record.clients),
+        "rows": {part: member[part] for part in ("train", "validation", "test")},
+        "labels": None if member["labels"] is None else [list(part) for part in member["labels"]],
+        "notes": [str(note) for note in member["notes"]],
+        "circle": circle_of(record, number),
+        "scores": {m: known(record.final(m, which)[number]) for m in scores.get(which, {})},
+        "of": which,
+        "calibration": [] if which == POINT else bins_of(record, number),
+        "parameters": about.get("parameters"),
+        "versions": {"coterie": about.get("coterie"), **about.get("versions", {})},
+    }
+
+
+def circle_of(record: Record, number: int) -> dict[str, list[float]]:
+    """{client: its weight in the last round, and the mean over all}, the heaviest first; 0 is left out."""
+    rounds = sorted(record.weights)
+    if not rounds:
+        return {}
+    rows = np.stack([np.asarray(record.weights[r], dtype=float)[number] for r in rounds])
+    last, mean = rows[-1], rows.mean(axis=0)
+    order = sorted(np.flatnonzero(mean), key=lambda j: (-last[j], -mean[j], j))
+    return {record.clients[j]: [float(last[j]), float(mean[j])] for j in order}
+
+
+def bins_of(record: Record, number: int) -> list[list[float]]:
+    """[low, high, samples, mean confidence, right] of each bin with any test row."""
+    found = record.calibration()
+    if found is None:
+        return []
+    tally, bins = found.confidence, found.confidence.samples.shape[-1]
+    return [
+        [b / bins, (b + 1) / bins, *(float(t[number, b]) for t in (tally.samples, tally.mean, tally.right))]
+        for b in range(bins)
+        if tally.samples[number, b] > 0
+    ]
+
+
+def known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def card(predictor: Predictor) -> str:
+    """The whole page."""
+    parts = [
+        f"# Model of {predictor.client}",
+        says(predictor),
+        "## Intended use",
+        f"{TO_FILL} for what, for whom, by whom; what must not be decided with it.",
+        *data(predictor),
+        *circle(predictor.facts),
+        *scores(predictor.facts),
+        *calibration(predictor.facts),
+        *columns(predictor),
+        *limits(predictor),
+        *origin(predictor.facts),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def says(predictor: Predictor) -> str:
+    names = ", ".join(predictor.classes)
+    what = f"one of {names}, with a probability for each" if names else "a number"
+    name, facts = predictor.made.get("name", "network"), predictor.facts
+    size = f" of {wording.several(facts['parameters'], 'parameter')}" if facts.get("parameters") else ""
+    return f"Predicts {what}, by a {name}{size}."
+
+
+def data(predictor: Predictor) -> list[str]:
+    facts = predictor.facts
+    if not facts:
+        return []
+    rows = facts["rows"]
+    lines = [
+        f"Trained on {wording.several(rows['train'], 'row')} of {predictor.client}'s own; "
+        f"{rows['validation']} held out for validation, {rows['test']} for testing. Data: {facts['data']}, "
+        f"split by {facts['split']}."
+    ]
+    if facts["labels"] and predictor.classes:
+        head = ["class", "training", "validation", "test"]
+        counts = zip(*facts["labels"], strict=True)
+        lines.append(
+            table(head, [[c, *map(str, n)] for c, n in zip(predictor.classes, counts, strict=False)])
+        )
+    if facts["notes"]:
+        lines.append("What was done to its rows:\n\n" + "\n".join(f"- {note}" for note in facts["notes"]))
+    return ["## Data", *lines]
+
+
+def circle(facts: Mapping[str, Any]) -> list[str]:
+    if not facts:
+        return []
+    lines = [
+        f"Learned by {facts['method']} in {wording.several(facts['rounds'], 'round')}, among "
+        f"{wording.several(facts['clients'], 'client')}."
+    ]
+    if facts["circle"]:
+        rows = [[n, f"{last:.3f}", f"{mean:.3f}"] for n, (last, mean) in facts["circle"].items()]
+        lines.append("Whom it listened to, and how much:")
+        lines.append(table(["client", "last round", "mean of all rounds"], rows))
+    else:
+        lines.append("The method weighs nobody, or no round was recorded.")
+    return ["## Circle", *lines]
+
+
+def scores(facts: Mapping[str, Any]) -> list[str]:
+    if not facts:
+        return []
+    if not any(v is not None for v in facts["scores"].values()):
+        return ["## Scores", "No rows were set aside for testing, so nothing is known of how good it is."]
+    whose = "the client's own test rows, which no training saw"
+    lines = [f"On {wording.several(facts['rows']['test'], 'test row')}: {whose}."]
+    if facts["of"] == POINT:
+        lines.append(
+            "In its run the client averaged the predictions of several models. This is the one that stands "
+            "for them: scores are its own, and it may be less cautious than the average."
+        )
+    named = [
+        [wording.unit(m).replace(wording.GAP, " ") if m in wording.NAMES else m, wording.figure(v, m)]
+        for m, v in facts["scores"].items()
+        if v is not None
+    ]
+    return ["## Scores", *lines, table(["figure", "value"], named)]
+
+
+def calibration(facts: Mapping[str, Any]) -> list[str]:
+    if not facts or not facts["calibration"]:
+        return []
+    rows = [
+        [f"{low:.2f} to {high:.2f}", f"{samples:.0f}", f"{mean:.3f}", f"{right / samples:.3f}"]
+        for low, high, samples, mean, right in facts["calibration"]
+    ]
+    head = ["sure by", "test rows", "mean probability", "share that was right"]
+    return ["## Calibration", "How often it was right where it was that sure:", table(head, rows)]
+
+
+def columns(predictor: Predictor) -> list[str]:
+    way = predictor.intake.way
+    if way is None:
+        return ["## Inputs", f"Numbers of shape {list(predictor.shape)}, taken as they are."]
+    rows = []
+    for part in way.parts:
+        column = part.column
+        holds = ", ".join(column.values) if column.values else column.kind
+        missing = "refused" if part.fill is None else f"taken as {column.text(part.fill)}"
+        if not part.read:
+            missing = "not looked at: training rows had no value"
+        rows.append([column.name, holds, column.unit, missing])
+    lines = [
+        "Columns are found by name, in any order.",
+        table(["column", "holds", "unit", "if missing"], rows),
+    ]
+    return ["## Columns", *lines]
+
+
+def limits(predictor: Predictor) -> list[str]:
+    facts, found = predictor.facts, []
+    if facts:
+        found.append(
+            f"It knows {wording.several(facts['rows']['train'], 'training row')} of {predictor.client}, and "
+            "what others' models brought; nothing says how it does for anybody else."
+        )
+    if facts and facts["labels"] and predictor.classes:
+        counts = dict(zip(predictor.classes, facts["labels"][0], strict=False))
+        if rare := [f"{c} ({n})" for c, n in counts.items() if n < 20]:
+            found.append(f"Classes with few training rows: {', '.join(rare)}.")
+    if facts and 0 < facts["rows"]["test"] < 100:
+        found.append(f"{facts['rows']['test']} test rows: scores may be off by chance.")
+    found += [
+        "Probabilities are the model's own; nothing was recalibrated after training.",
+        "Weights were fitted to rows, and may tell something of them to whoever has this folder.",
+    ]
+    return [
+        "## Limits",
+        "\n".join(f"- {line}" for line in found),
+        f"{TO_FILL} known failures, who was left out.",
+    ]
+
+
+def origin(facts: Mapping[str, Any]) -> list[str]:
+    if not facts:
+        return []
+    made = ", ".join(f"{name} {version}" for name, version in facts["versions"].items() if version)
+    return ["## Made with", f"{made}; seed {facts['seed']}."]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(c).replace("|", "\\|") for c in line) + " |" for line in lines)

@@ -1,0 +1,159 @@
+"""The predictor of a client in a run: from the run's folder, or from its record and a module in Python.
+
+Where a client averages the predictions of several models (draws of a posterior, an ensemble), a run keeps the
+one that stands for them, and that is the one in use: its scores are those of `point`.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from coterie.core import belief as tree
+from coterie.core.belief import Belief
+from coterie.core.errors import BadInput, BadRun, option
+from coterie.core.options import coerced
+from coterie.models import MODELS
+from coterie.runs import body
+from coterie.runs.compare import is_comparison
+from coterie.runs.folder import is_run, read_models, read_record
+from coterie.runs.prepared import Origin, read_preparations, read_recipe_of
+from coterie.runs.record import Record
+from coterie.storage.plugins import load_plugins
+from coterie.use.card import POINT, facts_of
+from coterie.use.forward import outputs_of
+from coterie.use.predictor import Predictor
+
+SEVERAL = (
+    "clients of this method average several models; what is used here is the one that stands for them, whose "
+    "scores are called point"
+)
+
+
+def predictor_of_run(
+    folder: Path | str, client: str = "", model: nn.Module | None = None, threshold: float = 0.0
+) -> Predictor:
+    """From a finished run's folder; the client may be left out where only one has a model.
+
+    A run of a module of one's own, started from Python, needs that module to be given.
+    """
+    path = Path(folder)
+    refuse_no_run(path)
+    record, own = read_record(path), read_models(path)
+    client = one_of(client, list(own), record.clients, str(path))
+    origin = Origin(read_preparations(path), read_recipe_of(path))
+    return predictor_of(record, client, network(path, record, own[client], client, model), origin, threshold)
+
+
+def predictor_of(
+    record: Record, client: str, model: nn.Module, origin: Origin, threshold: float = 0.0
+) -> Predictor:
+    """From what a run says of itself, and the client's own model, which takes inputs as prepared."""
+    about, preparation = record.about, origin.preparations.get(client)
+    features = tuple(about["features"]) if preparation is None else preparation.features
+    shape = tuple(about["inputs"]) if "inputs" in about else (len(features),)
+    if not features and "inputs" not in about:
+        raise BadRun("the run was written by an earlier version, which kept no shape of inputs: run it anew")
+    notes = (SEVERAL,) if POINT in last_scores(record) else ()
+    return Predictor(
+        client=client,
+        task=about["task"],
+        classes=classes_of(about, model, shape),
+        model=model.eval(),
+        shape=shape,
+        features=features,
+        preparation=preparation,
+        recipe=origin.recipe,
+        threshold=threshold,
+        made=made_of(record),
+        facts=facts_of(record, client),
+        notes=notes,
+    )
+
+
+def refuse_no_run(path: Path) -> None:
+    if is_comparison(path):
+        below = sorted(str(p.parent) for p in path.glob("*/*/models.safetensors"))
+        named = f"name one of its runs: {', '.join(below[:5])}" if below else "none of its runs is over yet"
+        raise BadInput(f"{path} is a comparison of several runs: {named}{', ...' if len(below) > 5 else ''}")
+    if not is_run(path):
+        raise BadRun(f"{path} is no run and no exported model: check the path")
+
+
+def one_of(client: str, having: list[str], known: list[str], where: str) -> str:
+    """The client that is meant, if it has a model."""
+    listed = ", ".join(having[:20]) + (f" and {len(having) - 20} more" if len(having) > 20 else "")
+    if not client and len(having) == 1:
+        return having[0]
+    if not client:
+        raise BadInput(
+            f"{where} has models of {len(having)} clients ({listed}): say whose, such as "
+            f"{option('client', having[0])}"
+        )
+    if client not in having:
+        why = "has no model of its own in" if client in known else "is not in"
+        raise BadInput(f"client {client!r} {why} {where}: take one of {listed}")
+    return client
+
+
+def network(path: Path, record: Record, own: Belief, client: str, model: nn.Module | None) -> nn.Module:
+    """The client's whole network, for inputs as prepared."""
+    if (path / body.FILE).exists():
+        return body.network_of(path, client, model)
+    made = made_of(record)
+    classes, about = record.about["classes"], record.about
+    shape = tuple(about["inputs"]) if "inputs" in about else (len(about["features"]),)
+    return loaded(made, shape, len(classes) or 1, own, model, str(path))
+
+
+def loaded(
+    made: dict[str, Any],
+    shape: tuple[int, ...],
+    outputs: int,
+    own: Belief,
+    model: nn.Module | None,
+    where: str,
+) -> nn.Module:
+    """A network with these weights: built by name, or a copy of the given module."""
+    if model is None:
+        load_plugins(made.get("plugins", ()))
+        if made["name"] not in MODELS:
+            raise BadRun(
+                f"{where} holds a module of your own, a {made['name']}: load it from Python with "
+                f"coterie.load({where!r}, model=the module)"
+            )
+        kind = MODELS[made["name"]]
+        module = kind(**coerced(kind, made.get("options", {}), f"model {made['name']}")).build(
+            shape, outputs, 0
+        )
+    else:
+        module = copy.deepcopy(model).cpu()
+    precision = next((t.dtype for t in own.values() if t.is_floating_point()), None)
+    return tree.load(module if precision is None else module.to(precision), own).eval()
+
+
+def made_of(record: Record) -> dict[str, Any]:
+    """How the model is built."""
+    name = str(record.config["model"])
+    return {
+        "name": name,
+        "options": dict(record.config.get(name, {})) if name in MODELS else {},
+        "plugins": list(record.config.get("plugins", ())),
+    }
+
+
+def classes_of(about: Any, model: nn.Module, shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Names of all outputs; a module of one's own may have more than there are classes."""
+    if about["task"] == "regression":
+        return ()
+    outputs = outputs_of(model.eval(), torch.zeros(1, *shape)).shape[1]
+    named = list(about["classes"])
+    return tuple(named + [str(c) for c in range(len(named), outputs)])
+
+
+def last_scores(record: Record) -> dict[str, Any]:
+    return next((m["scores"] for m in reversed(list(record.evaluated()))), {})

@@ -1,0 +1,151 @@
+"""A client's own model, with all that it needs to be asked about new rows.
+
+    rows of a table  -recipe->  raw columns  -preparation->  inputs  -model->  probabilities, or a number
+
+Rows come as a file or a frame, whose columns are found by name, whatever their order; or as an array whose
+columns are in the model's order. What is said of a row is the same bits wherever the predictor came from (the
+run, its result in Python, a folder), and whatever other rows are asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from coterie.core.client import Task
+from coterie.core.errors import BadInput
+from coterie.data.intake import Array
+from coterie.data.preparation import Preparation
+from coterie.use.explain import Push, pushes
+from coterie.use.forward import outputs_of, probabilities_of, refuse_not_finite
+from coterie.use.rows import Asked, Intake
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from coterie.data.tables.recipe import Recipe
+
+UNSURE = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """One client's model.
+
+    client        whose
+    task          classification or regression
+    classes       names of the classes; none for a regression
+    model         takes inputs [n, *shape]
+    shape         of one input; of a table (columns,)
+    features      names of the inputs, if they have any
+    preparation   makes inputs of raw columns; None where the model takes columns as they are
+    recipe        how rows are read from files, if rows in training were
+    threshold     a class less probable than this is not said: the model abstains
+    made          how the network is built: {"name": "mlp", "options": {...}, "plugins": [...]}
+    facts         what the model card says of data, circle and scores
+    notes         worth knowing before a prediction is trusted
+    """
+
+    client: str
+    task: Task
+    classes: tuple[str, ...]
+    model: nn.Module
+    shape: tuple[int, ...]
+    features: tuple[str, ...] = ()
+    preparation: Preparation | None = None
+    recipe: Recipe | None = None
+    threshold: float = 0.0
+    made: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold <= 1:
+            raise BadInput(f"threshold={self.threshold} must lie in [0, 1]: try 0.7, or 0 to always answer")
+        if self.threshold and self.task == "regression":
+            raise BadInput(
+                f"threshold={self.threshold:g}, but {self.client!r} predicts a number: leave it out"
+            )
+
+    def __repr__(self) -> str:
+        what = ", ".join(self.classes) if self.classes else "a number"
+        return (
+            f"Predictor({self.client!r}: {what}, from {len(self.intake.columns) or list(self.shape)} columns)"
+        )
+
+    def with_threshold(self, threshold: float) -> Predictor:
+        return replace(self, threshold=threshold)
+
+    @cached_property
+    def intake(self) -> Intake:
+        return Intake(self.client, self.shape, self.features, self.preparation, self.recipe)
+
+    def inputs(self, source: Any) -> Array:
+        """[n, *shape] as the model takes them."""
+        return self.intake.asked(source).inputs
+
+    def proba(self, source: Any) -> Array:
+        """[n, class] probabilities, in the order of `classes`; of a regression, predictions [n, 1]."""
+        return self.answered(self.inputs(source))
+
+    def answered(self, inputs: Array) -> Array:
+        """The same of inputs that are made already."""
+        out = outputs_of(self.model, torch.from_numpy(np.ascontiguousarray(inputs)))
+        refuse_not_finite(out, f"the model of {self.client!r}")
+        if self.task == "regression":
+            return np.asarray(out.double().numpy()).reshape(-1, 1)
+        return np.asarray(probabilities_of(out).numpy()).reshape(-1, len(self.classes))
+
+    def predict(self, source: Any) -> Array:
+        """[n] names of classes, "" where the model abstains; of a regression, numbers."""
+        return self.decided(self.proba(source))
+
+    def decided(self, p: Array) -> Array:
+        """What is said of probabilities [n, class]."""
+        if self.task == "regression":
+            return p[:, 0]
+        names = (
+            np.array(self.classes, dtype=object)[p.argmax(axis=1)] if len(p) else np.array([], dtype=object)
+        )
+        return np.where(p.max(axis=1, initial=0.0) >= self.threshold, names, UNSURE)
+
+    def explain(self, source: Any, most: int = 3) -> list[list[Push]]:
+        """For each row the columns that pushed most towards what the model says, the strongest first."""
+        return self.explained(self.intake.asked(source), most)
+
+    def explained(self, asked: Asked, most: int) -> list[list[Push]]:
+        if most < 1:
+            raise BadInput(f"explain={most} must be at least 1: try 3")
+        if not self.intake.columns:
+            raise BadInput(
+                f"the inputs of {self.client!r} have no names, so none can be named: leave explain out"
+            )
+        return pushes(self.model, self.intake, asked, self.answered, self.task, most)
+
+    def table(self, source: Any, explain: int = 0) -> pd.DataFrame:
+        """A line for each row: where it stands, what is said of it, how sure, and what pushed."""
+        return self.table_of(self.intake.asked(source), explain)
+
+    def table_of(self, asked: Asked, explain: int = 0) -> pd.DataFrame:
+        import pandas as pd
+
+        p = self.answered(asked.inputs)
+        said: dict[str, Any] = {asked.word: asked.lines}
+        if self.task == "regression":
+            said["prediction"] = p[:, 0]
+        else:
+            said["class"] = self.decided(p)
+            if self.threshold:
+                said["unsure"] = np.where(p.max(axis=1, initial=0.0) >= self.threshold, "", "yes")
+            said |= {f"p({name})": p[:, c] for c, name in enumerate(self.classes)}
+        if explain:
+            found = self.explained(asked, explain)
+            for i in range(min(explain, len(self.intake.columns))):
+                said[f"pushed {i + 1}"] = [str(row[i]) if i < len(row) else "" for row in found]
+        return pd.DataFrame(said)

@@ -1,0 +1,171 @@
+"""coterie predict and export: what a person sees, from the run and from the folder without it."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tyro
+
+import coterie as package
+from coterie.cli.completion import everything
+from coterie.cli.export import Export
+from coterie.cli.predict import Predict
+from coterie.use import load
+
+DOCS = Path(__file__).parents[2] / "docs"
+HEADER = "age,dose,sex,sick\n"
+
+
+def rows(seed, shift=0.0, many=60):
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(many):
+        age, dose, sex = rng.normal(50 + shift, 10), rng.normal(3, 1), rng.choice(["f", "m"])
+        sick = "ill" if (age - 50) / 10 + dose - 3 + rng.normal() > 0 else "well"
+        lines.append(f"{age:.1f},{dose:.2f},{sex},{sick}\n")
+    return HEADER + "".join(lines)
+
+
+PATIENTS = "sex,age,remark,dose\nm,70,x,4.5\nf,31.5,,1\n"
+
+
+@pytest.fixture
+def run(coterie):
+    """A run of two hospitals, a file each; patients beside it."""
+    for i, name in enumerate(("north", "south")):
+        Path(f"{name}.csv").write_text(rows(i, 5 * i))
+    Path("patients.csv").write_text(PATIENTS)
+    words = ("--data", "table", "--table.path", "north.csv", "south.csv", "--table.target", "sick")
+    code, _, said = coterie("run", *words, "--method", "finetune", "--rounds", "8", "--out", "run")
+    assert code == 0, said
+    return Path("run")
+
+
+@pytest.fixture
+def done(coterie):
+    def call(*words: str) -> tuple[list[str], list[str]]:
+        code, printed, said = coterie(*words)
+        assert code == 0, said
+        return printed.splitlines(), said.splitlines()
+
+    return call
+
+
+class TestPredict:
+    def test_everywhere_the_same_bits(self, run, done):
+        """The shell, the exported folder without its run, Python; whatever the order of columns."""
+        printed, _ = done("predict", "run", "patients.csv", "--client", "south")
+        assert printed[0] == "line,class,p(ill),p(well)"
+        expected = load(run, "south").proba("patients.csv")
+        found = np.array([[float(r["p(ill)"]), float(r["p(well)"])] for r in csv.DictReader(printed)])
+        assert np.array_equal(found, expected)
+        assert done("export", "run", "--client", "south", "--out", "model")[0] == [
+            "model: model, of south; fill in what card.md leaves to you"
+        ]
+        shutil.rmtree("run")
+        Path("south.csv").unlink()
+        assert done("predict", "model", "patients.csv")[0] == printed
+        Path("patients.csv").write_text("dose,age,sex\n4.5,70,m\n1,31.5,f\n")
+        assert done("predict", "model", "patients.csv")[0] == printed
+        frame = pd.DataFrame({"age": [70, 31.5], "sex": ["m", "f"], "dose": [4.5, 1]})
+        assert np.array_equal(package.load("model").proba(frame), expected)
+
+    def test_by_the_preparation_of_the_client(self, run, done):
+        """South's own mean and deviation, and its own weights."""
+        printed, _ = done("predict", "run", "patients.csv", "--client", "south")
+        found = load(run, "south")
+        way, layer = found.preparation, found.model.head
+        age, dose, _ = (p.column for p in way.parts)
+        x = [(70 - age.center) / age.spread, (4.5 - dose.center) / dose.spread, 0.0, 1.0]
+        z = layer.weight.detach().double().numpy() @ x + layer.bias.detach().double().numpy()
+        expected = np.exp(z[0]) / np.exp(z).sum()
+        assert float(next(csv.DictReader(printed))["p(ill)"]) == pytest.approx(expected, abs=1e-6)
+
+    def test_abstention_explanation_and_a_file(self, run, done):
+        words = ("--client", "north", "--threshold", "0.999", "--explain", "2", "--out", "new/y.csv")
+        printed, said = done("predict", "run", "patients.csv", *words)
+        assert printed == ["2 rows: 2 unsure", "table: new/y.csv"]
+        assert said == ["· columns of patients.csv that the model does not know, left out: remark"]
+        first, _ = csv.DictReader(Path("new/y.csv").read_text().splitlines())
+        assert (first["line"], first["class"], first["unsure"]) == ("2", "", "yes")
+        assert {first["pushed 1"].split("=")[0], first["pushed 2"].split("=")[0]} <= {"age", "dose", "sex"}
+
+    def test_refusals(self, run, refused, coterie):
+        said = "coterie: client 'west' is not in run: take one of north, south"
+        assert refused("predict", "run", "patients.csv", "--client", "west") == said
+        said = "coterie: run has models of 2 clients (north, south): say whose, such as --client north"
+        assert refused("predict", "run", "patients.csv") == said
+        said = "coterie: threshold=2.0 must lie in [0, 1]: try 0.7, or 0 to always answer"
+        assert refused("predict", "run", "patients.csv", "--client", "north", "--threshold", "2") == said
+        said = "coterie: explain=-1 must be at least 0: try 3"
+        assert refused("predict", "run", "patients.csv", "--client", "north", "--explain", "-1") == said
+        said = "coterie: out=patients.csv would overwrite what is read: choose another --out"
+        assert refused("predict", "run", "patients.csv", "--out", "patients.csv") == said
+        assert (
+            refused("predict", "no", "patients.csv")
+            == "coterie: no is no run and no exported model: check the path"
+        )
+
+    def test_all_that_is_wrong_with_a_file(self, run, coterie):
+        Path("bad.csv").write_text("sex,age (months)\nx,old\nf,\n")
+        code, printed, said = coterie("predict", "run", "bad.csv", "--client", "north")
+        assert (code, printed) == (2, "")
+        lines = said.splitlines()
+        assert "coterie: bad.csv: column 'dose' is missing: add it" in lines
+        assert any(
+            line.startswith("coterie: bad.csv, line 2, column 'sex': 'x' is not one of f, m")
+            for line in lines
+        )
+        assert any(
+            line.startswith("coterie: bad.csv, line 2, column 'age': 'old' is not a number") for line in lines
+        )
+
+    def test_pictures_have_no_columns(self, coterie, refused):
+        code, _, said = coterie("run", "--data", "digits", "--rounds", "1", "--clients", "2", "--out", "run")
+        assert code == 0, said
+        Path("x.csv").write_text("a\n1\n")
+        assert refused("predict", "run", "x.csv", "--client", "client-0") == (
+            "coterie: the model of 'client-0' takes pictures of 1x8x8, which columns of a table cannot be "
+            "matched to: predict from Python, coterie.load(FOLDER).proba(array)"
+        )
+
+
+class TestExport:
+    def test_refusals(self, run, refused):
+        assert refused("export", "run", "--client", "north") == (
+            "coterie: no folder to write to: name one with --out"
+        )
+        said = "coterie: north.csv is there already: choose another folder"
+        assert refused("export", "run", "--client", "north", "--out", "north.csv") == said
+
+    def test_the_folder(self, run, done):
+        done("export", "run", "--client", "north", "--out", "new/model")
+        found = sorted(p.name for p in Path("new/model").iterdir())
+        assert found == ["bundle.json", "card.md", "recipe.toml", "weights.safetensors"]
+        assert "south.csv" not in Path("new/model/recipe.toml").read_text()
+        assert Path("new/model/card.md").read_text().startswith("# Model of north\n")
+
+
+def test_the_commands_of_the_page_work(coterie, run):
+    Path("runs").mkdir()
+    run.rename("runs/hospitals")
+    (text,) = re.findall(r"^```sh\n(.*?)^```$", (DOCS / "use.md").read_text(), re.M | re.S)
+    for typed in text.splitlines():
+        _, *words = shlex.split(typed, comments=True)
+        code, _, said = coterie(*words)
+        assert code == 0, said
+    assert Path("predictions.csv").exists()
+
+
+def test_completion_knows_them():
+    found = tyro.cli(everything(), args=["predict", "run", "x.csv", "--client", "north", "--explain", "2"])
+    assert found == Predict("run", "x.csv", "north", explain=2)
+    found = tyro.cli(everything(), args=["export", "run", "--out", "model", "--onnx"])
+    assert found == Export("run", out="model", onnx=True)
