@@ -10,25 +10,46 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.api.compare import compare
+    from coterie.api.estimator import CoterieClassifier, CoterieRegressor
     from coterie.api.result import Result
     from coterie.api.train import train
-    from coterie.core.errors import CoterieError
+    from coterie.core.errors import CoterieError, CoterieWarning
     from coterie.data.clients import Client
+    from coterie.data.together import clients_from
     from coterie.kernels import SGD, Adam
+    from coterie.use import load
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Adam": "coterie.kernels",
     "Client": "coterie.data.clients",
+    "CoterieClassifier": "coterie.api.estimator",
     "CoterieError": "coterie.core.errors",
+    "CoterieRegressor": "coterie.api.estimator",
+    "CoterieWarning": "coterie.core.errors",
     "Result": "coterie.api.result",
     "SGD": "coterie.kernels",
+    "clients_from": "coterie.data.together",
     "compare": "coterie.api.compare",
+    "load": "coterie.use",
     "train": "coterie.api.train",
 }
 
-__all__ = ["SGD", "Adam", "Client", "CoterieError", "Result", "compare", "train"]
+__all__ = [
+    "SGD",
+    "Adam",
+    "Client",
+    "CoterieClassifier",
+    "CoterieError",
+    "CoterieRegressor",
+    "CoterieWarning",
+    "Result",
+    "clients_from",
+    "compare",
+    "load",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

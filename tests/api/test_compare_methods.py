@@ -65,7 +65,7 @@ def test_a_page(compared, tmp_path):
 
 def test_refusals(hospitals, refused):
     model = nn.Linear(4, 2)
-    with refused(BadInput, "seeds=0 must be at least 1: try 3"):
+    with refused(BadInput, "seeds=0 must be a whole number of at least 1: try 3"):
         coterie.compare(model, hospitals, seeds=0)
     with refused(UnknownName, "unknown method 'fedvg': did you mean fedavg?"):
         coterie.compare(model, hospitals, ["fedvg"], seeds=1, rounds=1)

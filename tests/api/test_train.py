@@ -244,7 +244,7 @@ def test_names_nobody_knows(hospitals, options, message):
             {"model": nn.Unflatten(1, (2, 2))},
             "the model has no parameters, so there is nothing to train: give",
         ),
-        ({"model": nn.Linear(4, 2).forward}, "model must be a torch module or a name; got method"),
+        ({"model": nn.Linear}, "model=<class 'torch.nn.modules.linear.Linear'> must be a torch module or"),
         (
             {"model": nn.Sequential(nn.Linear(4, 4), nn.Unflatten(1, (2, 2)))},
             "the model gives outputs of shape [2, 2], the data needs [2]: change its last layer",
@@ -439,7 +439,7 @@ def test_a_run_in_a_folder_goes_on_with_the_same_result(hospitals, tmp_path):
     assert np.array_equal(resumed.weights, unbroken.weights)
     for name, module in unbroken.models.items():
         assert weights_of(module) == weights_of(resumed.models[name])
-    with pytest.raises(BadRun, match="holds a run: go on with"):
+    with pytest.raises(BadRun, match="holds a run: pass resume=True to go on, or choose another out"):
         coterie.train(Busy(), hospitals, out=tmp_path / "run", **options)
 
 

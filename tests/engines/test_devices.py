@@ -179,7 +179,7 @@ def test_scoring_needs_outputs_and_losses(device):
 def test_a_device_that_is_not_there(name, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(
-        BadInput, match="holds no numbers" if name == "meta" else "not to be had here: use cpu"
+        BadInput, match="holds no numbers" if name == "meta" else "is not available here: use cpu"
     ):
         device_of(name)
     assert device_of("cpu") == torch.device("cpu")

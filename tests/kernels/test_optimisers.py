@@ -16,7 +16,7 @@ from coterie.core.errors import BadInput
 from coterie.core.held import hold
 from coterie.core.net import SERVER, edges_of
 from coterie.core.seeds import Key
-from coterie.kernels import KERNELS, SGD, WORK, Adam
+from coterie.kernels import KERNELS, SGD, WORK, Adam, AdamW
 
 KEY = Key(0).at_round(1, 1)
 
@@ -123,9 +123,14 @@ PAIRS = {
         Adam(lr=0.01, weight_decay=0.1),
         lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.1),
     ),
-    "adamw": (
+    "adam-decoupled": (
         Adam(lr=0.01, weight_decay=0.1, decoupled=True),
         lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
+    ),
+    "adamw": (AdamW(lr=0.01), lambda p: torch.optim.AdamW(p, lr=0.01)),
+    "adamw-betas": (
+        AdamW(lr=0.01, beta1=0.5, beta2=0.9, eps=1e-4, weight_decay=0.3),
+        lambda p: torch.optim.AdamW(p, lr=0.01, betas=(0.5, 0.9), eps=1e-4, weight_decay=0.3),
     ),
 }
 

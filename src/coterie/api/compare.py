@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
 from torch import nn
 
+from coterie.api import checks
 from coterie.api.result import Result
 from coterie.api.train import finished, footing_of, given_experiment, parts_of, train
 from coterie.core.belief import Beliefs
+from coterie.core.checks import checked
 from coterie.core.client import Client
 from coterie.core.errors import BadInput, BadRun
 from coterie.core.options import coerced, options_of
@@ -21,14 +23,18 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.engines.threads import narrow
 from coterie.methods import METHODS
+from coterie.metrics.own import own_of
 from coterie.report.page import Section, write_report
+from coterie.report.progress import watched
 from coterie.report.tables import summary_frame
+from coterie.report.words import brief
 from coterie.runs.about import fingerprint
 from coterie.runs.compare import is_comparison, parsed, slug
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings, read_toml
 from coterie.sites.footing import Footing
 from coterie.storage.atomic import write_whole
+from coterie.storage.paths import given_file, given_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +46,9 @@ class Compared:
 
     results: dict[str, list[Result]]
 
+    def __repr__(self) -> str:
+        return f"Compared({brief(self.records)})"
+
     @property
     def records(self) -> list[Record]:
         return [r.record for results in self.results.values() for r in results]
@@ -48,13 +57,15 @@ class Compared:
         """One line for each method: mean over clients with its interval over seeds, worst client, cost."""
         return summary_frame(self.records)
 
+    @checked(**checks.PAGE)
     def report(self, path: str | Path) -> Path:
         """Writes one HTML page that opens offline."""
-        target = Path(path)
+        target = given_file(str(path), "path")
         write_report(target, [Section("comparison", self.records)])
         return target
 
 
+@checked(**checks.COMPARE)
 @narrow()
 def compare(
     model: nn.Module | str,
@@ -65,17 +76,20 @@ def compare(
     seed: int = 0,
     out: str | Path | None = None,
     resume: bool = False,
+    progress: bool | None = None,
     **options: Any,
 ) -> Compared:
     """Trains with each method and seed on the same clients; further keywords are those of `train`.
 
     A method may carry options: "fedavg:weighted=false". With seeds, first weights are drawn anew for each
     (init="common") unless `init` says otherwise. With `out`, everything is written as `coterie compare` does,
-    for `coterie report`; with resume=True, what is finished there is read and the rest goes on.
+    for `coterie report`; with resume=True, what is finished there is read and the rest goes on. `progress`:
+    a bar on standard error, True, False, or None for one where that is a terminal.
     """
-    if seeds < 1:
-        raise BadInput(f"seeds={seeds} must be at least 1: try 3")
-    if not methods:
+    checks.check_keywords(options)
+    if "method" in options:
+        raise BadInput("compare takes several methods: pass methods=['local', 'fedavg']")
+    if not len(methods):
         raise BadInput("no methods to compare: try local, fedavg, finetune")
     specs = {spec: parsed(spec) for spec in methods}
     if len({slug(spec) for spec in specs}) < len(methods):
@@ -86,6 +100,7 @@ def compare(
     common = {k: v for k, v in options.items() if k in known}
     init, features = common.pop("init", "common"), common.pop("features", None)
     kernel, engine = common.pop("kernel", None), common.pop("engine", "auto")
+    brought = own_of(common.pop("loss", None), common.pop("metrics", None), common.pop("lower", ()))
     watch = common.pop("watch", lambda record: None)
     rest = {k: v for k, v in options.items() if k not in known}
     ways = {
@@ -99,24 +114,31 @@ def compare(
         )
         for spec, (name, own) in specs.items()
     }
-    path = None if out is None else Path(out)
+    path = None if out is None else given_folder(str(out), "out")
     results: dict[str, list[Result]] = {spec: [] for spec in specs}
-    for i in range(seeds):
-        settings = Settings(**coerced(Settings, {**common, "seed": seed + i}, "compare"))
-        key = Key(settings.seed, rounds=settings.rounds)
+    first, done = Settings(**coerced(Settings, {**common, "seed": seed}, "compare")), 0
+    with watched(first.rounds * seeds * len(specs), progress, watch) as watch_of:
+        for i in range(seeds):
+            settings = replace(first, seed=first.seed + i)
+            key = Key(settings.seed, rounds=settings.rounds)
 
-        def check(roster: Roster, start: Beliefs, key: Key = key) -> None:
-            for _, way in ways.values():
-                way.check(roster, start, key)
+            def check(roster: Roster, start: Beliefs, key: Key = key) -> None:
+                for _, way in ways.values():
+                    way.check(roster, start, key)
 
-        footing = footing_of(model, clients, settings, init, features, check)
-        check(footing.roster, footing.beliefs)
-        if path is not None and i == 0:
-            begin(path, {"methods": list(methods), "seeds": seeds, **settings.table()}, footing, resume)
-        for spec, (work, way) in ways.items():
-            experiment = given_experiment(footing, model, settings, work, way, engine, init, features)
-            place = None if path is None else path / slug(spec) / f"seed-{settings.seed}"
-            results[spec].append(finished(experiment, place, resume, watch, label=spec))
+            footing = footing_of(model, clients, settings, init, features, check, own=brought)
+            check(footing.roster, footing.beliefs)
+            if path is not None and i == 0:
+                table = {"methods": list(methods), "seeds": seeds, **settings.table(), **brought.table()}
+                begin(path, table, footing, resume)
+            for spec, (work, way) in ways.items():
+                experiment = given_experiment(
+                    footing, model, settings, work, way, engine, init, features, brought
+                )
+                place = None if path is None else path / slug(spec) / f"seed-{settings.seed}"
+                seen = watch_of(f"{spec} seed {settings.seed}", done)
+                results[spec].append(finished(experiment, place, resume, seen, label=spec))
+                done += settings.rounds
     return Compared(results)
 
 

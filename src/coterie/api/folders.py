@@ -11,7 +11,7 @@ from coterie.methods.one_shot.fl_swag import State
 from coterie.runs import checkpoint
 from coterie.runs.about import origin
 from coterie.runs.body import body_of, network_of
-from coterie.runs.folder import is_run, read_record
+from coterie.runs.folder import is_run, read_record, way_on
 from coterie.runs.record import Record
 from coterie.runs.settings import digest
 
@@ -37,7 +37,7 @@ def sent(folder: Path) -> dict[str, Collected]:
     """What each client of a finished run of fl-swag collected and made its Gaussian of, by name."""
     record = read_record(folder)
     if record.config["method"] != "fl-swag" or not is_finished(folder):
-        raise BadRun(f"{folder} is no finished run of fl-swag: finish it with 'coterie resume {folder}'")
+        raise BadRun(f"{folder} is no finished run of fl-swag: {way_on(folder)}")
     path = folder / "checkpoint.safetensors"
     state: State = checkpoint.load(path, State, digest(record.config)).state
     if state.sent is None or state.senders is None:

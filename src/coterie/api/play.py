@@ -10,20 +10,24 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from coterie.api.train import parts_of
+from coterie.api import checks
+from coterie.api.train import parts_of, refuse_nothing
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
+from coterie.core.checks import checked
 from coterie.core.client import Client
 from coterie.core.held import at_coordinator, handles_in, hold
 from coterie.core.kernel import Trainer
 from coterie.core.learner import Learner
 from coterie.core.method import Info, Method
 from coterie.core.net import Net
+from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
+from coterie.data.clients import check_clients
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
 from coterie.nets import InProcess
-from coterie.sites.footing import precision_of
+from coterie.sites.footing import check_outputs, precision_of
 
 
 class Played(NamedTuple):
@@ -41,6 +45,7 @@ def net_of(model: nn.Module, clients: Sequence[Client], engine: str = "auto") ->
     return InProcess(ENGINES.make(engine), Learner(model, sites[0].task), sites)
 
 
+@checked(**checks.ROUNDS)
 def rounds(
     model: nn.Module,
     clients: Sequence[Client],
@@ -57,6 +62,9 @@ def rounds(
     Keywords are those of `train`, and so are the random numbers of a seed.
     """
     _, way = parts_of(kernel, method, options)
+    check_clients(clients, allow_one_class=True, allow_untested=True)
+    refuse_nothing(model)
+    check_outputs(model, roster_of(clients), clients[0].cast(precision_of(tree.belief_of(model))).train.x[:1])
     net, key = net_of(model, clients, engine), Key(seed, rounds=rounds)
     beliefs = tree.stack([tree.belief_of(model)])
     way.check(net.roster, beliefs, key)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,15 +15,24 @@ import torch
 from torch import nn
 
 from coterie.core import belief as tree
+from coterie.core.checks import FILE, FOLDER, NUMBER, SWITCH, TEXT, checked
 from coterie.core.held import Held
 from coterie.core.method import Models
 from coterie.core.net import Net
 from coterie.report.page import Section, write_report
 from coterie.report.tables import summary_frame
+from coterie.report.words import brief
+from coterie.runs.prepared import Origin
 from coterie.runs.record import Record
+from coterie.storage.paths import given_file, given_folder
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from coterie.use import Predictor
+
+FAR_LOSS = 10.0  # nats: as if the right class had a chance of 1 in 22,000
+TIMES = 10.0  # what it was before training
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +46,10 @@ class Result:
     record: Record
     models: Mapping[str, nn.Module]
     shared: nn.Module | None
+    origin: Origin = field(default_factory=Origin)
+
+    def __repr__(self) -> str:
+        return f"Result({brief([self.record])})"
 
     @cached_property
     def history(self) -> pd.DataFrame:
@@ -72,18 +86,60 @@ class Result:
 
     @property
     def notes(self) -> list[str]:
-        """What happened to the data, and anything else worth knowing before trusting a figure."""
-        return [*self.record.about["notes"], *(n for c in self.record.about["clients"] for n in c["notes"])]
+        """What happened to the data, and anything else worth knowing before trusting a figure; a client's own
+        behind its name.
+        """
+        about = self.record.about
+        own = [f"{c['name']}: {note}" for c in about["clients"] for note in c["notes"]]
+        return [*about["notes"], *own, *exploded(self.record)]
 
     def summary(self) -> pd.DataFrame:
         """One line: mean over clients, worst client, cost."""
         return summary_frame([self.record])
 
+    @checked(client=TEXT, threshold=NUMBER)
+    def predictor(self, client: str = "", threshold: float = 0.0) -> Predictor:
+        """A client's model with all that it needs to be asked about new rows; the name may be left out where
+        only one has a model. A class less probable than `threshold` is not said.
+        """
+        from coterie.use.of_run import one_of, predictor_of
+
+        client = one_of(client, list(self.models), self.record.clients, "this result")
+        return predictor_of(self.record, client, self.models[client], self.origin, threshold)
+
+    @checked(client=TEXT, folder=FOLDER, onnx=SWITCH)
+    def export(self, client: str, folder: str | Path, onnx: bool = False) -> Path:
+        """Writes a folder that works without this run: `coterie.load(folder)` reads it."""
+        from coterie.use import save
+
+        return save(self.predictor(client), given_folder(str(folder), "folder"), onnx)
+
+    @checked(path=FILE)
     def report(self, path: str | Path) -> Path:
         """Writes one HTML page that opens offline."""
-        target = Path(path)
+        target = given_file(str(path), "path")
         write_report(target, [Section(self.record.label, [self.record])])
         return target
+
+
+def exploded(record: Record) -> list[str]:
+    """A note, if some client's last loss is beyond what a model that knows nothing would have: no weight left
+    the finite numbers, but training went wrong.
+    """
+    first, last = record.curve("loss")[1][:1], record.final("loss")
+    if not len(first) or "loss" in record.config:  # the scale of a loss of one's own is its own
+        return []
+    usual = record.about["task"] == "classification" and "loss" not in record.config
+    worst = FAR_LOSS if usual else math.inf
+    far = [
+        f"{name} {after:.3g} ({before:.3g} before training)"
+        for name, before, after in zip(record.clients, first[0], last, strict=True)
+        if after > min(worst, TIMES * abs(before))
+    ]
+    if not far:
+        return []
+    some = ", ".join(far[:5]) + (", ..." if len(far) > 5 else "")
+    return [f"loss on test rows far too high after training, lower lr or standardise inputs: {some}"]
 
 
 def result_of(record: Record, model: nn.Module, models: Models, net: Net) -> Result:

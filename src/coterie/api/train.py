@@ -3,39 +3,48 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import nn
+from torch import Tensor, nn
 
-from coterie.api.result import Result, result_of
+from coterie.api import checks
+from coterie.api.result import Result, exploded, result_of
 from coterie.core import belief as tree
+from coterie.core.checks import checked, refuse_wrong
 from coterie.core.client import Client, class_count
-from coterie.core.errors import BadInput, BadRun, UnknownName
+from coterie.core.errors import BadInput, BadRun, CoterieWarning, UnknownName
 from coterie.core.kernel import Trainer
+from coterie.core.learner import Loss
 from coterie.core.method import Method
 from coterie.core.options import coerced, options_of, table_of
+from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.data.clients import check_clients
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
 from coterie.kernels import WORK
 from coterie.methods import METHODS
+from coterie.metrics.own import NOTHING, Own, own_of
 from coterie.models import MODELS
 from coterie.nets import Made
+from coterie.report.progress import watched
 from coterie.runs.about import fingerprint
 from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.folder import Folder, is_run, read_record
 from coterie.runs.runner import Outcome, Watch, run, same_threads
 from coterie.runs.settings import Settings, digest
 from coterie.sites.features import Features
-from coterie.sites.footing import Check, Footing, grounded, reinitialised
+from coterie.sites.footing import Check, Footing, grounded, precision_of, reinitialised
 from coterie.sites.last_layer import Body
+from coterie.storage.paths import given_folder
 
 GIVEN = "given in Python"
 
 
+@checked(**checks.TRAIN)
 @narrow()
 def train(
     model: nn.Module | str,
@@ -45,6 +54,9 @@ def train(
     rounds: int = 30,
     seed: int = 0,
     kernel: str | Trainer | None = None,
+    loss: Loss | None = None,
+    metrics: Mapping[str, Callable[[Tensor, Tensor], Any]] | None = None,
+    lower: Collection[str] = (),
     engine: str = "auto",
     device: str = "cpu",
     memory: str = "half",
@@ -58,6 +70,7 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     watch: Watch = lambda record: None,
+    progress: bool | None = None,
     **options: Any,
 ) -> Result:
     """Trains a model for each client and returns them, with the whole history.
@@ -67,6 +80,11 @@ def train(
     clients    at least one, with the same columns and classes
     method     a name, or a method of your own; its options, and those of the local work (lr, epochs,
                batch, ...), are keywords: train(model, clients, "finetune", tune=3, lr=0.05)
+    kernel     the local work by name, or an object such as coterie.SGD(lr=0.1), or one of your own
+    loss       a function of your own (outputs [n, ...], y [n]) -> [n], one number for each row, in operations
+               of torch; otherwise the cross-entropy, or the squared error of a regression
+    metrics    functions of your own by name: (probabilities [n, class] or predictions [n], y [n]) -> number,
+               on each client's rows; higher is better, but for those named in `lower`
     init       start from the module's weights as given, or draw them anew from the seed, the same for all
                clients (common) or for each its own (independent)
     device     where models and data are while they train: cpu, cuda, mps; results come back to the CPU
@@ -78,14 +96,17 @@ def train(
                init="given" the server starts from your module's weights, else from weights of its own
     out        a folder to write the run into; with resume=True a run cut off there goes on
     watch      called after each round with the run's record
+    progress   a bar on standard error: True, False, or None for one where that is a terminal
     """
     given: dict[str, Any] = dict(rounds=rounds, seed=seed, evaluate=evaluate, checkpoint=checkpoint)  # noqa: C408
     given |= dict(device=device, memory=memory, one_class=one_class, net=net, wrap=tuple(wrap))  # noqa: C408
-    path = None if out is None else Path(out)
+    path = None if out is None else given_folder(str(out), "out")
     if features is not None and resume and path is not None and is_run(path):
         same_threads(read_record(path))  # before the server trains, should the cache be gone
-    experiment = ready(model, clients, method, kernel, options, engine, init, features, **given)
-    return finished(experiment, path, resume, watch)
+    own = own_of(loss, metrics, lower)
+    experiment = ready(model, clients, method, kernel, options, engine, init, features, own=own, **given)
+    with watched(experiment.rounds, progress, watch) as watch_of:
+        return finished(experiment, path, resume, watch_of(str(experiment.config["method"]), 0))
 
 
 def finished(experiment: Experiment, out: Path | None, resume: bool, watch: Watch, label: str = "") -> Result:
@@ -95,6 +116,9 @@ def finished(experiment: Experiment, out: Path | None, resume: bool, watch: Watc
         result = result_of(outcome.record, experiment.model, outcome.models, experiment.net)
     finally:
         experiment.net.close()
+    for said in exploded(result.record):
+        warnings.warn(said, CoterieWarning, stacklevel=5)
+    result = dataclasses.replace(result, origin=experiment.origin)
     return result if experiment.body is None else _whole(result, experiment.body)
 
 
@@ -107,14 +131,21 @@ def ready(
     engine: str = "auto",
     init: Literal["given", "common", "independent"] = "given",
     features: Features | Mapping[str, Any] | None = None,
+    tested: bool = True,
+    own: Own = NOTHING,
     **given: Any,
 ) -> Experiment:
-    """All that `train` needs to begin, checked; `given` are settings such as rounds and seed."""
+    """All that `train` needs to begin, checked; `given` are settings such as rounds and seed.
+
+    Clients that are not `tested` may lack test rows, and are then not scored.
+    """
     settings = Settings(**coerced(Settings, given, "train"))
     work, way = parts_of(kernel, method, dict(options or {}))
     key = Key(settings.seed, rounds=settings.rounds)
-    footing = footing_of(model, clients, settings, init, features, lambda r, start: way.check(r, start, key))
-    return given_experiment(footing, model, settings, work, way, engine, init, features)
+    footing = footing_of(
+        model, clients, settings, init, features, lambda r, start: way.check(r, start, key), tested, own
+    )
+    return given_experiment(footing, model, settings, work, way, engine, init, features, own)
 
 
 def footing_of(
@@ -124,26 +155,43 @@ def footing_of(
     init: str,
     features: Features | Mapping[str, Any] | None,
     check: Check,
+    tested: bool = True,
+    own: Own = NOTHING,
 ) -> Footing:
     """What methods are tried on: these clients and this model."""
     allow = settings.one_class == "allow"
-    notes = check_clients(clients, allow_one_class=allow)
+    notes = check_clients(clients, allow_one_class=allow, allow_untested=not tested)
     module, beliefs = _start(model, clients, init, settings.seed)
-    own = isinstance(model, nn.Module) and init == "given"
-    return grounded(
+    as_given = isinstance(model, nn.Module) and init == "given"
+
+    def all_checks(roster: Roster, start: tree.Beliefs) -> None:
+        check(roster, start)
+        own.check(module, [c.cast(precision_of(start)) for c in clients] if own else ())
+
+    footing = grounded(
         clients,
         module,
         beliefs,
         notes,
-        check,
+        all_checks,
         made=Made(model, {}) if isinstance(model, str) else None,
         features=Features.of(features),
         key=Key(settings.seed, rounds=settings.rounds),
-        server=lambda drawn: module if own else reinitialised(module, drawn),
+        server=lambda drawn: module if as_given else reinitialised(module, drawn),
         called=called(model),
         device=settings.device,
         one_class=allow,
+        recipe=_recipe_of(clients),
     )
+    if footing.body is None:  # otherwise it was checked before the server trained
+        own.check(footing.model, footing.clients)
+    return footing
+
+
+def _recipe_of(clients: Sequence[Client]) -> Any:
+    """The one by which all were read; None if some were not."""
+    first = clients[0].recipe
+    return first if all(c.recipe == first for c in clients) else None
 
 
 def called(model: nn.Module | str) -> str:
@@ -159,6 +207,7 @@ def given_experiment(
     engine: str,
     init: str,
     features: Features | Mapping[str, Any] | None,
+    own: Own = NOTHING,
 ) -> Experiment:
     """A method on what was given, with a config that says all of it but the data."""
     shown = ("rounds", "seed", "device", "memory", "evaluate", "checkpoint", "net", "wrap")
@@ -172,6 +221,7 @@ def given_experiment(
         "method": getattr(way, "name", type(way).__name__),
         "engine": engine,
         "init": init,
+        **own.table(),
     }
     table = table_of(way)
     if work is not None:
@@ -183,7 +233,7 @@ def given_experiment(
     if pretraining is not None:
         config["features"] = table_of(pretraining)
     connector, machine = settings.made("net"), ENGINES.make(engine)
-    return experiment_of(footing, config, way, connector=connector, engine=machine, command=None)
+    return experiment_of(footing, config, way, connector=connector, engine=machine, command=None, own=own)
 
 
 def _whole(result: Result, body: Body) -> Result:
@@ -198,7 +248,10 @@ def run_in(experiment: Experiment, out: Path | None, resume: bool, watch: Watch,
     label = label or str(experiment.config["method"])
     if out is None:
         return run(experiment, None, label, watch)
-    if resume and is_run(out):
+    if not (resume and is_run(out)) and out.is_dir() and any(out.iterdir()):
+        held = "holds a run: pass resume=True to go on, or" if is_run(out) else "is not empty:"
+        raise BadRun(f"output folder {out} {held} choose another out")
+    if is_run(out):
         past = read_record(out)
         if digest(past.config) != digest(experiment.config):
             raise BadRun(f"{out} belongs to another config, model or data: start anew with another out")
@@ -216,6 +269,7 @@ def parts_of(
     kernel: str | Trainer | None, method: str | Method, options: dict[str, Any]
 ) -> tuple[Trainer, Method]:
     """The local work and the method; each keyword goes to whichever has such an option."""
+    refuse_wrong({"kernel": checks.KERNEL}, {"kernel": kernel})
     if not isinstance(method, str):
         if not hasattr(method, "round") or not dataclasses.is_dataclass(method):
             raise BadInput(
@@ -243,6 +297,11 @@ def parts_of(
     return work, METHODS.make(method, local=work, **coerced(way_type, mine, f"method {method}"))  # type: ignore[return-value]
 
 
+def refuse_nothing(module: nn.Module) -> None:
+    if not any(True for _ in module.parameters()):
+        raise BadInput("the model has no parameters, so there is nothing to train: give one that has")
+
+
 def _start(
     model: nn.Module | str, clients: Sequence[Client], init: str, seed: int
 ) -> tuple[nn.Module, tree.Beliefs]:
@@ -258,8 +317,7 @@ def _start(
         module = model if init == "given" else reinitialised(model, seeds[0])
     else:
         raise BadInput(f"model must be a torch module or a name; got {type(model).__name__}")
-    if not any(True for _ in module.parameters()):
-        raise BadInput("the model has no parameters, so there is nothing to train: give one that has")
+    refuse_nothing(module)
     others = seeds[1:] if init == "independent" else []
     modules = [module, *(reinitialised(module, s) for s in others)]
     return module, tree.stack([tree.belief_of(m) for m in modules])

@@ -23,6 +23,9 @@ class Samples:
     def __len__(self) -> int:
         return len(self.y)
 
+    def __repr__(self) -> str:
+        return f"Samples({len(self)} of shape {list(self.x.shape[1:])})"
+
     def cast(self, dtype: torch.dtype) -> Samples:
         return Samples(self.x.to(dtype), self.y.to(dtype) if self.y.is_floating_point() else self.y)
 
@@ -34,7 +37,7 @@ class Client:
     `cluster` is the group a synthetic split put it in, if any: no method sees it but Oracle.
     `notes` say what was done to its data; they end up in the run's record and report.
     `preparation` made its inputs of a table's raw rows, and is kept with its model; None where it took them
-    as they are.
+    as they are. `recipe` is how these rows were read, if that was by one.
     """
 
     name: str
@@ -46,6 +49,16 @@ class Client:
     cluster: int | None = None
     notes: tuple[str, ...] = field(default=())
     preparation: Any = None
+    recipe: Any = None
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{part} {len(getattr(self, part))}" for part in ("train", "validation", "test"))
+        what = (
+            self.task
+            if self.task == "regression"
+            else f"classes {', '.join(self.classes[:10]) or 'by number'}"
+        )
+        return f"Client({self.name!r}: rows {parts}; inputs {list(self.train.x.shape[1:])}; {what})"
 
     def cast(self, dtype: torch.dtype) -> Client:
         """The same client with its inputs, and numbers to predict, in another precision."""

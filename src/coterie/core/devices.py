@@ -18,7 +18,7 @@ def device_of(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError, TypeError):
         have = ["cpu", *(kind for kind in ("cuda", "mps", "xpu") if has(kind))]
-        raise BadInput(f"device={name!r} is not to be had here: use {' or '.join(have)}") from None
+        raise BadInput(f"device={name!r} is not available here: use {' or '.join(have)}") from None
     if device.type == "meta":
         raise BadInput("device='meta' holds no numbers: use cpu")
     return device

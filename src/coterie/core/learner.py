@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +20,22 @@ from coterie.core.belief import Belief
 from coterie.core.client import Task
 from coterie.core.dropout import SeededDropout
 from coterie.core.errors import BadInput
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Of outputs [n, ...] and targets y [n], one number for each row [n]: padding counts by a weight of 0."""
+
+
+def cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
+    """Without the rows that torch's own leaves out: under vmap those cost half a step."""
+    return -F.log_softmax(outputs, dim=1).gather(1, y.unsqueeze(1)).squeeze(1)
+
+
+def squared_error(outputs: Tensor, y: Tensor) -> Tensor:
+    return (outputs.squeeze(-1) - y).square()
+
+
+LOSSES: dict[Task, Loss] = {"classification": cross_entropy, "regression": squared_error}
+"""What a task's models are trained by, and their `loss` is, unless somebody gives another."""
 
 
 class Batch(NamedTuple):
@@ -39,10 +55,12 @@ class Gradient(NamedTuple):
 
 
 class Learner:
-    """`model` maps x [n, ...] to logits [n, class], or to [n, 1] for a regression."""
+    """`model` maps x [n, ...] to logits [n, class], or to [n, 1] for a regression; `loss` is what it is
+    trained by, the task's own if none is given.
+    """
 
-    def __init__(self, model: nn.Module, task: Task) -> None:
-        self.task = task
+    def __init__(self, model: nn.Module, task: Task, loss: Loss | None = None) -> None:
+        self.task, self.losses = task, loss or LOSSES[task]
         self.training = copy.deepcopy(model).train()
         self.scoring = copy.deepcopy(model).eval()
         self.trainable = tuple(n for n, p in model.named_parameters() if p.requires_grad)
@@ -53,13 +71,6 @@ class Learner:
         """Predictions without training: batch norm by its running statistics, no dropout."""
         out: Tensor = functional_call(self.scoring, dict(belief), (x,))
         return out
-
-    def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The loss of each sample [n]: cross-entropy, or the squared error."""
-        if self.task == "regression":
-            return (outputs.squeeze(-1) - y).square()
-        # cross-entropy without the rows that torch's own leaves out: under vmap those cost half a step
-        return -F.log_softmax(outputs, dim=1).gather(1, y.unsqueeze(1)).squeeze(1)
 
     def gradient(self, belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
         """∇ of the mean loss over the batch's real rows; `seed` draws the dropout masks."""

@@ -55,7 +55,7 @@ def choose(net: Ground, beliefs: Beliefs, edges: int) -> tuple[str, str]:
         return "pool", "convolutions gain little from lockstep"
     size = sum(t.numel() for t in tree.row(beliefs, 0).values())
     if edges == 1 and size > TINY:
-        return "pool", "a single edge has nobody to go in step with"
+        return "pool", "there is a single edge, so nothing to batch"
     if size <= SMALL or (size <= LARGE and size * edges <= CACHED):
         return "stacked", f"{size} parameters, {edges} edges"
     return "pool", f"{size} parameters, {edges} edges: one model fills a core"

@@ -23,11 +23,8 @@ class EagerLearner(Learner):
     """A `Learner` for one thread at a time, of beliefs that its `layout` has packed."""
 
     def __init__(self, learner: Learner) -> None:
-        self.task, self.scoring, self.training = (
-            learner.task,
-            learner.scoring,
-            copy.deepcopy(learner.training),
-        )
+        self.task, self.losses, self.scoring = learner.task, learner.losses, learner.scoring
+        self.training = copy.deepcopy(learner.training)
         self.buffers, self.drops = learner.buffers, learner.drops
         self.layout = Layout(learner.trainable, belief_of(learner.training))
         self.trainable = (ALL,)

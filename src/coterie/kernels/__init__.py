@@ -1,7 +1,7 @@
 """What a belief does while it visits a client. Importing this package registers all of it in `KERNELS`."""
 
 from coterie.core.kernel import KERNELS, WORK, kernel_of, told
-from coterie.kernels.adam import Adam
+from coterie.kernels.adam import Adam, AdamW
 from coterie.kernels.bayes import Gather
 from coterie.kernels.calibrate import Calibrate, Tallied
 from coterie.kernels.fold import Fold, HeldOut
@@ -25,6 +25,7 @@ __all__ = [
     "SWAG",
     "WORK",
     "Adam",
+    "AdamW",
     "Calibrate",
     "Crowd",
     "Draws",

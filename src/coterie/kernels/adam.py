@@ -4,13 +4,16 @@
     s ← β₂ s + (1 - β₂) g²
     θ ← θ - η (m / (1 - β₁ᵗ)) / (√(s / (1 - β₂ᵗ)) + ε)
 
-η is `lr` times the schedule's factor, t counts the steps since the state was fresh.
+η is `lr` times the schedule's factor, t counts the steps since the state was fresh. AdamW (Loshchilov and
+Hutter, 2019) takes η λ θ off θ first, λ being `weight_decay`, and leaves it out of g. The same numbers as
+torch.optim.Adam and torch.optim.AdamW.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -65,3 +68,14 @@ class Adam(LocalWork):
         corrected = mean / (1 - self.beta1**count).to(param.dtype)
         spread = (square / (1 - self.beta2**count).to(param.dtype)).sqrt() + self.eps
         return param - rate * corrected / spread, {"mean": mean, "square": square}
+
+
+@WORK.register("adamw")
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam with decoupled weight decay."""
+
+    weight_decay: float = 0.01
+    """Pull of every trained parameter towards 0."""
+
+    decoupled: ClassVar[bool] = True  # type: ignore[misc]

@@ -99,7 +99,12 @@ def means_of_known(values: np.ndarray) -> np.ndarray:
 
 def worst_client(values: Sequence[float | None], metric: str) -> float:
     """The figure of the client that fares worst."""
+    return worst(values, HIGHER_IS_BETTER[metric])
+
+
+def worst(values: Sequence[float | None], higher: bool) -> float:
+    """The lowest figure where higher is better, else the highest; NaN where nobody has one."""
     known = [v for v in values if v is not None and not math.isnan(v)]
     if not known:
         return math.nan
-    return min(known) if HIGHER_IS_BETTER[metric] else max(known)
+    return min(known) if higher else max(known)

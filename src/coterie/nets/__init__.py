@@ -6,6 +6,7 @@ from coterie.nets.counting import Counting
 from coterie.nets.ground import Ground, Made, wrapped
 from coterie.nets.in_process import InProcess
 from coterie.nets.processes import Processes
+from coterie.nets.untested import Untested
 from coterie.nets.wrapped import Wrapped
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "InProcess",
     "Made",
     "Processes",
+    "Untested",
     "Wrapped",
     "wrapped",
 ]

@@ -16,6 +16,7 @@ from coterie.core.net import NETS, WRAPS, Net
 from coterie.core.options import coerced, options_of, read_pairs, read_value
 from coterie.core.roster import Roster
 from coterie.engines.base import Engine
+from coterie.metrics.own import NOTHING, Own
 from coterie.nets.in_process import InProcess
 
 
@@ -32,6 +33,7 @@ class Ground:
     """Sites in the making.
 
     made     how a site elsewhere can build the model; None for a module of somebody's own
+    own      a loss and metrics of somebody's own
     """
 
     clients: tuple[Client, ...]
@@ -41,6 +43,7 @@ class Ground:
     device: torch.device
     memory: str
     made: Made | None = None
+    own: Own = NOTHING
 
 
 class Connector(Protocol):
@@ -56,7 +59,7 @@ class Simulated:
 
     def connect(self, ground: Ground) -> Net:
         mark = mark_of(ground)
-        learner = SPARE.pop(mark, None) or Learner(ground.model, ground.roster.task)
+        learner = SPARE.pop(mark, None) or Learner(ground.model, ground.roster.task, ground.own.loss)
 
         def done() -> None:
             nonlocal mark
@@ -80,8 +83,10 @@ A learner's own tensors are never read, so it serves any weights; while a net is
 
 
 def mark_of(ground: Ground) -> str:
-    """The same for models that are built alike; nothing for a module of somebody's own."""
-    if ground.made is None:
+    """The same for models that are built alike; nothing for a module or a loss of somebody's own, which may
+    have changed when it comes again.
+    """
+    if ground.made is None or ground.own.loss is not None:
         return ""
     tensors = [(n, t.shape, t.dtype, t.requires_grad) for n, t in ground.model.named_parameters()]
     return repr((ground.made, ground.model, tensors, ground.roster.task, ground.device))

@@ -45,6 +45,11 @@ class Processes:
 
 def begin_of(ground: Ground) -> dict[str, object]:
     """What sites have to know to build the model."""
+    if ground.own:
+        raise BadInput(
+            f"net processes sends names to its sites and never code, so they cannot know "
+            f"{', '.join(ground.own.names())}: take net='in-process'"
+        )
     if ground.made is None:
         raise BadInput(
             "net processes builds a model by its name at every site, and this one has none: register it in a "
@@ -118,9 +123,7 @@ class SiteProcesses:
         return data
 
     def _gone(self, site: int) -> BadRun:
-        return BadRun(
-            f"site {self.names[site]!r} has ended: go on with 'coterie resume' and the run's folder"
-        )
+        return BadRun(f"site {self.names[site]!r} has ended: resume the run in its folder, or start it anew")
 
     def close(self) -> None:
         """Hangs up; sites end by themselves, and are ended if they do not."""

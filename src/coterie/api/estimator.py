@@ -1,0 +1,445 @@
+"""Coterie as estimators of scikit-learn: fit on the rows of all sites, predict with each site's own model.
+
+    CoterieClassifier().fit(X, y, groups=site).predict_proba(X_new, groups=site_new)
+
+`groups` says which site each row belongs to. All rows given to `fit` are trained on (but those that
+`validation` sets aside): who splits rows for testing is the caller, and so `result_` has no scores on test
+rows. Rows become inputs by the same preparation as everywhere else (`data/tabular.py`), which each model
+keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import assert_all_finite, check_array, check_consistent_length, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from torch import Tensor, nn
+
+from coterie.api.result import Result
+from coterie.api.train import finished, parts_of, ready
+from coterie.core.client import Client
+from coterie.core.errors import BadData, BadInput, CoterieError
+from coterie.core.kernel import Trainer
+from coterie.core.method import Method
+from coterie.core.seeds import Key
+from coterie.data.choices import check_choice
+from coterie.data.clients import MOST_VALUES, samples
+from coterie.data.dataset import Arrays
+from coterie.data.frames import columns_of, raw_of
+from coterie.data.holdout import hold_out
+from coterie.data.intake import Array
+from coterie.data.preparation import Column, Preparation, numbers
+from coterie.data.tabular import Absent, Scale, TabularPrepare
+from coterie.engines.threads import narrow
+from coterie.methods.baselines.local import Local
+from coterie.metrics.calibration import logits_of, probabilities
+from coterie.use import Predictor
+
+Unseen = Literal["refuse", "shared"]
+Gaps = Literal["refuse", "median"]
+
+ONE = "all"  # the name of all sites together, or of the only one
+
+
+class Unfit(CoterieError, ValueError):
+    """What an estimator cannot take: scikit-learn expects a ValueError."""
+
+
+@contextlib.contextmanager
+def as_value_errors() -> Iterator[None]:
+    try:
+        yield
+    except (BadInput, BadData) as error:
+        raise Unfit(str(error)) from None
+
+
+class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """What classifier and regressor share.
+
+    Fitted: sites_ (the values of groups), models_ (modules for prepared inputs, by the site's name), result_
+    (the run: history, who listened to whom, notes), n_features_in_, feature_names_in_.
+    """
+
+    def __init__(
+        self,
+        method: str | Method = "finetune",
+        model: str | nn.Module | None = None,
+        *,
+        rounds: int = 30,
+        kernel: str | Trainer | None = None,
+        options: Mapping[str, Any] | None = None,
+        scale: Scale = "shared",
+        missing: Gaps = "refuse",
+        absent: Absent = "mask",
+        validation: float = 0.0,
+        unseen: Unseen = "refuse",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        """What can be chosen.
+
+        method         a name, or a method of your own; a single site trains alone, whatever it is
+        model          the name of a model, or a torch module that takes the prepared inputs; None is logistic
+                       for classes, linear for numbers
+        rounds         of training
+        kernel         the local work: sgd, adam, ... or an object
+        options        of the method and the local work: {"lr": 0.05, "epochs": 2, "tune": 3}
+        scale          numbers are standardised with the mean and deviation of all sites (shared), of each
+                       site, or taken as they are (constants)
+        missing        NaN in a column that a site has: refused, or filled with the site's training median
+                       (texts: its most frequent one)
+        absent         a column of which a site knows no value at all: its inputs are 0 there (mask); they are
+                       the others' mean, and an input of its own says so (flag); it is left out for all
+                       (common); or it is refused
+        validation     share of each site's rows that are not trained on, for methods that choose by them
+        unseen         rows of a site that was not in `fit`, or of no site: refused, or predicted by the model
+                       that all sites share; with a method that has none, by the mean of all sites'
+                       predictions, each counting by its rows. Such rows are prepared by scale and medians of
+                       all sites together
+        random_state   the seed; None draws one
+        """
+        self.method = method
+        self.model = model
+        self.rounds = rounds
+        self.kernel = kernel
+        self.options = options
+        self.scale = scale
+        self.missing = missing
+        self.absent = absent
+        self.validation = validation
+        self.unseen = unseen
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "median"
+        return tags
+
+    def _fit(self, X: Any, y: Any, groups: Any) -> Self:
+        """`fit`, with targets as the subclass reads them."""
+        with as_value_errors(), narrow():
+            self._check_options()
+            raw = self._raw(X, reset=True)
+            targets, classes = self._targets(y)
+            check_consistent_length(raw, targets)
+            sites, rows = dealt(groups, len(raw))
+            names, seed = [str(s) for s in sites], seed_of(self.random_state)
+            parts = [self._held(Arrays(raw, targets), r, n, seed) for r, n in zip(rows, names, strict=True)]
+            way = TabularPrepare(self.columns_, self.missing, self.scale, self.absent)
+            trains = [train for train, _ in parts]
+            ways = way.fitted(trains, names)
+            for mine, own in zip(ways, rows, strict=True):
+                refuse_gaps(mine, raw[own], own)
+            clients = [client_of(n, w, *p, classes) for n, w, p in zip(names, ways, parts, strict=True)]
+            self.result_ = self._trained(clients, seed)
+            self.sites_, self.models_ = np.array(sites), dict(self.result_.models)
+            self._names = dict(zip(sites, names, strict=True))
+            self._own = self._predictors(len(classes))
+            sizes = {n: len(t) for n, t in zip(names, trains, strict=True)}
+            self._shared = self._for_all(for_others(way, trains, ways[0]), sizes)
+        return self
+
+    def _predictors(self, classes: int) -> dict[str, Predictor]:
+        """Of each site that has a model, by name."""
+        own = {name: self.result_.predictor(name) for name in self.models_}
+        outputs = len(next(iter(own.values())).classes)
+        if outputs != classes:
+            raise BadInput(f"the model gives {outputs} outputs for {classes} classes: change its last layer")
+        return own
+
+    def _for_all(self, way: Preparation, sizes: Mapping[str, int]) -> Predictor:
+        """What sites without a model are predicted with."""
+        one = replace(next(iter(self._own.values())), client=ONE, preparation=way, facts={})
+        if self.result_.shared is not None:
+            return replace(one, model=self.result_.shared)
+        together = Together(self.models_, sizes, bool(one.classes))
+        return replace(one, model=together, made={"name": Together.__name__, "options": {}})
+
+    def predictor(self, site: Any) -> Predictor:
+        """The model of a site in use: by names of columns, on files and frames, to explain and to export."""
+        check_is_fitted(self)
+        with as_value_errors():
+            return self._of_site(site)
+
+    def _check_options(self) -> None:
+        check_choice("rule for missing values", self.missing, get_args(Gaps))
+        check_choice("rule for unseen sites", self.unseen, get_args(Unseen))
+        if self.options is not None and not isinstance(self.options, Mapping):
+            raise BadInput(f"options={self.options!r} must be a dictionary: try {{'lr': 0.05}}")
+        if not 0 <= self.validation < 1:
+            raise BadInput(f"validation={self.validation} must lie in [0, 1): try 0.2, or 0 for none")
+
+    def _raw(self, X: Any, reset: bool) -> Array:
+        """[row, column] numbers, NaN where unknown; names and number of columns are those of `fit`."""
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if reset:
+                self.columns_ = columns_of(X)
+                refuse_many_texts(self.columns_)
+            return finite(raw_of(X, self.columns_))
+        raw: Array = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        if reset:
+            self.columns_ = numbers([f"x{i}" for i in range(raw.shape[1])])
+        texts = [c.name for c in self.columns_ if c.kind == "category"]
+        if texts:
+            raise BadData(f"fit had texts in columns {', '.join(texts)}: give a DataFrame with such columns")
+        return raw
+
+    def _held(self, data: Arrays, rows: Array, name: str, seed: int) -> tuple[Arrays, Arrays]:
+        """A site's rows for training and for validation."""
+        if not self.validation:
+            return data.take(rows), data.take(rows[:0])
+        key = Key(seed, ("client", name)).at("validation")
+        keep, out = hold_out(data.y[rows], self.validation, key.numpy(), f"site {name!r}")
+        return data.take(rows[keep]), data.take(rows[out])
+
+    def _trained(self, clients: Sequence[Client], seed: int) -> Result:
+        kernel, method, options = self.kernel, self.method, dict(self.options or {})
+        if len(clients) == 1:  # nobody to learn with
+            work, _ = parts_of(kernel, method, options)
+            kernel, method, options = None, Local(work), {}
+        experiment = ready(
+            self._usual if self.model is None else self.model,
+            clients,
+            method,
+            kernel,
+            options,
+            tested=False,
+            rounds=self.rounds,
+            seed=seed,
+            one_class="allow",
+        )
+        result = finished(experiment, None, False, lambda record: None)
+        # as values: what a run keeps to work them out can neither be pickled nor is needed any more
+        result.record.models = Known(dict(result.record.models()))
+        result.record.calibration = Known(result.record.calibration())
+        return result
+
+    def _answers(self, X: Any, groups: Any) -> Array:
+        """[row, class] probabilities by each row's own model; [row, 1] numbers."""
+        check_is_fitted(self)
+        with as_value_errors(), narrow():
+            raw = self._raw(X, reset=False)
+            models = self._models_of(groups, len(raw))
+            numbers = {id(m): i for i, m in enumerate(models)}
+            made, whose = [], np.array([numbers[id(m)] for m in models])
+            for i in numbers.values():
+                model, rows = models[i], np.flatnonzero(whose == i)
+                assert model.preparation is not None
+                refuse_gaps(model.preparation, raw[rows], rows)
+                made.append((rows, model.answered(model.preparation.inputs(raw[rows]))))
+        answers = np.empty((len(raw), made[0][1].shape[1]))
+        for rows, some in made:
+            answers[rows] = some
+        return answers
+
+    def _models_of(self, groups: Any, rows: int) -> list[Predictor]:
+        """Each row's own."""
+        if groups is None and len(self._own) == 1:
+            return [*self._own.values()] * rows
+        if groups is None:
+            return [self._for_unseen("rows without a site (groups is not given)")] * rows
+        return [self._of_site(site) for site in sites_in(groups, rows)]
+
+    def _of_site(self, site: Any) -> Predictor:
+        own = self._own.get(self._names.get(site, ""))
+        return self._for_unseen(f"rows of site {site!r}") if own is None else own
+
+    def _for_unseen(self, what: str) -> Predictor:
+        if self.unseen == "refuse":
+            known = ", ".join(self._own)
+            raise BadData(
+                f"{what} have no model: fit made one for {known}; give one of these in groups, or "
+                "unseen='shared' to predict with what all sites share"
+            )
+        return self._shared
+
+
+class CoterieClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+    """A classifier for each site, learned together.
+
+    classes_ are the labels, whatever they are: texts, integers, 0.0 and 1.0. A site may lack some of them.
+    """
+
+    _usual = "logistic"
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """X [row, column] an array or a DataFrame, y [row] labels, groups [row] sites; None is one site."""
+        return self._fit(X, y, groups)
+
+    def _targets(self, y: Any) -> tuple[Array, tuple[str, ...]]:
+        labels = one_column(self, y)
+        if pd.isna(labels).any():
+            raise BadData(f"y contains NaN or None in row {np.flatnonzero(pd.isna(labels))[0] + 1}: drop it")
+        check_classification_targets(labels)
+        self.classes_, targets = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise BadData(
+                f"y holds one class ({self.classes_[0]}), at least 2 are needed: add rows of another"
+            )
+        return targets.astype(np.int64), tuple(str(c) for c in self.classes_)
+
+    def predict_proba(self, X: Any, groups: Any = None) -> Array:
+        """[row, class] in the order of `classes_`."""
+        return self._answers(X, groups)
+
+    def predict(self, X: Any, groups: Any = None) -> Array:
+        """[row] the most likely class."""
+        likely = self.predict_proba(X, groups).argmax(axis=1)
+        return np.asarray(self.classes_[likely])
+
+    def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
+        """Share of rows whose class is predicted."""
+        return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
+
+
+class CoterieRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
+    """A regression for each site, learned together."""
+
+    _usual = "linear"
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """X [row, column] an array or a DataFrame, y [row] numbers, groups [row] sites; None is one site."""
+        return self._fit(X, y, groups)
+
+    def _targets(self, y: Any) -> tuple[Array, tuple[str, ...]]:
+        targets = one_column(self, y)
+        assert_all_finite(targets, input_name="y")
+        return targets.astype(np.float64), ()
+
+    def predict(self, X: Any, groups: Any = None) -> Array:
+        """[row]"""
+        return self._answers(X, groups)[:, 0]
+
+    def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
+        """R² over all rows."""
+        return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
+
+
+class Together(nn.Module):
+    """The mean of several models' predictions, each counting by the rows it was trained on."""
+
+    def __init__(self, models: Mapping[str, nn.Module], sizes: Mapping[str, int], classifies: bool) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models.values())
+        total = sum(sizes[name] for name in models)
+        self.shares = [sizes[name] / total for name in models]
+        self.classifies = classifies
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs = [m(x).double() for m in self.models]
+        if not self.classifies:
+            return sum((w * o for w, o in zip(self.shares, outputs, strict=True)), torch.zeros(()))
+        mean = sum((w * probabilities(o) for w, o in zip(self.shares, outputs, strict=True)), torch.zeros(()))
+        return logits_of(mean)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A function that returns what it was given."""
+
+    value: Any
+
+    def __call__(self) -> Any:
+        return self.value
+
+
+def finite(raw: Array) -> Array:
+    """Numbers or NaN, and at least one row."""
+    return np.asarray(check_array(raw, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X"))
+
+
+def refuse_many_texts(columns: Sequence[Column]) -> None:
+    """A column with very many texts is a name or a remark; all such columns are said at once."""
+    many = [f"{c.name!r} ({len(c.values)})" for c in columns if len(c.values) > MOST_VALUES]
+    if many:
+        raise BadData(
+            f"more than {MOST_VALUES} different texts, which is no category, in column {', '.join(many)}: "
+            "leave it out of X"
+        )
+
+
+def one_column(estimator: BaseEstimator, y: Any) -> Array:
+    if y is None:
+        name = type(estimator).__name__
+        raise BadData(f"{name} requires y to be passed, but the target y is None: give one for each row of X")
+    return np.asarray(column_or_1d(y, warn=True))
+
+
+def seed_of(random_state: int | np.random.RandomState | None) -> int:
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def sites_in(groups: Any, rows: int) -> list[Any]:
+    """[row] the site of each row, as a value that finds the same again, 1 like 1.0."""
+    found = np.asarray(groups)
+    if found.ndim != 1 or len(found) != rows:
+        raise BadData(f"groups have shape {found.shape}, X has {rows} rows: give one site for each row")
+    gone = np.flatnonzero(pd.isna(found))
+    if len(gone):
+        raise BadData(f"groups have no site in row {gone[0] + 1}: name one for each row")
+    return list(found.tolist())
+
+
+def dealt(groups: Any, rows: int) -> tuple[list[Any], list[Array]]:
+    """Each site once, in order, and the numbers of its rows; two that are written alike are refused."""
+    if groups is None:
+        return [ONE], [np.arange(rows)]
+    found = sites_in(groups, rows)
+    sites = list(dict.fromkeys(found))
+    with contextlib.suppress(TypeError):  # texts among numbers have no order but that of their first rows
+        sites = sorted(sites)
+    names = [str(s) for s in sites]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadData(f"groups hold {name} as a text and as a number: use one of them")
+    numbers = {site: i for i, site in enumerate(sites)}
+    owner = np.array([numbers[s] for s in found])
+    return sites, [np.flatnonzero(owner == i) for i in range(len(sites))]
+
+
+def refuse_gaps(way: Preparation, raw: Array, rows: Array) -> None:
+    """A missing value that nothing stands in for; `rows` are the numbers of these rows in X."""
+    for i, part in enumerate(way.parts):
+        gone = np.flatnonzero(np.isnan(raw[:, i]))
+        if len(gone) and part.read and part.fill is None:
+            raise BadData(
+                f"column {part.column.name!r} of X has {len(gone)} missing or NaN value(s), first in row "
+                f"{rows[gone[0]] + 1}: fill them or drop their rows, or use missing='median'"
+            )
+
+
+def client_of(
+    name: str, way: Preparation, train: Arrays, validation: Arrays, classes: tuple[str, ...]
+) -> Client:
+    """A site as methods meet it; it has no test rows."""
+    (train, validation), notes = way(train, validation)
+    return Client(
+        name=name,
+        train=samples(train.x, train.y),
+        validation=samples(validation.x, validation.y),
+        test=samples(train.x[:0], train.y[:0]),
+        features=way.features,
+        classes=classes,
+        notes=notes,
+        preparation=way,
+    )
+
+
+def for_others(way: TabularPrepare, trains: Sequence[Arrays], one: Preparation) -> Preparation:
+    """For rows of sites that were not in `fit`: fitted on all training rows, with the inputs of `one`."""
+    rows = Arrays(np.concatenate([t.x for t in trains]), np.concatenate([t.y for t in trains]))
+    (whole,) = way.fitted([rows])
+    parts = [replace(p, told=o.told, unused=o.unused) for p, o in zip(whole.parts, one.parts, strict=True)]
+    return replace(whole, parts=tuple(parts))
