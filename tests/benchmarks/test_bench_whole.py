@@ -20,7 +20,6 @@ from safetensors.torch import load_file
 from coterie.bench import children, handed, whole, whole_table
 from coterie.bench.children import SCRIPTS, busy, timed
 from coterie.bench.whole import NINE, STUDIES, WHOLES, Row, Study, Target, measure_whole, row_of
-from coterie.cli import demo
 from coterie.cli.bench import bench
 from coterie.cli.flags import read_settings
 from coterie.cli.main import main
@@ -341,11 +340,6 @@ def test_words_mean_the_study(name, small):
     read_back, _ = read_settings(words[: -len(methods) - 3], "compare", "", [], methods)
     again = Comparison(read_back, methods, study.comparison.seeds)
     assert list(again.cells()) == list(study.comparison.cells())
-
-
-def test_digits_are_those_of_the_demo():
-    study = STUDIES["study-digits"].comparison
-    assert study == Comparison(demo.STUDIES["digits"], demo.METHODS, demo.Demo().seeds)
 
 
 def test_scripts_import_nothing_of_ours():

@@ -44,6 +44,9 @@ EXPLAINED = sorted((DOCS / "methods").glob("*.md"))
     "page",
     [
         *(DOCS / f"{p}.md" for p in ("tutorial", "adding-a-method", "tuning", "measures", "last-layer")),
+        DOCS / "scikit-learn.md",
+        DOCS / "own-parts.md",
+        DOCS / "use.md",
         *EXPLAINED,
         README,
     ],

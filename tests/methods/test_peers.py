@@ -656,7 +656,7 @@ class TestRefusals:
         regression, key = pull([0, 1]).roster, Key(0, rounds=30)
         with pytest.raises(BadData, match="client 'c0' has no cluster, which oracle needs"):
             Oracle().check(regression, start(0), key)
-        with pytest.raises(BadData, match="accuracy, which a regression has not: use random or greedy"):
+        with pytest.raises(BadData, match="accuracy, which a regression does not have: use random or greedy"):
             RandomWeighted(own="train").check(regression, start(0), key)
         with pytest.raises(BadInput, match=r"client 'c0' has no validation samples.*or set own=train"):
             RandomWeighted().check(known(3, validation=0), start(0), key)

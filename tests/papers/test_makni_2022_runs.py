@@ -106,7 +106,7 @@ def test_what_is_read_of_the_server_and_of_a_sampler(whole):
     assert (kept, all_of) == (1297 - fifths, 1297)
     found = said.read_cell(path_of(whole, "lenet/digits"), "lenet/digits")
     (note,) = [n for n in found.origin["notes"] if "the server's model alone" in n]
-    told = float(note.split(" has ")[1].split(" %")[0])
+    told = float(note.split("alone: ")[1].split(" %")[0])
     assert found.figures[said.SERVER] == {"accuracy": pytest.approx(told / 100)}
     assert found.counts.shape == (10, 10)
     found = said.read_cell(path_of(whole, "psgld/digits"), "psgld/digits")

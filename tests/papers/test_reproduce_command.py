@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from coterie.cli import reproduce as command
@@ -48,6 +50,10 @@ def test_a_paper_from_the_shell_is_done_once(monkeypatch, tmp_path, capsys):
     assert reproduce(words) == 0
     said = capsys.readouterr()
     assert {f"table: runs/grimberg-2020/results.{end}" for end in ("md", "csv")} <= {*said.out.splitlines()}
+    assert re.search(r"^claim +text +as-run *$", said.out, re.MULTILINE), said.out
+    agents = "AGE_SOME: agents 0 and 1, of the same ages, have the most"
+    assert re.search(rf"^{agents} +undecided +undecided$", said.out, re.MULTILINE), said.out
+    assert max(map(len, said.out.splitlines())) <= 80
     assert "no figures without matplotlib: pip install 'coterie[figures]'" in said.err
     for ending in ("md", "csv"):
         kept = tmp_path / f"runs/grimberg-2020/results.{ending}"

@@ -156,10 +156,10 @@ def test_terminal_has_them_as_far_as_there_is_room(sure):
     wide, some, narrow = (printed([sure()], width) for width in (120, 72, 56))
     assert all(word in wide for word in ("ECE", "NLL", "0.200 ± —", "0.500 ± —"))
     assert "loss" not in wide  # it is the NLL
-    assert "Further metrics" not in wide
+    assert "Further columns" not in wide
     assert "0.200 ± —" in some
     assert "0.500 ± —" not in some
-    assert "Further metrics" in some
+    assert "Further columns" in some
     assert "ECE" not in narrow
     assert "75.0 ± —" in narrow
 

@@ -132,7 +132,7 @@ def test_too_much_for_a_page_is_told(linear, monkeypatch):
     plot = features.features_plot(found, inks(["local"]))
     said = features.caption(plot, found)
     assert [client["name"] for client in plot["clients"]] == ["b"]
-    assert "Of 3 parameters, the 2 that weigh most are drawn" in said
+    assert "Of 3 parameters, the 2 largest are drawn" in said
     assert "1 of 2 clients are here" in said
     monkeypatch.setattr(features, "MOST", 2)
     text = render_page([Section("x", [linear("local")])])

@@ -114,7 +114,7 @@ def test_the_page_shows_them(choosy, make_known):
     page = render_page([Section("x", [choosy(), choosy("random")])])
     assert "Who collected from whom" in page
     assert "Neighbours and drift" in page
-    assert "dark lines part the groups" in page
+    assert "dark lines separate the groups" in page
     for name in ("s0-collected-plot", "s0-measures-plot"):
         data = re.search(f'id="{name}">(.*?)</script>', page).group(1)
         assert json.loads(data)

@@ -240,10 +240,16 @@ def test_notes_are_said_once(make_known):
     runs = [make_known({"accuracy": [0.5] * 7}, seed=s, names=list("abcdefg")) for s in (0, 1)]
     for run in runs:
         for client in run.about["clients"]:
-            client["notes"] = ["2 rows left out"]
+            client["notes"] = ["rows left out: 2 of 12"]
+        run.about["clients"][0]["notes"] = [f"rows left out: {run.config['seed']} <u>of</u> 12"]
+        run.about["clients"][1]["notes"].append("nothing else")
     text = page(runs).text
-    assert text.count("2 rows left out") == 1
-    assert "a, b, c, d, e and 2 more" in text
+    assert [text.count(f"rows left out: {n}") for n in ("2 of 12", "0", "1")] == [1, 1, 1]
+    grouped = "<details><summary>rows left out: <b>7 sites, 2 seeds</b></summary><ul>"
+    notes = render_page([Section("x", runs)])
+    assert f"<li>{grouped}<li>a: rows left out: 0 &lt;u&gt;of&lt;/u&gt; 12</li>" in notes
+    assert "<li>b, c, d, e, f, g: rows left out: 2 of 12</li>" in notes
+    assert "<li>nothing else <b>(b, 2 seeds)</b></li>" in notes
     runs[0].about["notes"].clear()
     for client in runs[0].about["clients"]:
         client["notes"] = []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -75,7 +76,7 @@ def test_terminal_table(two_seeds):
     narrow = printed(two_seeds, 72)
     assert "82.5 ± 31.8" in narrow
     assert "0.475" not in narrow
-    assert "Further metrics need a wider" in narrow
+    assert "Further columns need a wider" in narrow
     assert all(len(line) <= 72 for line in narrow.splitlines())
     assert "fedavg" in narrow
 
@@ -84,8 +85,8 @@ def test_a_table_is_as_wide_as_rich_says(two_seeds):
     wide = Console(width=1000)
     measured = Measurement.get(wide, wide.options, render_table(two_seeds))
     assert measured.maximum == terminal._width(*cells(two_seeds))
-    assert "Further metrics" not in printed(two_seeds, measured.maximum)
-    assert "Further metrics" in printed(two_seeds, measured.maximum - 1)
+    assert "Further columns" not in printed(two_seeds, measured.maximum)
+    assert "Further columns" in printed(two_seeds, measured.maximum - 1)
 
 
 def test_one_seed_has_a_dash_for_its_interval(make_known):
@@ -242,7 +243,7 @@ def test_one_seed_makes_no_verdict(make_known, task, alone, together, apart):
     said = headline(runs)
     assert said.endswith(f": {apart} in a single run, which only more seeds can tell from chance.")
     assert not any(word in said for word in ("gain", "lose", "±", "training together"))
-    assert "no telling a difference from chance" in in_one_line(runs)
+    assert "and a difference may be chance" in in_one_line(runs)
 
 
 def test_one_seed_in_common_makes_no_verdict(two_seeds):
@@ -364,3 +365,52 @@ def test_units():
     assert words.spread(Interval(0.931, 0.004, 3), "accuracy") == "93.1 ± 0.4"
     assert words.spread(Interval(12.5, 0.25, 3), "rmse") == "12.50 ± 0.25"
     assert words.several(1, "seed") == "1 seed"
+
+
+LONG = "weight-erosion:p_d=0.1,sgd.lr=0.25"
+NINE = ("local", "fedavg", "finetune", "pens", "ndoye", "influence", "central", "fedavg:weighted=false", LONG)
+
+
+@pytest.fixture
+def nine(make_known):
+    figures = {"accuracy": [0.5, 0.7], "ece": [0.1, 0.2], "nll": [0.5, 0.6]}
+    return [make_known(figures, label, seed) for label in NINE for seed in (0, 1)]
+
+
+def heading(text: str) -> str:
+    """The lines above the rule, in one."""
+    return " ".join(text.split("─")[0].split())
+
+
+@pytest.mark.parametrize(
+    ("width", "kept"),
+    [
+        (150, ["accuracy", "worst", "gain", "ECE", "NLL", "models", "traffic", "training"]),
+        (99, ["accuracy", "worst", "gain", "models", "traffic", "training"]),
+        (80, ["accuracy", "worst", "gain", "models"]),
+        (72, ["accuracy", "worst", "gain"]),
+        (60, ["accuracy", "gain"]),
+    ],
+)
+def test_nine_methods_fit_and_no_name_or_number_is_broken(nine, width, kept):
+    text = printed(nine, width)
+    assert max(map(len, text.splitlines())) <= width
+    for name in NINE:
+        assert re.search(rf"^{re.escape(name)} +60\.0 ± 0\.0 ", text, re.MULTILINE), name
+    every = ["accuracy", "worst", "gain", "ECE", "NLL", "models", "traffic", "training"]
+    assert [title for title in every if title in heading(text)] == kept
+    assert ("Further columns need a wider terminal" in " ".join(text.split())) == (kept != every)
+    assert ("Worst client:" in " ".join(text.split())) == ("worst" in kept)
+    assert ("Models:" in " ".join(text.split())) == ("models" in kept)
+
+
+def test_where_columns_are_few_already_a_name_goes_on_between_its_options(nine):
+    lines = printed(nine, 50).splitlines()
+    assert max(map(len, lines)) <= 50
+    first = next(i for i, line in enumerate(lines) if line.startswith("weight-erosion"))
+    assert [line.split("  ")[0] for line in lines[first : first + 2]] == [
+        "weight-erosion:p_d=0.1,",
+        "sgd.lr=0.25",
+    ]
+    assert terminal.in_pieces("a:b=1,c=2", 4) == ["a:", "b=1,", "c=2"]
+    assert terminal.in_pieces("north east", 100) == ["north east"]

@@ -216,7 +216,7 @@ WHOLES = {
         ),
         beside_plain(
             "study-digits",
-            "compare on digits, 10 clients of shifted labels, 4 methods, 5 seeds, 30 rounds, as in the demo",
+            "compare on digits, 10 clients of shifted labels, 4 methods, 5 seeds, 30 rounds",
             Target(1 / 3),
         ),
         Whole(

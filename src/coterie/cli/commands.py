@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 Command = Callable[[Sequence[str]], int]
 
 COMMANDS = {
-    "demo": "compare four methods on real data and write a report (seconds)",
+    "demo": "ask seven methods, on real data, with whom to train (under a minute)",
     "run": "train with one method and write a run folder with a report",
     "compare": "train with several methods and seeds on the same clients, one table",
     "rank": "rank the others for one client or all, before training together",
@@ -18,6 +18,9 @@ COMMANDS = {
     "reproduce": "run a paper's experiments: its tables beside ours, claims, figures",
     "resume": "go on with a run, a comparison or a tuning that was cut off",
     "report": "write the page, CSV or figures of a run or a comparison again",
+    "table": "look at tables of your own, all sites at once, and write a recipe",
+    "predict": "ask a client's own model about new rows of a table",
+    "export": "write a client's own model into a folder that works without its run",
     "posterior": "join posteriors saved apart, let clients come and go, predict",
     "data": "list, fetch or show data: who has how many of which label",
     "methods": "list methods, splits, models and kernels, or explain one",

@@ -11,9 +11,11 @@ import tyro
 
 from coterie.cli.bench import Bench
 from coterie.cli.demo import Demo
+from coterie.cli.export import Export
 from coterie.cli.flags import all_tables, parse
 from coterie.cli.methods import Methods
 from coterie.cli.posterior import KINDS as POSTERIOR
+from coterie.cli.predict import Predict
 from coterie.cli.rank import BY, FIGURES, REQUESTER
 from coterie.cli.report import Report
 from coterie.cli.reproduce import Reproduce
@@ -72,6 +74,8 @@ def everything() -> Any:
         "reproduce": Reproduce,
         "resume": Resume,
         "report": Report,
+        "predict": Predict,
+        "export": Export,
         "posterior": _either(POSTERIOR),
         "data": Data,
         "methods": Methods,

@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+from rich.markup import escape
 
 from coterie.cli import screen
 from coterie.cli.compare import run_all
 from coterie.cli.flags import parse
 from coterie.cli.report import read_sections
 from coterie.cli.run import fresh
-from coterie.report.page import write_report
+from coterie.report import advice
+from coterie.report.page import Section, write_report
+from coterie.report.terminal import render_listening
+from coterie.report.words import headline
 from coterie.runs.about import command_line
 from coterie.runs.compare import Comparison, create
 from coterie.runs.experiment import Builder
 from coterie.runs.settings import Settings
+from coterie.storage.atomic import write_whole
 
-HELP = """Compares training alone, together, and together then alone, on real data, and writes a report.
+if TYPE_CHECKING:
+    from coterie.use import Predictor
 
-Titanic passengers are split by age among four agents, handwritten digits by a label shift among ten.
+HELP = """With whom should each train? Asks seven methods on real data, tells each client, writes a report.
+
+Titanic passengers go to four clients by their age. Handwritten digits go to six, of which three see them
+upside down, and nobody is told who. It needs no network. In the end a client's own model predicts.
 
 example:
   coterie demo
 """
 
-METHODS = ("local", "fedavg", "finetune", "central")
+CIRCLES = ("weight-erosion", "pens", "ndoye")
+"""Those that choose for each client whom to learn with; the last ranks first, then trains."""
+METHODS = ("local", "fedavg", "finetune", *CIRCLES, "central")
 STUDIES = {
     "titanic": Settings(data="titanic", split="age-strict", rounds=30, options={"sgd": {"lr": 0.5}}),
-    "digits": Settings(
-        data="digits",
-        split="shift",
-        clients=10,
-        rounds=30,
-        options={"shift": {"distribution": "F"}, "sgd": {"lr": 0.5}},
-    ),
+    "digits": Settings(data="digits", split="clusters", clients=6, rounds=20, options={"sgd": {"lr": 0.5}}),
 }
+ABOUT = {
+    "titanic": "Passengers by age: four clients whose data differ a little. Who survived?",
+    "digits": "Six clients, of which three see digits upside down; nobody is told who. Which digit is it?",
+}
+ASKS, BY = "age 36+", "pens"  # whose model predicts in the end, and which method made it
 
 
 @dataclass(frozen=True)
@@ -50,11 +63,57 @@ class Demo:
 def demo(words: Sequence[str]) -> int:
     asked = parse(Demo, words, "demo", HELP)
     path = Path(asked.out) if asked.out else fresh("demo")
+    builders = {name: Builder() for name in STUDIES}
     for name, settings in STUDIES.items():
         comparison = Comparison(settings, METHODS, asked.seeds)
-        builder = Builder()
-        create(path / name, comparison, builder)
-        run_all(path / name, comparison, command_line(), builder)
+        create(path / name, comparison, builders[name])
+        run_all(path / name, comparison, command_line(), builders[name])
     sections = read_sections(path)
-    screen.say_sections(sections, write_report(path / "report.html", sections))
+    for section in sorted(sections, key=lambda s: list(STUDIES).index(s.records[0].config["data"])):
+        say(section)
+    predict(path, builders["titanic"])
+    print(f"report: {write_report(path / 'report.html', sections)}")
     return 0
+
+
+def say(section: Section) -> None:
+    """What was asked and what came out, the table, whom each listens to, and a sentence for each client."""
+    records = section.records
+    screen.out.print(f"\n[bold]{escape(ABOUT[records[0].config['data']])}[/bold]")
+    screen.out.print(escape(headline(records)))
+    screen.say_section(section)
+    screen.out.print(
+        "\n[bold]Whom each client listens to[/bold] (weight in its model, mean over rounds and seeds)"
+    )
+    screen.out.print(render_listening(records, CIRCLES, screen.out.width))
+    screen.out.print("\n[bold]What it means for each client[/bold]")
+    screen.out.print(escape("\n".join(advice.sentences(records))))
+    screen.out.print(f"[dim]{escape(advice.legend(records))}[/dim]")
+
+
+def predict(path: Path, builder: Builder) -> None:
+    """What a client's own model says of a passenger that it never saw, by the way of `coterie predict`."""
+    from coterie.use import predictor_of_run  # only here: pandas takes a while to import
+
+    run, file = path / "titanic" / BY / f"seed-{STUDIES['titanic'].seed}", path / "passenger.csv"
+    predictor = predictor_of_run(run, ASKS)
+    truth = write_passenger(file, predictor, builder)
+    chance = dict(zip(predictor.classes, predictor.proba(file)[0], strict=True))
+    pushed = ", ".join(map(str, predictor.explain(file)[0]))
+    said = ", ".join(f"{name} {p:.2f}" for name, p in chance.items())
+    again = shlex.join(["coterie", "predict", str(run), str(file), "--client", ASKS, "--explain", "3"])
+    screen.out.print(f"\n[bold]A model in use: a passenger that the model of {ASKS} never saw[/bold]")
+    screen.out.print(escape(f"{said}; in truth: {truth}. What pushed most: {pushed}."))
+    screen.out.print("[dim]Age and fare are as the model takes them: in deviations from the mean.[/dim]")
+    print(f"predict: {again}")
+
+
+def write_passenger(file: Path, predictor: Predictor, builder: Builder) -> str:
+    """The client's first test row as a CSV of one line; gives what became of the passenger."""
+    settings = Comparison(STUDIES["titanic"], METHODS, 1).with_method(BY)
+    footing = builder.footing(settings, lambda roster, start: ())
+    (client,) = [c for c in footing.clients if c.name == ASKS]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([predictor.features, client.test.x[0].tolist()])
+    write_whole(file, text.getvalue())
+    return client.classes[int(client.test.y[0])]

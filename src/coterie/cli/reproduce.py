@@ -40,6 +40,8 @@ examples:
   coterie reproduce karlsson-2021 --cells common-50 --minutes 60
 """
 
+INK = {"holds": "green", "fails": "red", "undecided": "yellow"}
+
 
 @dataclass(frozen=True)
 class Reproduce:
@@ -93,6 +95,8 @@ def reproduce(words: Sequence[str]) -> int:
     if asked.figures != "none" and not drawing.at_hand():
         screen.err.print(r"[dim]· no figures without matplotlib: pip install 'coterie\[figures]'[/dim]")
     for path in chosen.write(asked):
+        if path.name == "results.md":
+            say_verdicts(path.read_text(encoding="utf-8"))
         print(f"{'figure' if path.parent.name == 'figures' else 'table'}: {path}")
         if request.results and path.stem == "results":
             copy = (
@@ -103,12 +107,28 @@ def reproduce(words: Sequence[str]) -> int:
     return 0
 
 
+def say_verdicts(page: str) -> None:
+    """Each claim, and whether it holds under each preset; the page has the numbers."""
+    from coterie.papers.pages import verdicts  # only here: pandas takes a while to import
+
+    table: Table | None = None
+    for claim, *words in verdicts(page):
+        if claim == "claim":
+            if table is not None:
+                screen.out.print(table)
+            table = Table("claim", *words, box=None, header_style="bold", pad_edge=False)
+        elif table is not None:
+            table.add_row(escape(claim), *(f"[{INK.get(word, 'dim')}]{word}[/]" for word in words))
+    if table is not None:
+        screen.out.print(table)
+
+
 def asked_of(chosen: Paper, request: Reproduce) -> Asked:
     """The request with the paper's own defaults, checked."""
     if request.scale not in chosen.scales:
         known = ", ".join(chosen.scales)
         raise BadInput(f"{chosen.name} has no scale {request.scale!r}: it has {known}")
-    if request.minutes < 0:
+    if not request.minutes >= 0:  # nor NaN
         raise BadInput(f"minutes={request.minutes} must be at least 0: 0 goes on to the end")
     if request.seeds < 0:
         raise BadInput(f"seeds={request.seeds} must be at least 1: try {chosen.seeds}")

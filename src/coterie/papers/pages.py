@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,20 @@ def claims_table(claims: Sequence[Claim[R]], results: Mapping[Preset, R]) -> str
         verdicts = [claim.check(found) for found in results.values()]
         rows.append([claim.text, claim.place, *(f"**{v.word}** ({v.why})" for v in verdicts)])
     return prose_table(["claim", "where", *results], rows)
+
+
+def verdicts(text: str) -> list[list[str]]:
+    """The claims tables of a page again, short: [claim, a word for each preset], headers included."""
+    found, inside = list[list[str]](), False
+    for line in text.splitlines():
+        cells = [c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells[:2] == ["claim", "where"]:
+            inside = True
+            found.append(["claim", *cells[2:]])
+        elif inside and cells and not set(cells[0]) <= {"-"}:
+            found.append([cells[0], *(cell.partition("**")[2].partition("**")[0] for cell in cells[2:])])
+        inside = inside and bool(cells)
+    return found
 
 
 def write(

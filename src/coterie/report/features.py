@@ -158,7 +158,7 @@ def caption(plot: plotly_data.Plot, found: Weighed) -> str:
     if any(method["spread"] for method in plot["methods"]):
         said += " Mean over seeds; the thin lines go from the least to the greatest of them."
     if len(found.features) > DRAWN:
-        said += f" Of {len(found.features)} parameters, the {DRAWN} that weigh most are drawn."
+        said += f" Of {len(found.features)} parameters, the {DRAWN} largest are drawn."
     if len(plot["clients"]) < plot["of"]:
         few = f"{len(plot['clients'])} of {plot['of']} clients"
         said += f" To keep the page small, {few} are here, evenly chosen."

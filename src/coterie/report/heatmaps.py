@@ -74,7 +74,7 @@ def places(plot: plotly_data.Plot, by_label: views.Groups) -> str:
     first = next(iter(by_label.values()))[0]
     n, drawn, said = len(first.clients), len(plot["names"]), ""
     if plot["edges"]:
-        said += " Clients stand by the group that the split put them in; dark lines part the groups."
+        said += " Clients are sorted by the group that the split put them in; dark lines separate the groups."
     if drawn < n:
         said += f" {n} clients are drawn as {drawn} groups of neighbours, each the mean of its members."
     if len({views.seed(r) for runs in by_label.values() for r in runs}) > 1:

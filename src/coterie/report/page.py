@@ -109,7 +109,11 @@ def _section(
         ("layers", "Layer by layer", page_figures.layers_part(by_label, at("layers"))),
         ("measures", "Neighbours and drift", page_figures.measures_part(by_label, colours, at("measures"))),
         ("traces", "One client, round by round", page_figures.traces_part(by_label, colours, at("traces"))),
-        ("features", "What the models weigh", page_figures.features_part(by_label, colours, at("features"))),
+        (
+            "features",
+            "How much each feature counts",
+            page_figures.features_part(by_label, colours, at("features")),
+        ),
         ("data", "Who has which data", page_figures.data_part(first, records, f"s{i}")),
         ("cost", "Cost", page_figures.cost_part(by_label, colours) + page_tables.spent(section.spent())),
         ("notes", "What happened to the data", page_tables.notes(records)),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from coterie.report import (
+    advice,
     calibration,
     features,
     heatmaps,
@@ -24,6 +25,8 @@ from coterie.report import (
 from coterie.report.inks import Ink
 from coterie.runs.measures import MEASURES
 from coterie.runs.record import Record
+
+FEW = 12  # clients whose sentences are shown at once
 
 
 def rounds_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
@@ -55,9 +58,21 @@ def clients_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -
         said += " Mean over seeds; the thin lines are 95 % intervals over seeds."
     partly = tables.partly(by_label, views.headline_metric([next(iter(by_label.values()))[0]]))
     said += "".join(f" {text}." for text in partly)
-    plot = figure(key, plotly_data.clients_plot(by_label, colours), said)
+    plot = _advice(by_label) + figure(key, plotly_data.clients_plot(by_label, colours), said)
     unit = f"test {words.unit(views.headline_metric([next(iter(by_label.values()))[0]]))}"
     return plot + more(f"The same as a table ({unit})", page_tables.clients(by_label))
+
+
+def _advice(by_label: views.Groups) -> str:
+    """A sentence for each client; of many on demand."""
+    records = [r for runs in by_label.values() for r in runs]
+    lines = advice.sentences(records) if any(map(advice.together, by_label.values())) else []
+    if not lines:
+        return ""
+    said = f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+    if len(lines) > FEW:
+        said = more("A sentence for each client", said)
+    return f"{said}<p>{escape(advice.legend(records))}</p>"
 
 
 def calibration_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
@@ -98,8 +113,8 @@ def collected_part(by_label: views.Groups, key: str) -> str:
     if plot is None:
         return ""
     said = (
-        "Row: who collects; column: from whom; colour: in how many rounds of the run the other's model had a "
-        "weight in the one's, straight or by way of a server."
+        "Row: who collects; column: from whom; colour: in how many rounds the other's model went into "
+        "the collector's, directly or through a server."
     )
     controls = _menu("Method", "run", [run["label"] for run in plot["runs"]], plot["first"])
     return figure(key, plot, said + heatmaps.places(plot, by_label), controls, "matrix")
@@ -119,7 +134,7 @@ def measures_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) 
     plot = plotly_data.measures_plot(by_label, colours)
     last = f'<div class="box">{tables.measures_html(records, colours)}</div>'
     said = f"{_lines(by_label, over_clients=False)} {tables.measures_legend(records)} "
-    return figure(key, plot, f"{said}The table has the last that was measured.") + last
+    return figure(key, plot, f"{said}The table shows the last values.") + last
 
 
 def traces_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
@@ -174,9 +189,7 @@ def cost_part(by_label: views.Groups, colours: Mapping[str, Ink]) -> str:
     if given:
         several = any(len(runs) > 1 for runs in by_label.values())
         seed = f"of seed {views.seed(record)}, " if several else ""
-        said = (
-            f"In the rounds {seed}without first models and scoring. Numbers are single ones, such as a loss."
-        )
+        said = f"Over the rounds {seed}without first models and scoring. Numbers: single values like a loss."
         given = more("What was given away", f"{given}<p>{escape(said)}</p>")
     return (
         page_tables.cost(by_label, colours)

@@ -11,6 +11,7 @@ import numpy as np
 
 from coterie.report import views, words
 from coterie.report.inks import Ink
+from coterie.report.notes import Thing, gathered
 from coterie.runs.record import COORDINATOR, Record
 
 
@@ -134,15 +135,8 @@ def clients(by_label: views.Groups) -> str:
 
 def notes(records: Sequence[Record]) -> str:
     """Everything that happened to the data, each thing said once; and who was away in the end."""
-    general = dict.fromkeys(note for r in records for note in r.about.get("notes") or ())
-    whose: dict[str, dict[str, None]] = {}
-    for record in records:
-        for client in record.about["clients"]:
-            for note in client.get("notes") or ():
-                whose.setdefault(note, {})[client["name"]] = None
-    lines = [escape(note) for note in general]
-    for note, names in whose.items():
-        lines.append(f"<b>{escape(_few(names))}</b>: {escape(note)}")
+    seeds = len({views.seed(r) for r in records})
+    lines = [_thing(thing, seeds) for thing in gathered((views.seed(r), r.about) for r in records)]
     for record in records:
         if gone := record.away():
             who = _few(f"{client} (round {round})" for client, round in gone.items())
@@ -153,6 +147,17 @@ def notes(records: Sequence[Record]) -> str:
     if not lines:
         return "<p>Nothing was changed, filled in or left out.</p>"
     return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>"
+
+
+def _thing(thing: Thing, seeds: int) -> str:
+    """What was done and to whom; several notes on it, or several clients, are shown on demand."""
+    whom = thing.whom(seeds)
+    if len(thing.notes) == 1 and len(thing.clients) <= 1:
+        note = escape(next(iter(thing.notes)))
+        return f"{note} <b>({escape(whom)})</b>" if whom else note
+    inner = "".join(f"<li>{escape(line)}</li>" for line in thing.lines())
+    said = f"{escape(thing.what)}{f': <b>{escape(whom)}</b>' if whom else ''}"
+    return f"<details><summary>{said}</summary><ul>{inner}</ul></details>"
 
 
 def settings(by_label: views.Groups) -> str:

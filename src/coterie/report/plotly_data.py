@@ -97,7 +97,7 @@ def _curve_choices(by_label: views.Groups) -> list[tuple[str, str, str]]:
         ("point/test", "test {} of the one model that stands for several"),
         ("own/validation", "validation {}"),
     ):
-        found += [(scores, m, owner.format(words.NAMES[m])) for m in views.shown(records, scores)]
+        found += [(scores, m, owner.format(words.called(m))) for m in views.shown(records, scores)]
     if any(views.has_figures(r, "loss", views.TRAIN) for r in records):
         found.append((views.TRAIN, "loss", "training loss"))
     return found
@@ -137,7 +137,7 @@ def clients_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> Plot:
     choices = []
     for metric in views.shown(records):
         drawn = [views.bars(label, runs, metric) for label, runs in by_label.items()]
-        choices.append(_by_client(f"test {words.NAMES[metric]}", metric, names, drawn, inks))
+        choices.append(_by_client(f"test {words.called(metric)}", metric, names, drawn, inks))
     others = [(label, runs) for label, runs in by_label.items() if label != alone]
     if alone is not None and others and choices:
         drawn = [views.gain_bars(label, runs, by_label[alone], main) for label, runs in others]

@@ -90,7 +90,7 @@ def _cell(value: float, chosen: bool) -> str:
 
 
 def _lines(record: Record, found: pd.DataFrame) -> Table:
-    table = Table("requester", "chosen", "the first of its ranking", box=None, header_style="bold")
+    table = Table("requester", "chosen", "ranked first", box=None, header_style="bold")
     for requester in record.clients:
         mine = found[found["requester"] == requester]
         first = [f"{escape(row[2])} {row[4]:+.3f}" for row in mine.head(FIRST).itertuples(index=False)]
@@ -104,7 +104,7 @@ def need_matplotlib() -> Any:
         import matplotlib
     except ImportError:
         raise BadInput(
-            "figures need matplotlib: pip install 'coterie[figures]', or go without by figures=none"
+            "figures need matplotlib: pip install 'coterie[figures]', or set figures=none"
         ) from None
     return matplotlib
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.metrics.summary import Interval, interval, worst_client
+from coterie.metrics.summary import Interval, interval, worst
 from coterie.report import views, words
 from coterie.report.inks import Ink
 from coterie.runs.record import Record
@@ -27,6 +27,7 @@ def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
     to `local` in the headline metric, paired by client and seed, above zero if better. `scored` counts the
     clients that have a figure: of one requester's method, one, and all figures are of it. `precision`,
     `recall`, `circle_precision`, `circle_recall` and `drift` are the last that were measured, where any were.
+    Metrics of your own have `worst_NAME` and `gain_NAME` too.
     `models` (that passed, each transfer once whoever its ends are), `models_each` (by client), their `bytes`,
     `sent` and `received` (by clients) and `seconds` are means over seeds of a whole run.
     """
@@ -39,7 +40,7 @@ def summary_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
     """The rows of `summary_frame`, all with the same columns."""
     by_label = views.groups(records)
     metrics, measured = views.metrics(records), views.metrics(records, views.MEASURED)
-    main = views.headline_metric(records)
+    main, own = views.headline_metric(records), views.own_metrics(records)
     alone = views.baseline(by_label)
     rows = []
     for label, runs in by_label.items():
@@ -51,14 +52,11 @@ def summary_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
             "rounds": min(r.done for r in runs),
             "finished": all(r.finished for r in runs),
         }
-        spreads = {main: views.over_seeds(runs, main)}
-        worst = [worst_client(list(views.final(r, main)), main) for r in runs]
-        spreads[f"worst_{main}"] = interval(worst)
-        if alone is not None:
-            none = Interval(math.nan, math.nan, 0)
-            compared = label != alone
-            spreads["gain"] = views.gain_over_seeds(runs, by_label[alone], main) if compared else none
+        base = None if alone is None else by_label[alone] if label != alone else []
+        spreads = {main: views.over_seeds(runs, main), **_standing(runs, base, main, "gain")}
         spreads |= {m: views.over_seeds(runs, m) for m in metrics if m != main}
+        for m in own:
+            spreads |= _standing(runs, base, m, f"gain_{m}")
         spreads |= {m: views.over_seeds(runs, m, views.MEASURED) for m in measured}
         for name, spread in spreads.items():
             row |= {name: spread.mean, f"{name}_half": spread.half}
@@ -72,6 +70,20 @@ def summary_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
         }
         rows.append(row | {"bytes": cost["bytes"], "seconds": cost["seconds"]})
     return rows
+
+
+def _standing(
+    runs: Sequence[Record], alone: Sequence[Record] | None, metric: str, gain: str
+) -> dict[str, Interval]:
+    """The worst client's figure, and what is gained over training alone where somebody did (who did gains
+    nothing over themselves).
+    """
+    higher = views.better_higher(runs)[metric]
+    found = {f"worst_{metric}": interval([worst(list(views.final(r, metric)), higher) for r in runs])}
+    if alone is not None:
+        none = Interval(math.nan, math.nan, 0)
+        found[gain] = views.gain_over_seeds(runs, alone, metric) if alone else none
+    return found
 
 
 def clients_frame(records: Sequence[Record]) -> pd.DataFrame:
@@ -206,7 +218,10 @@ def cells(
     summary = summary_rows(records)
     main = views.headline_metric(records)
     shown = [main, f"worst_{main}", *(["gain"] if "gain" in summary[0] else [])]
-    shown += [m for m in views.shown(records) if m != main and m not in without]
+    own = views.own_metrics(records)
+    shown += sorted(
+        (m for m in views.shown(records) if m != main and m not in without), key=lambda m: m not in own
+    )
     titles = {f"worst_{main}": "worst client", "gain": "gain over local"}
     header = ["method", *(titles.get(name) or words.unit(name) for name in shown)]
     header += ["models", "traffic", "training"]
@@ -214,7 +229,7 @@ def cells(
     for row in summary:
         line = [row["method"]]
         for name in shown:
-            metric = name if name in words.NAMES else main
+            metric = name if name in words.NAMES or name in own else main
             line.append(words.spread(_interval(row, name), metric, sign=name == "gain"))
         line += [words.whole(row["models"]), words.size(row["bytes"]), words.duration(row["seconds"])]
         rows.append(line)
@@ -238,24 +253,29 @@ def _interval(row: Mapping[str, Any], name: str) -> Interval:
     return Interval(row[name], row[f"{name}_half"], row["seeds"])
 
 
-def legend(records: Sequence[Record], trust: bool = True) -> str:
-    """How to read the summary, in words; without `trust`, nothing on calibration."""
+def legend(records: Sequence[Record], trust: bool = True, without: Collection[str] = ()) -> str:
+    """How to read the summary, in words; without `trust`, nothing on calibration, nor on columns that are
+    left out.
+    """
     by_label = views.groups(records)
     counts = sorted({len(runs) for runs in by_label.values()})
     if counts == [1]:
-        said = "One seed, so there is no interval (—), and no telling a difference from chance."
+        said = "One seed, so there is no interval (—), and a difference may be chance."
     else:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         none = " (— for one seed)" if counts[0] == 1 else ""
         said = f"Mean over clients, then over {seeds} seeds; ±{none} is half of {words.covers(records)}."
-    said += " Worst client: the figure of the client that fares worst"
-    said += " in each seed, then the mean over seeds." if counts != [1] else "."
+    if "worst client" not in without:
+        said += " Worst client: the figure of the client that fares worst"
+        said += " in each seed, then the mean over seeds." if counts != [1] else "."
     if views.baseline(by_label) is not None:
         what = "points" if views.headline_metric(records) in words.PERCENT else "the metric's unit"
         said += f" Gain: against local on the same clients and seeds, in {what}; above zero is better."
     said += "".join(f" {text}." for text in partly(by_label, views.headline_metric(records)))
-    said += " Models: that passed in a run, each transfer once whoever its ends are"
-    said += "; the mean over seeds." if counts != [1] else "."
+    if "models" not in without:
+        said += " Models: how many were sent in a run, by clients or a server"
+        said += "; the mean over seeds." if counts != [1] else "."
+    said += "".join(f" {m}: lower is better." for m, up in views.own_metrics(records).items() if not up)
     if trust and "ece" in views.metrics(records):
         said += " ECE: how far confidence is from accuracy; NLL: −log of the true class's probability."
     return said

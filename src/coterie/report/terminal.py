@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from coterie.report import calibration, tables, views
+from coterie.report import advice, calibration, tables, views
 from coterie.runs.record import Record
 
-POINT, GAIN = "point/test", "gain over local"
+POINT, GAIN, WORST = "point/test", "gain over local", "worst client"
+COST = ("models", "traffic", "training")
 TRUST = "ECE: how far confidence is from accuracy; pooled: of all clients' samples together."
 
 
 def render_table(records: Sequence[Record], width: int | None = None) -> Table:
-    """The summary; metrics that `width` has no room for are left out."""
+    """The summary; what `width` has no room for is left out, the least important first."""
     header, rows = tables.cells(records)
-    all_of_them, fixed = len(header), header.index(GAIN if GAIN in header else "worst client")
-    while width is not None and _width(header, rows) > width and len(header) > fixed + 4:
-        header, rows = [*header[:-4], *header[-3:]], [[*row[:-4], *row[-3:]] for row in rows]
-    said = [tables.legend(records, trust="ECE" in header)]
+    every, least = len(header), 3 if GAIN in header else 2
+    first = [header[1], GAIN, *views.own_metrics(records), WORST, *COST]
+    order = ["method", *(h for h in first if h in header), *(h for h in header[1:] if h not in first)]
+    header, rows = _fitted(header, rows, order, least, width)
+    said = [tables.legend(records, trust="ECE" in header, without={WORST, *COST} - set(header))]
     said += [f"Unfinished: {text}." for text in tables.unfinished(records)]
-    said += ["Further metrics need a wider terminal."] if len(header) < all_of_them else []
+    said += ["Further columns need a wider terminal."] if len(header) < every else []
     return _rich(header, rows, said)
 
 
@@ -58,15 +62,64 @@ def print_table(records: Sequence[Record], console: Console | None = None) -> No
             console.print(table)
 
 
+def render_listening(records: Sequence[Record], labels: Sequence[str], width: int) -> Table:
+    """For each client whom it listens to most, by each of these methods; those of a cell go one below the
+    other where they do not fit side by side.
+    """
+    by_label = views.groups(records)
+    found = [advice.listened(by_label[label]) for label in labels]
+    for between in (", ", "\n"):
+        cells = [[between.join(line) or "nobody" for line in column] for column in found]
+        columns = [["client", *records[0].clients]]
+        columns += [[label, *column] for label, column in zip(labels, cells, strict=True)]
+        wide = sum(max(cell_len(part) for cell in c for part in cell.split("\n")) + 2 for c in columns)
+        if wide <= width:
+            break
+    table = Table(*(escape(column[0]) for column in columns), box=None, header_style="bold", pad_edge=False)
+    for row in zip(*(column[1:] for column in columns), strict=True):
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
 def _fitting(
     header: Sequence[str], rows: Sequence[Sequence[str]], said: str, shorter: str, width: int | None
 ) -> Table:
     """A table and what is said of it; without room the last columns go, and then the shorter is said."""
-    all_of_them = len(header)
-    while width is not None and _width(header, rows) > width and len(header) > 3:
-        header, rows = header[:-1], [row[:-1] for row in rows]
-    cut = len(header) < all_of_them
+    every = len(header)
+    header, rows = _fitted(header, rows, header, 2, width)
+    cut = len(header) < every
     return _rich(header, rows, [shorter, "Further columns need a wider terminal."] if cut else [said])
+
+
+def _fitted(
+    header: Sequence[str], rows: Sequence[Sequence[str]], order: Sequence[str], least: int, width: int | None
+) -> tuple[list[str], list[list[str]]]:
+    """The columns that fit, the first of the `order` before others and so many at least; then names go into
+    several lines, each option of a method whole.
+    """
+    kept = list(order)
+
+    def chosen(cells: Sequence[str]) -> list[str]:
+        return [cell for title, cell in zip(header, cells, strict=True) if title in kept]
+
+    while width is not None and len(kept) > least and _width(chosen(header), [*map(chosen, rows)]) > width:
+        kept.pop()
+    titles, found = chosen(header), [chosen(row) for row in rows]
+    over = 0 if width is None else _width(titles, found) - width
+    if over > 0:
+        room = max(cell_len(name) for name, *_ in found) - over
+        found = [["\n".join(in_pieces(name, room)), *rest] for name, *rest in found]
+    return titles, found
+
+
+def in_pieces(name: str, room: int) -> list[str]:
+    """A method's name in lines of at most so many cells, parted after : and , and at spaces only."""
+    lines = [""]
+    for piece in re.findall(r"[^:, ]*[:, ]?", name):
+        if lines[-1] and cell_len(lines[-1] + piece.rstrip()) > room:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
 
 
 def _rich(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> Table:
@@ -102,5 +155,8 @@ def _width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 
     rich would say the same, but takes longer for it than for the printing.
     """
-    columns = ([*_heading(title), *cells] for title, *cells in zip(header, *rows, strict=True))
+    columns = (
+        [*_heading(title), *(line for cell in cells for line in cell.split("\n"))]
+        for title, *cells in zip(header, *rows, strict=True)
+    )
     return sum(max(map(cell_len, lines)) for lines in columns) + 2 * (len(header) - 1)

@@ -90,16 +90,27 @@ def headline_metric(records: Sequence[Record]) -> str:
     return HEADLINE[task(records[0])]
 
 
+def own_metrics(records: Sequence[Record]) -> dict[str, bool]:
+    """Metrics of somebody's own by name, and whether higher is better."""
+    return {name: better == "higher" for r in records for name, better in r.config.get("metrics", {}).items()}
+
+
+def better_higher(records: Sequence[Record]) -> dict[str, bool]:
+    """Of every metric, whether higher is better."""
+    return HIGHER_IS_BETTER | own_metrics(records)
+
+
 def metrics(records: Sequence[Record], scores: str = OWN) -> list[str]:
-    """The metrics that any run has a figure of, the headline first."""
-    known = MEASURES if scores == MEASURED else METRICS[task(records[0])]
+    """The metrics that any run has a figure of, the headline first and those of somebody's own last."""
+    known = MEASURES if scores == MEASURED else (*METRICS[task(records[0])], *own_metrics(records))
     return [m for m in known if any(has_figures(r, m, scores) for r in records)]
 
 
 def shown(records: Sequence[Record], scores: str = OWN) -> list[str]:
-    """The same without the loss where all have an NLL: it would be drawn twice."""
+    """The same without the loss where all have an NLL, which it is: it would be drawn twice."""
     found = metrics(records, scores)
-    twice = "nll" in found and all(has_figures(r, "nll", scores) for r in records)
+    same = not any("loss" in r.config for r in records)  # nobody brought a loss of their own
+    twice = same and "nll" in found and all(has_figures(r, "nll", scores) for r in records)
     return [m for m in found if not (twice and m == "loss")]
 
 
@@ -232,7 +243,7 @@ def gain_bars(label: str, runs: Sequence[Record], alone: Sequence[Record], metri
 def gains(runs: Sequence[Record], alone: Sequence[Record], metric: str) -> np.ndarray:
     """Differences to training alone on the same seeds, above zero if better: [seed, client]."""
     base = {seed(r): r for r in alone}
-    sign = 1 if HIGHER_IS_BETTER[metric] else -1
+    sign = 1 if better_higher(runs)[metric] else -1
     pairs = [(r, base[seed(r)]) for r in runs if seed(r) in base]
     rows = [sign * (final(r, metric) - final(b, metric)) for r, b in pairs]
     return np.stack(rows) if rows else np.full((1, len(runs[0].clients)), math.nan)

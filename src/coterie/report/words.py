@@ -29,6 +29,7 @@ NAMES = {
 }
 PERCENT = ("accuracy", "balanced_accuracy", "precision", "recall", "circle_precision", "circle_recall")
 NONE = "—"
+MOST = 9  # methods that are named in a line
 GAP = "\u00a0"  # a space that no line ends at
 
 
@@ -63,8 +64,13 @@ def spread(value: Interval, metric: str, sign: bool = False) -> str:
     return f"{figure(value.mean, metric, sign)} ± {half}"
 
 
+def called(metric: str) -> str:
+    """A metric of somebody's own goes by the name it was given."""
+    return NAMES.get(metric, metric)
+
+
 def unit(metric: str) -> str:
-    return f"{NAMES[metric]},{GAP}%" if metric in PERCENT else NAMES[metric]
+    return f"{called(metric)},{GAP}%" if metric in PERCENT else called(metric)
 
 
 def size(count: float) -> str:
@@ -214,6 +220,14 @@ def _difference(value: float, metric: str) -> str:
     return f"{text} point{'' if text == '1.0' else 's'}" if metric in PERCENT else text
 
 
+def size_of(gain: Interval, metric: str) -> str:
+    """How much it is, whichever way it goes: "3.1 points (±1.2 over 5 seeds)", "0.42 (...) in RMSE"."""
+    over = f" over {several(gain.seeds, 'seed')}"
+    half = "" if math.isnan(gain.half) else f" (±{figure(gain.half, metric, like=gain.mean)}{over})"
+    what = "" if metric in PERCENT else f" in {NAMES[metric]}"
+    return f"{_difference(abs(gain.mean), metric)}{half}{what}"
+
+
 def _who(clients: Sequence[str], gain: np.ndarray, metric: str) -> str:
     """How many gain and lose in their means over seeds; of one client all is said."""
     gain = np.where(np.abs(gain) < 1e-9, 0.0, gain)  # rounding is no loss
@@ -244,6 +258,17 @@ def _yardstick(by_label: views.Groups, means: dict[str, Interval], metric: str, 
         if views.method(runs[0]) == "central" and label != told and label in means:
             return f" All data in one place ({label}) would reach {_amount(means[label].mean, metric)}."
     return ""
+
+
+def brief(records: Sequence[Record]) -> str:
+    """Runs in a line or two: of what, and the mean of each method; of many methods the first."""
+    by_label, metric = views.groups(records), views.headline_metric(records)
+    parts = [several(len(records[0].clients), "client"), several(max(r.done for r in records), "round")]
+    parts.append(several(len({views.seed(r) for r in records}), "seed"))
+    known = {label: spread(views.over_seeds(runs, metric), metric) for label, runs in by_label.items()}
+    said = [f"{label} {value.removesuffix(f' ± {NONE}')}" for label, value in list(known.items())[:MOST]]
+    more = f", and {len(known) - MOST} more" if len(known) > MOST else ""
+    return f"{', '.join(parts)}; test {unit(metric)}: {', '.join(said)}{more}".replace(GAP, " ")
 
 
 def share_of_time(seconds: Mapping[str, float]) -> list[tuple[str, str, str]]:

@@ -38,7 +38,7 @@ def body_of(folder: Path | str, model: nn.Module | None = None) -> Body:
     """
     path = Path(folder) / FILE
     if not path.exists():
-        raise BadRun(f"{folder} has no {FILE}: finish it with 'coterie resume', or it froze no layers")
+        raise BadRun(f"{folder} has no {FILE}: finish the run, or it froze no layers")
     try:
         tensors, shape = read_tensors(path)
         last, inputs, outputs = str(shape["last"]), tuple(shape["inputs"]), int(shape["outputs"])

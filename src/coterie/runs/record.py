@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COORDINATOR = "coordinator"
 
 
-@dataclass
+@dataclass(repr=False)
 class Record:
     """A run, live or read back from its folder.
 
@@ -50,6 +50,11 @@ class Record:
     matrices: Mapping[str, Mapping[int, np.ndarray]] = field(default_factory=dict)
     models: Callable[[], Mapping[str, Belief]] = dict
     calibration: Callable[[], Calibration | None] = lambda: None
+
+    def __repr__(self) -> str:
+        """Short: all of it is thousands of lines."""
+        rounds = f"{self.done} of {self.config.get('rounds', '?')} rounds"
+        return f"Record({self.label!r}, {len(self.clients)} clients, {rounds})"
 
     @property
     def clients(self) -> list[str]:

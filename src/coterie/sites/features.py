@@ -177,10 +177,7 @@ def found_or_made(path: Path, make: Callable[[], Entry]) -> tuple[Entry, str]:
     try:
         if entry := cache.read(path):
             spared = entry.figures.seconds
-            return (
-                entry,
-                f"features: found in the cache, which spares {spared:.1f} s of the server's training",
-            )
+            return entry, f"features, the server's training: {spared:.1f} s spared, as the cache has it"
     except BadRun:
         told = "; what the cache had was damaged, and is replaced"
     entry = make()
@@ -188,7 +185,7 @@ def found_or_made(path: Path, make: Callable[[], Entry]) -> tuple[Entry, str]:
         cache.write(path, entry)
     except BadRun as error:
         told += f"; not kept for other runs: {error}"
-    return entry, f"features: the server trained for {entry.figures.seconds:.1f} s{told}"
+    return entry, f"features, the server's training: {entry.figures.seconds:.1f} s{told}"
 
 
 def distinct(clients: Sequence[Client]) -> dict[tuple[object, ...], Samples]:
@@ -225,19 +222,21 @@ def said(options: Features, clients: Sequence[Client], figures: Figures, body: B
     """For the run's record: whose rows the server had, how good it is alone, what clients train."""
     total = sum(len(c.train) for c in clients)
     if options.source == "clients":
-        rows = f"the server trained on all {total} training rows of the clients: for this, data moved"
+        rows = f"all {total} training rows of the clients, so data moved"
     else:
-        rows = f"{figures.rows} of the clients' {total} training rows set aside for the server, "
+        rows = f"{figures.rows} of the clients' {total} training rows, set aside; "
         rows += f"{total - figures.rows} stay with them"
     percent = figures.metric == "accuracy"
     value = f"{100 * figures.value:.2f} %" if percent else f"{figures.metric} {figures.value:.4g}"
     if body is None:
-        work = "clients start from the server's whole model, the bias of its last layer drawn afresh"
+        work = "the server's whole model, the bias of its last layer drawn afresh"
     else:
         frozen = sum(p.numel() for p in body.network.parameters())
-        work = (
-            f"clients train the last layer on {body.width} features; {frozen} parameters before it are frozen"
-        )
-    alone = f"the server's model alone has {value} on the test rows of all clients"
-    once = "what the server sends at first is not in the traffic of the rounds"
-    return [f"features: {text}" for text in (rows, alone, work, once)]
+        work = f"the last layer on {body.width} features; {frozen} parameters before it are frozen"
+    told = {
+        "rows the server trained on": rows,
+        "the server's model alone": f"{value} on the test rows of all clients",
+        "what clients train" if body else "what clients start from": work,
+        "not in the traffic of the rounds": "what the server sends at first",
+    }
+    return [f"features, {what}: {text}" for what, text in told.items()]

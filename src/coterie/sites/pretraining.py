@@ -92,7 +92,8 @@ def pretrained(
             replies = net.visit(work, beliefs, to_own(1), key.at_round(epoch, epochs))
         except Diverged:
             raise Diverged(
-                f"features: epoch {epoch} of the server left the finite numbers: lower its lr={work.lr:g}"
+                f"features: epoch {epoch} of the server gave numbers that are not finite: "
+                f"lower its lr={work.lr:g}"
             ) from None
         except BadInput as error:
             raise BadInput(f"features: the server cannot train: {error}") from None

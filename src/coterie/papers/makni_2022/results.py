@@ -89,7 +89,7 @@ def read_cell(path: Path, cell: str) -> Found:
         scored = json.loads((path / SCORES).read_text())
         figures, tallies = scored["figures"], scored["tallies"]
         for note in record.about["notes"]:  # the server's own accuracy is said, not measured round by round
-            if alone := re.search(r"the server's model alone has ([\d.]+) %", note):
+            if alone := re.search(r"the server's model alone: ([\d.]+) %", note):
                 figures[SERVER] = {"accuracy": float(alone[1]) / 100}
     else:
         # everybody has the same test set and, here, the same model

@@ -1,0 +1,102 @@
+"""A bar that moves with the rounds, on standard error; for the shell and for Python."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+
+from coterie.metrics.summary import HEADLINE, mean_over_clients
+from coterie.runs.record import Record
+from coterie.runs.runner import Watch
+
+REST = 43  # characters that the bar and its counts need beside what is said
+
+
+@contextmanager
+def bar_of(
+    total: int, console: Console, name: str = "", unit: str = "rounds", often: float = 10
+) -> Iterator[Progress]:
+    """A bar with the time left, shown from the first start on; in a log it is one last line.
+
+    Of a failure only its own line is seen. `often` is how many times a second the bar is drawn.
+    """
+    room = Column(no_wrap=True, overflow="ellipsis", max_width=max(20, console.width - REST))
+    bar = Progress(
+        TextColumn("{task.description}", table_column=room),
+        BarColumn(),  # the only one that gives way
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TextColumn(unit),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        TextColumn("left"),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
+        console=console,
+        refresh_per_second=often,
+    )
+    bar.add_task(escape(name), total=total)
+    try:
+        yield bar
+    except BaseException:
+        bar.live.transient = True
+        bar.live.stop()
+        raise
+    if bar.live.is_started:
+        bar.stop()
+
+
+def watcher(bar: Progress, label: str, before: int = 0) -> Watch:
+    """Moves the bar after each round; `before` rounds belong to earlier runs."""
+    return lambda record: move(bar, f"{label} {figure(record)}".strip(), before + record.done)
+
+
+def figure(record: Record) -> str:
+    """The headline's metric and its last value, the mean over clients; nothing where none is known."""
+    metric = HEADLINE[record.about["task"]]
+    scored: Mapping[str, Any] = next((m["scores"] for m in reversed(record.metrics) if m["scores"]), {})
+    values = scored.get("own/test", {}).get(metric)
+    if not values:
+        return ""
+    value = mean_over_clients(values)
+    return f"{metric} {100 * value:.1f} %" if metric == "accuracy" else f"{metric} {value:.4g}"
+
+
+def move(bar: Progress, text: str, completed: int) -> None:
+    """Shows the bar, if it is not there yet, and moves it to so many rounds."""
+    bar.start()
+    bar.update(bar.task_ids[0], completed=completed, description=escape(text))
+
+
+@contextmanager
+def watched(total: int, asked: bool | None, watch: Watch) -> Iterator[Callable[[str, int], Watch]]:
+    """For Python: what makes, of a label and the rounds before it, a run's `watch`, one's own included.
+
+    With `asked` None there is a bar where standard error is a terminal.
+    """
+    if not (sys.stderr.isatty() if asked is None else asked):
+        yield lambda label, before: watch
+        return
+    with bar_of(total, Console(stderr=True, highlight=False)) as bar:
+
+        def both(label: str, before: int) -> Watch:
+            show = watcher(bar, label, before)
+
+            def seen(record: Record) -> None:
+                show(record)
+                watch(record)
+
+            return seen
+
+        yield both
