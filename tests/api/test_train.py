@@ -231,7 +231,7 @@ def test_names_nobody_knows(hospitals, options, message):
     ("options", "message"),
     [
         ({"lr": -1.0}, "lr=-1.0 must be above 0"),
-        ({"epochs": 1.5}, "kernel sgd: epochs must be of type int; got 1.5"),
+        ({"epochs": 1.5}, "kernel sgd: epochs must be a whole number; got 1.5"),
         ({"wrap": ["absent=1.5"]}, "absent=1.5 must lie between 0 and 1: try 0.1"),
         ({"method": "finetune", "tune": 1}, "tune=1 leaves none of 1 rounds for averaging: lower it"),
         ({"clients": []}, "no clients: give at least one"),

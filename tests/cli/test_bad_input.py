@@ -49,7 +49,7 @@ from coterie.storage.tensors import read_tensors, write_tensors
         (["compare", "--seeds", "0"], "seeds=0 must be at least 1"),
         (["compare", "--methods", "local", "local"], "'local' is named twice"),
         (["compare", "--methods", "fedavg:sampl=1"], "unknown option of method fedavg 'sampl'"),
-        (["compare", "--methods", "fedavg:sample=yes"], "must be of type float; got 'yes'"),
+        (["compare", "--methods", "fedavg:sample=yes"], "must be a number; got 'yes'"),
         (["resume", "nowhere"], "nowhere is not a run folder"),
         (["report", "nowhere"], "nowhere holds no run and no comparison: check the path"),
         (["run", "--config", "nowhere.toml"], "cannot read nowhere.toml"),
@@ -65,10 +65,10 @@ def test_refused_in_one_line(refused, words, said):
     [
         ("rounds = ", "is not valid TOML"),
         ("roundz = 3", "unknown option of bad.toml 'roundz': did you mean rounds?"),
-        ("rounds = 'three'", "rounds must be of type int; got 'three'"),
+        ("rounds = 'three'", "rounds must be a whole number; got 'three'"),
         ("[fedvg]\nsample = 1.0", "unknown table in bad.toml 'fedvg': did you mean fedavg?"),
         ("[fedavg]\nsampl = 1.0", "unknown option of fedavg 'sampl': did you mean sample?"),
-        ("[sgd]\nlr = 'fast'", "lr must be of type float; got 'fast'"),
+        ("[sgd]\nlr = 'fast'", "lr must be a number; got 'fast'"),
         ("[adam]\nlr = 0.1", "options for 'adam', which this run does not use"),
     ],
 )

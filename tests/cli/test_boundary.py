@@ -70,9 +70,9 @@ class TestSeveralAtOnce:
         assert told[0].startswith("unknown option of features 'y': known are")
         assert told[1:] == [
             "unknown table in my.toml 'fedvg': did you mean fedavg?",
-            "my.toml: rounds must be of type int; got 'x'",
+            "my.toml: rounds must be a whole number; got 'x'",
             "unknown option of my.toml 'roundz': did you mean rounds?",
-            "my.toml: seeds must be of type int; got 1.5",
+            "my.toml: seeds must be a whole number; got 1.5",
         ]
 
 
@@ -148,7 +148,7 @@ def test_the_very_line(lines, words, said):
     ("text", "said"),
     [
         ("methods = 3", "my.toml: methods must be a list; got 3: put it in [ ]"),
-        ("plugins = 1", "my.toml: plugins must be of type tuple[str, ...]; got 1"),
+        ("plugins = 1", "my.toml: plugins must be a list of texts; got 1"),
         ("a = " + "[" * 5000 + "]" * 5000, "my.toml is not valid TOML: it nests too deeply"),
         ('out = "a\\u0000b"', r"--out 'a\x00b' has the character '\x00': choose a name without it"),
         ("memory = '" + "9" * 400 + "G'", f"memory='{'9' * 75} ... must be half or an amount: try 4G"),

@@ -55,7 +55,7 @@ def test_work_for_people_is_among_all_kernels():
         ({"name": "fold", "inner": {"name": "os.system"}}, UnknownName, "unknown kernel 'os.system'"),
         ({"name": "fold", "outer": {"name": "sgd"}}, BadInput, "has no option 'outer'"),
         ({"name": "fold", "inner": {"name": "sgd", "lrr": 1.0}}, UnknownName, "'lrr': did you mean lr?"),
-        ({"name": "sgd", "lr": "fast"}, BadInput, "lr must be of type float; got 'fast'"),
+        ({"name": "sgd", "lr": "fast"}, BadInput, "lr must be a number; got 'fast'"),
         ({"name": "sgd", "lr": -1.0}, BadInput, "lr=-1.0 must be above 0"),
     ],
 )

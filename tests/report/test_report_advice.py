@@ -57,8 +57,10 @@ def test_what_would_cost_is_named(make_known):
 def test_one_seed_has_no_verdict(make_known):
     records = runs(make_known, {"local": [[0.5, 0.9]], "fedavg": [[0.6, 0.8]]})
     assert advice.sentences(records) == [
-        "a: fedavg gains 10.0 points in a single run, which only more seeds can tell from chance.",
-        "b: fedavg loses 10.0 points in a single run, which only more seeds can tell from chance.",
+        "a: fedavg has 10.0 points more than training alone in a single run, which only more seeds can tell "
+        "from chance.",
+        "b: fedavg has 10.0 points less than training alone in a single run, which only more seeds can tell "
+        "from chance.",
     ]
     assert advice.legend(records) == ""
 

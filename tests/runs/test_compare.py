@@ -208,10 +208,10 @@ def test_specs(spec, name, options):
         ("fedvg:sample=1", UnknownName, "unknown method 'fedvg': did you mean fedavg?"),
         ("fedavg:sampel=1", UnknownName, "unknown option of method fedavg 'sampel': did you mean sample?"),
         ("fedavg:sample", BadInput, "method 'fedavg:sample': 'sample' needs the form option=value"),
-        ("fedavg:sample=all", BadInput, "method fedavg: sample must be of type float; got 'all'"),
+        ("fedavg:sample=all", BadInput, "method fedavg: sample must be a number; got 'all'"),
         ("fedavg:sgd.lrr=1", UnknownName, "unknown option of kernel sgd 'lrr': did you mean lr?"),
         ("fedavg:sgdd.lr=1", UnknownName, "unknown kernel 'sgdd': did you mean sgd?"),
-        ("finetune:tune=1.5", BadInput, "method finetune: tune must be of type int; got 1.5"),
+        ("finetune:tune=1.5", BadInput, "method finetune: tune must be a whole number; got 1.5"),
         ("central:lr=1", UnknownName, "unknown option of method central 'lr': known are by"),
     ],
 )

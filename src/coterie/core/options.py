@@ -148,8 +148,7 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
         return None
     elif isinstance(hint, type) and type(value) is hint:
         return value
-    name = getattr(hint, "__name__", str(hint)) if origin is None else str(hint).replace("typing.", "")
-    raise BadInput(f"{where} must be of type {name}; got {shown(value)}")
+    raise BadInput(f"{where} must be {_in_words(hint)}; got {shown(value)}")
 
 
 def _bounded(value: int, where: str) -> int:
@@ -207,3 +206,14 @@ def _classes_at_top(module: str) -> dict[str, ast.ClassDef]:
     except (KeyError, OSError, TypeError):
         return {}
     return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _in_words(hint: Any) -> str:
+    """A type as people call it."""
+    words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    if get_origin(hint) is tuple:
+        of = words.get(get_args(hint)[0], "values").removeprefix("a ")
+        return f"a list of {of if of.endswith('s') else of + 's'}"
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(_in_words(kind) for kind in get_args(hint) if kind is not type(None))
+    return words.get(hint, f"a {getattr(hint, '__name__', hint)}")

@@ -53,7 +53,7 @@ def sentence(tries: Sequence[Try], metric: str) -> str:
     best = max(tries, key=lambda t: t.gain.mean)
     name = f"{best.label} (the best of {len(tries)})" if len(tries) > 1 else best.label
     if best.gain.seeds < 2:
-        said = f"{apart(name, best.gain, metric)} in a single run"
+        said = f"{name} has {words.more_or_less(best.gain.mean, metric)} than training alone in a single run"
         return f"{said}, which only more seeds can tell from chance."
     if clear(best.gain, -1):
         return f"stay alone: even {name} would cost {words.size_of(best.gain, metric)}."

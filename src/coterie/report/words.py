@@ -176,12 +176,13 @@ def _against(
         return f"{said}they share no seed, so they are not compared."
     if gain.seeds == 1:
         single = "a single run" if len(runs) == 1 else "the one seed they share"
-        return f"{said}{_apart(gain.mean, metric)} in {single}, which only more seeds can tell from chance."
+        said += f"{more_or_less(gain.mean, metric)} in {single}"
+        return f"{said}, which only more seeds can tell from chance."
     each = np.where(among, views.gain_bars(label, runs, by_label[alone], metric).mean, math.nan)
     return said + _verdict(gain, metric) + _who(runs[0].clients, each, metric)
 
 
-def _apart(difference: float, metric: str) -> str:
+def more_or_less(difference: float, metric: str) -> str:
     """A difference without a verdict."""
     if difference == 0:
         return "no difference"
