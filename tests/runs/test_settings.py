@@ -113,7 +113,7 @@ def test_what_is_none_is_left_out_of_the_table():
         ({"wrap": ("absent=nan",)}, "absent=nan must lie between 0 and 1: try 0.1"),
         ({"wrap": ("absent=0.1", "absent:chance=-1")}, "absent=-1.0 must lie between 0 and 1: try 0.1"),
         ({"wrap": ("absent:chance",)}, "wrapper 'absent:chance': 'chance' needs the form option=value"),
-        ({"wrap": ("absent=often",)}, "wrapper absent: chance must be of type float; got 'often'"),
+        ({"wrap": ("absent=often",)}, "wrapper absent: chance must be a number; got 'often'"),
         ({"wrap": ("counting=3",)}, "wrapper counting has no options; got '3': leave it out"),
     ],
 )
@@ -156,7 +156,7 @@ def test_a_table_nobody_knows(refused):
         from_table({"fedvag": {}}, "my.toml")
     with refused(UnknownName, "unknown option of my.toml 'round': did you mean rounds?"):
         from_table({"round": 3}, "my.toml")
-    with refused(BadInput, "my.toml: rounds must be of type int; got 3.5"):
+    with refused(BadInput, "my.toml: rounds must be a whole number; got 3.5"):
         from_table({"rounds": 3.5}, "my.toml")
 
 

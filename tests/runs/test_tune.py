@@ -320,10 +320,10 @@ def test_what_can_be_searched(entry, axis):
         ("sgd.lr=NaN..1", "is an empty range: nan must lie below 1.0"),
         ("sgd.lr=0..1:log", "a log scale needs bounds above 0; got 0.0"),
         ("sgd.lr=1..2:ln", "unknown scale 'ln': write :log or nothing"),
-        ("sgd.lr=..2", "lr must be of type float; got ''"),
+        ("sgd.lr=..2", "lr must be a number; got ''"),
         ("sgd.lr=1|1", "needs at least 2 different values: give low..high or a|b|c"),
-        ("finetune.tune=1.5..3", "tune must be of type int; got 1.5"),
-        ("finetune.weighted=0..1", "weighted must be of type bool; got 0"),
+        ("finetune.tune=1.5..3", "tune must be a whole number; got 1.5"),
+        ("finetune.weighted=0..1", "weighted must be true or false; got 0"),
         ("sgd.schedule=constant|cosin", "schedule, 'cosin': did you mean cosine?"),
     ],
 )
