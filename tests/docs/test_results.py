@@ -178,9 +178,28 @@ def on_gengler() -> list[str]:
     return [f"{int((off <= 0.6 + 1e-9).sum())} of {len(ran)} figures"]
 
 
+def on_demo() -> list[str]:
+    """Lines of README's table, by what is in backquotes."""
+    frame = pd.read_csv(RESULTS / "demo.csv")
+    lines = []
+    for method, rows in frame.groupby("method", sort=False):
+        cells = []
+        for study in ("titanic", "digits"):
+            (row,) = rows[rows["study"] == study].to_dict("records")
+            cells.append(f"{100 * row['accuracy']:.1f} ± {100 * row['accuracy_half']:.1f}")
+            gained = f"{100 * row['gain']:+.1f} ± {100 * row['gain_half']:.1f}".replace("-", "−")
+            cells.append("" if method == "local" else gained)
+        lines.append(f"`{method}`" + (") | " if method in WORDED else " | ") + " | ".join(cells).rstrip())
+    return [" ".join(line.split()) for line in lines]
+
+
+WORDED = ("local", "fedavg", "finetune", "ndoye", "central")  # named behind words of README's
+
+
 @pytest.mark.parametrize(
     ("page", "said"),
     [
+        ("../README.md", on_demo),
         ("../README.md", on_titanic),
         ("../README.md", on_pens),
         ("../README.md", on_gengler),
