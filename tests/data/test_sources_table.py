@@ -91,10 +91,12 @@ def test_names_and_remarks_are_left_out_and_said(patients, tmp_path):
 
 
 def test_the_column_that_says_whose_a_row_is_is_no_input(patients, tmp_path):
-    found = dealt(patients, tmp_path, leave_out=())
+    owned = patients.rename(columns={"site": "owner"})
+    data = source(owned, tmp_path, leave_out=()).load()
+    found = deal_clients(data, Silos("owner"), None, Key(0))
     assert found.clients[0].features == ("age", "sex=f", "sex=m")
-    assert "columns left out, as the split goes by them: site" in found.notes
-    assert not found.recipe.rule("site").read
+    assert "columns left out, as the split goes by them: owner" in found.notes
+    assert not found.recipe.rule("owner").read
     by_option = source(patients, tmp_path, leave_out=(), site="SITE").load()
     assert by_option.silos == "site"
     dealt_so = deal_clients(by_option, Silos(), None, Key(0))

@@ -273,3 +273,20 @@ def test_patients_of_several_rows_are_kept_together(tmp_path):
     assert any("rows of one patient" in note for note in dealt.notes)
     with pytest.raises(CoterieError, match="patient: unknown column 'nobody'"):
         recipe_of({**recipe.table(), "patient": ["nobody"]})
+
+
+def test_a_column_called_like_a_site_is_a_question_in_one_file(tmp_path):
+    rng = random.Random(0)
+    path = write(tmp_path / "all.csv", clinic(rng, hospital=lambda r, i: r.choice(["lake", "hill"])))
+    asks = inspect([path], "ill").asks
+    assert [a for a in asks if "does it say whose a row is? Then name it with --site hospital" in a]
+    assert not inspect([path], "ill", site="hospital").asks
+    with pytest.raises(CoterieError, match="does it say whose a row is"):
+        SOURCES.make("table", path=(str(path),), target="ill").load()
+
+
+def test_a_column_called_hospital_is_never_a_split_by_itself(tmp_path):
+    path = write(tmp_path / "all.csv", clinic(random.Random(0), hospital=lambda r, i: str(r.randint(1, 3))))
+    data = SOURCES.make("table", path=(str(path),), target="ill").load()  # numbers, so nobody asks
+    with pytest.raises(CoterieError, match=r"all does not say whose.*--table.site \(perhaps hospital\)"):
+        deal_clients(data, Silos(), None, Key(0))

@@ -74,10 +74,11 @@ class Silos:
         if data.silos:
             return data.silos
         columns = list(data.train.columns or ())
-        if data.recipe is not None and NATURAL not in columns:
+        if data.recipe is not None:
+            likely = f" (perhaps {NATURAL})" if NATURAL in columns else ""
             raise BadInput(
-                f"{data.name} does not say whose its rows are: name the column with --table.site, or deal "
-                "them to invented clients with --split iid --clients 10"
+                f"{data.name} does not say whose its rows are: name the column with --table.site{likely}, or "
+                "deal them to invented clients with --split iid --clients 10"
             )
         if columns and NATURAL not in columns:
             raise BadInput(

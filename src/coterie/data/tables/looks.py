@@ -24,8 +24,9 @@ from coterie.data.tables.match import Group, matched
 from coterie.data.tables.merge import Merged, merge
 from coterie.data.tables.read import Table, read_table
 from coterie.data.tables.rules import Recipe, Rule
-from coterie.data.tables.texts import plain, same, some
+from coterie.data.tables.texts import loose, plain, same, some
 
+SITES = {"hospital", "site", "centre", "center", "clinic", "klinik", "institution", "facility"}
 FEW_EACH = 0.2  # identifiers to a row, at least: with fewer it tells wards or doctors, not patients
 
 
@@ -132,6 +133,8 @@ def inspect_tables(
         for g in groups
     ]
     drop_named(pairs, leave_out)
+    if len(tables) == 1 and not recipe.site:
+        ask_whose(pairs)
     mark_sites(pairs, looks, tables)
     if goal is not None:
         recipe = replace(recipe, target=goal.name)
@@ -195,6 +198,16 @@ def drop_named(pairs: Sequence[tuple[Group, Merged]], leave_out: Sequence[str]) 
             raise UnknownName("column", name, [g.name for g, _ in pairs])
         for m in found:
             m.rule, m.says, m.asks = replace(m.rule, use="leave-out", why=("left out: you said so",)), [], []
+
+
+def ask_whose(pairs: Sequence[tuple[Group, Merged]]) -> None:
+    """One file without a site column: a column that is called like one is a question."""
+    for group, merged in pairs:
+        if merged.rule.read and merged.rule.use == "category" and set(loose(group.name).split()) & SITES:
+            merged.asks.append(
+                f"does it say whose a row is? Then name it with --site {group.name} (for a run --table.site): "
+                "as it stands, all rows are one site's and this is an input"
+            )
 
 
 def mark_sites(
