@@ -143,9 +143,12 @@ def influence(clients: list[Client], start: nn.Module, args: Args) -> Iterator[l
 
 
 def fl_swag(
-    clients: list[Client], start: nn.Module, args: Args, draws: int = 30, floor: float = 1e-6
+    clients: list[Client], start: nn.Module, args: Args, draws: int = 30, floor: float = 1e-3
 ) -> Iterator[list[list[nn.Module]]]:
-    """Makni, 2022: each client alone collects moments of its path; in the end their Gaussians multiply."""
+    """Makni, 2022: each client alone collects moments of its path; in the end their Gaussians multiply.
+
+    Of a weight that hardly moved a client is not sure, but knows nothing: its precision fades below the floor.
+    """
     loaders = [loader_of(c.train_x, c.train_y, args) for c in clients]
     models = [copy.deepcopy(start) for _ in clients]
     paths: list[list[Tensor]] = [[] for _ in clients]
@@ -162,7 +165,9 @@ def fl_swag(
     precision, shift = 0.0 * paths[0][0], 0.0 * paths[0][0]
     for path in paths:
         states = torch.stack(path)
-        mine = 1 / states.var(dim=0, unbiased=False).clamp(min=floor)
+        variance = states.var(dim=0, unbiased=False)
+        moved = variance / (variance + floor)  # what did not move says nothing
+        mine = moved / (variance + floor) + (1 - moved) / len(clients)
         precision, shift = precision + mine, shift + mine * states.mean(dim=0)
     crowd = []
     for _ in range(draws):
