@@ -113,6 +113,9 @@ class TestWhole:
             (lambda b: {"task": "guess"}, "its task is 'guess'"),
             (lambda b: {"preparation": {"drops": False}}, "'columns'"),
             (lambda b: {"model": {}}, "'inputs'"),
+            (lambda b: {"classes": []}, "a classification with 0 classes"),
+            (lambda b: {"client": "a\x1b]0;b"}, r"its client is 'a\x1b]0;b'"),
+            (lambda b: {"client": None}, "its client is None"),
         ],
     )
     def test_a_bundle_that_lies(self, change, reason, by_hand, tmp_path, refused):
@@ -121,6 +124,19 @@ class TestWhole:
         (path / "bundle.json").write_text(json.dumps(bundle | change(bundle)))
         with refused(BadRun, f"{path} is damaged ({reason}): export it again"):
             load(path)
+
+    def test_code_that_a_bundle_names_is_not_run(self, by_hand, tmp_path):
+        path, ran = save(by_hand(), tmp_path / "model"), tmp_path / "ran"
+        (tmp_path / "evil.py").write_text(f"open({str(ran)!r}, 'w').close()")
+        bundle = json.loads((path / "bundle.json").read_text())
+        bundle["model"]["plugins"] = [str(tmp_path / "evil.py")]
+        (path / "bundle.json").write_text(json.dumps(bundle))
+        load(path)
+        assert not ran.exists()
+
+    def test_names_are_no_html_in_a_card(self, by_hand, tmp_path):
+        path = save(by_hand(client="<script>x</script>"), tmp_path / "model")
+        assert "<script" not in (path / "card.md").read_text()
 
     def test_weights_that_are_gone_or_of_another_model(self, by_hand, tmp_path):
         path = save(

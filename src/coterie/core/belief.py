@@ -29,8 +29,8 @@ def belief_of(module: nn.Module) -> Belief:
     return {name: t.detach().clone() for name, t in tensors.items()}
 
 
-def load(module: nn.Module, belief: Belief) -> nn.Module:
-    """Writes a belief into a module of the same make, and returns it."""
+def fits(module: nn.Module, belief: Belief) -> dict[str, Tensor]:
+    """The tensors of a module, if a belief has the same names and shapes; refused otherwise."""
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     if tensors.keys() != belief.keys():
         strange = sorted(tensors.keys() ^ belief.keys())
@@ -41,8 +41,13 @@ def load(module: nn.Module, belief: Belief) -> nn.Module:
                 f"belief and module differ in {name!r}: shapes {list(belief[name].shape)} and "
                 f"{list(tensor.shape)}: use the module it was made from"
             )
+    return tensors
+
+
+def load(module: nn.Module, belief: Belief) -> nn.Module:
+    """Writes a belief into a module of the same make, and returns it."""
     with torch.no_grad():
-        for name, tensor in tensors.items():
+        for name, tensor in fits(module, belief).items():
             tensor.copy_(belief[name])
     return module
 

@@ -235,8 +235,23 @@ def told_of(table: Mapping[str, Any]) -> Preparation:
         )
         fill = None if entry["fill"] is None else float(entry["fill"])
         instead = tuple(map(float, entry["instead"]))
-        parts.append(Part(column, fill, instead, bool(entry["told"]), bool(entry["unused"])))
+        part = Part(column, fill, instead, bool(entry["told"]), bool(entry["unused"]))
+        refuse_odd(part)
+        parts.append(part)
+    if len({p.column.name for p in parts}) < len(parts) or not parts:
+        raise ValueError("its columns are none, or one is there twice")
     return Preparation(tuple(parts), bool(table["drops"]))
+
+
+def refuse_odd(part: Part) -> None:
+    """A column that a file describes so that no fit can have made it."""
+    column = part.column
+    numbers = (*column.codes, *part.instead, column.center, column.spread, part.fill or 0.0)
+    if not all(map(math.isfinite, numbers)) or column.spread <= 0:
+        raise ValueError(f"numbers of column {column.name!r} are not finite, or its spread is not above 0")
+    wanted = len(column.inputs)
+    if len(column.codes) != len(column.values) or (part.instead and len(part.instead) != wanted):
+        raise ValueError(f"column {column.name!r} has not as many numbers as inputs")
 
 
 def _own(part: Part) -> dict[str, Any]:

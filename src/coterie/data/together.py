@@ -117,6 +117,7 @@ def clients_from(
     for name, kind in (("missing", Missing), ("scale", Scale), ("absent", Absent)):
         check_choice(f"rule {name}", rules.get(name, USUAL[name]), get_args(kind))
     beside = {"target": target, "site": site, "classes": classes, "constants": constants}
+    beside["task"] = None if task == "auto" else task
     told = [name for name, value in beside.items() if value is not None] + ["leave_out"] * bool(
         len(leave_out)
     )

@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from coterie.core.belief import Belief, first_not_finite
-from coterie.core.errors import BadData
+from coterie.core.errors import BadData, shown
 from coterie.data.preparation import Preparation, told_of
 from coterie.posteriors.gaussian import Gaussian, checked
 from coterie.posteriors.precision import Factor, Precision
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 KIND = "posterior 2"
 BUFFER = "buffer/"
+MOST_ROWS = 2**63
 REMEDY = "ask its client to save it anew"
 
 Tensors = dict[str, Tensor]
@@ -102,22 +103,20 @@ def unpack(tensors: Tensors, header: Header) -> Saved:
     buffers = {n.removeprefix(BUFFER): t for n, t in tensors.items() if n.startswith(BUFFER)}
     if strange := first_not_finite(buffers):
         raise ValueError(f"{BUFFER}{strange} is not finite")
-    if (rows := int(header["samples"])) < 1:
-        raise ValueError(f"samples is {rows}")
+    if not 1 <= (rows := int(header["samples"])) < MOST_ROWS:
+        raise ValueError(f"samples is {shown(rows)}")
     if not (client := str(header["client"])) or re.search(r"[\x00-\x1f\x7f]", client):
         raise ValueError(f"client is {client!r}")
     rest = {n: t for n, t in tensors.items() if not n.startswith(BUFFER)}
-    return Saved(
-        client,
-        rows,
-        unpack_gaussian(rest, header),
-        dict(header.get("network", {})),
-        buffers,
-        tuple(map(str, header["features"])),
-        tuple(map(str, header["classes"])),
-        None if header["preparation"] is None else told_of(header["preparation"]),
-        _recipe(header["recipe"]),
-    )
+    features, classes = tuple(map(str, header["features"])), tuple(map(str, header["classes"]))
+    way = None if header["preparation"] is None else told_of(header["preparation"])
+    if way is not None and way.features != features:
+        raise ValueError("its columns do not make its inputs")
+    network = dict(header.get("network", {}))
+    if len(classes) > int(network.get("outputs", len(classes))):
+        raise ValueError(f"it has {len(classes)} classes for {network['outputs']} outputs")
+    posterior, recipe = unpack_gaussian(rest, header), _recipe(header["recipe"])
+    return Saved(client, rows, posterior, network, buffers, features, classes, way, recipe)
 
 
 def _recipe(table: Any) -> Recipe | None:
@@ -146,8 +145,8 @@ def pack_gaussian(gaussian: Gaussian) -> tuple[Tensors, Header]:
 
 def unpack_gaussian(tensors: Tensors, header: Header) -> Gaussian:
     slots: Slots = tuple(Slot(n, tuple(shape), getattr(torch, dtype)) for n, shape, dtype in header["model"])
-    if not all(isinstance(s.dtype, torch.dtype) for s in slots):
-        raise ValueError("its model has a dtype that torch lacks")
+    if not all(isinstance(s.dtype, torch.dtype) and s.dtype.is_floating_point for s in slots):
+        raise ValueError("its model has a dtype that is no kind of real number")
     if (names := [s.name for s in slots]) != sorted(set(names)):  # sums go by place
         raise ValueError("its model's tensors are not in the order of their names")
     p = size(slots)

@@ -24,7 +24,8 @@ from torch import nn
 
 import coterie
 from coterie.core import belief as tree
-from coterie.core.errors import BadRun
+from coterie.core.checks import NAME
+from coterie.core.errors import BadRun, shown
 from coterie.data.preparation import told_of
 from coterie.storage.atomic import readable_errors
 from coterie.storage.tensors import read_tensors, write_tensors
@@ -40,7 +41,16 @@ WEIGHTS, BUNDLE, RECIPE, CARD, ONNX = (
     "card.md",
     "model.onnx",
 )
-DAMAGED = (SafetensorError, OSError, LookupError, TypeError, ValueError, AttributeError)
+DAMAGED = (
+    SafetensorError,
+    OSError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 
 
 def save(predictor: Predictor, folder: Path | str, onnx: bool = False) -> Path:
@@ -84,8 +94,9 @@ def load(
         if header["kind"] != KIND:
             raise ValueError(f"{WEIGHTS} is something else")
         parts = fields_of(bundle)
-        made, shape, outputs = bundle["model"], parts["shape"], int(bundle["model"]["outputs"])
-        name = str(bundle["client"])
+        name = bundle["client"]
+        if not NAME.fits(name):
+            raise ValueError(f"its client is {shown(name)}")
     except DAMAGED as error:
         raise BadRun(f"{path} is damaged ({error}): export it again") from None
     one_of(client or name, [name], [name], str(path))
@@ -94,7 +105,7 @@ def load(
         from coterie.data.tables.recipe import read_recipe
 
         recipe = read_recipe(path / RECIPE)
-    network = loaded(made, shape, outputs, own, model, str(path))
+    network = loaded(parts["made"], parts["shape"], len(parts["classes"]) or 1, own, model, str(path))
     return Predictor(client=name, model=network, recipe=recipe, threshold=threshold, **parts)
 
 
@@ -120,12 +131,17 @@ def fields_of(bundle: dict[str, Any]) -> dict[str, Any]:
     """What `told` said, as `Predictor` has it."""
     if bundle["task"] not in ("classification", "regression"):
         raise ValueError(f"its task is {bundle['task']!r}")
-    way = bundle["preparation"]
+    way = None if bundle["preparation"] is None else told_of(bundle["preparation"])
+    classes, features = tuple(map(str, bundle["classes"])), tuple(map(str, bundle["features"]))
+    if bool(classes) != (bundle["task"] == "classification"):
+        raise ValueError(f"a {bundle['task']} with {len(classes)} classes")
+    if way is not None and way.features != features:
+        raise ValueError("its columns do not make its inputs")
     return {
         "task": bundle["task"],
-        "classes": tuple(map(str, bundle["classes"])),
-        "features": tuple(map(str, bundle["features"])),
-        "preparation": None if way is None else told_of(way),
+        "classes": classes,
+        "features": features,
+        "preparation": way,
         "shape": tuple(map(int, bundle["model"]["inputs"])),
         "made": {"name": str(bundle["model"]["name"]), "options": dict(bundle["model"]["options"])},
         "facts": dict(bundle["facts"]),
@@ -146,7 +162,3 @@ def whole_folder(path: Path) -> Iterator[Path]:
             draft.replace(home)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-
-
-def is_bundle(path: Path) -> bool:
-    return (path / BUNDLE).is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ def card(predictor: Predictor) -> str:
         *limits(predictor),
         *origin(predictor.facts),
     ]
-    return "\n\n".join(parts) + "\n"
+    return html.escape("\n\n".join(parts), quote=False) + "\n"  # viewers of Markdown pass HTML on
 
 
 def says(predictor: Predictor) -> str:

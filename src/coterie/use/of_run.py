@@ -15,7 +15,7 @@ from torch import nn
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.errors import BadInput, BadRun, option
+from coterie.core.errors import BadInput, BadRun, CoterieError, option
 from coterie.core.options import coerced
 from coterie.models import MODELS
 from coterie.runs import body
@@ -127,9 +127,9 @@ def loaded(
                 f"coterie.load({where!r}, model=the module)"
             )
         kind = MODELS[made["name"]]
-        module = kind(**coerced(kind, made.get("options", {}), f"model {made['name']}")).build(
-            shape, outputs, 0
-        )
+        maker = kind(**coerced(kind, made.get("options", {}), f"model {made['name']}"))
+        refuse_other_shapes(maker, shape, outputs, own)
+        module = maker.build(shape, outputs, 0)
     else:
         module = copy.deepcopy(model).cpu()
     precision = next((t.dtype for t in own.values() if t.is_floating_point()), None)
@@ -157,3 +157,15 @@ def classes_of(about: Any, model: nn.Module, shape: tuple[int, ...]) -> tuple[st
 
 def last_scores(record: Record) -> dict[str, Any]:
     return next((m["scores"] for m in reversed(list(record.evaluated()))), {})
+
+
+def refuse_other_shapes(maker: Any, shape: tuple[int, ...], outputs: int, own: Belief) -> None:
+    """What a file claims costs no memory before its tensors bear it out."""
+    try:
+        with torch.device("meta"):  # shapes without numbers
+            wanted = maker.build(shape, outputs, 0)
+    except CoterieError:
+        raise
+    except Exception:  # a model of somebody's own that cannot be built so is built as it is
+        return
+    tree.fits(wanted, own)

@@ -179,11 +179,10 @@ def refuse_gaps(way: Preparation, raw: Array, name: str, word: str, lines: Array
         if not part.read:
             continue
         gaps, endless = np.isnan(raw[:, i]), np.isinf(raw[:, i])
-        for bad, what in (
-            (gaps if part.fill is None else gaps & False, "is missing"),
-            (endless, "is infinite"),
+        for bad, what, remedy in (
+            (gaps & (part.fill is None), "is missing", "fill it in or leave the row out"),
+            (endless, "is infinite", "correct it"),
         ):
-            remedy = "fill it in or leave the row out" if what == "is missing" else "correct it"
             troubles += [
                 f"{name}, {word} {lines[r]}, column {part.column.name!r} {what}: {remedy}"
                 for r in np.flatnonzero(bad)

@@ -147,7 +147,7 @@ def fl_swag(
 ) -> Iterator[list[list[nn.Module]]]:
     """Makni, 2022: each client alone collects moments of its path; in the end their Gaussians multiply.
 
-    Of a weight that hardly moved a client is not sure, but knows nothing: its precision fades below the floor.
+    Of a weight that hardly moved a client knows nothing: its precision fades below the floor.
     """
     loaders = [loader_of(c.train_x, c.train_y, args) for c in clients]
     models = [copy.deepcopy(start) for _ in clients]

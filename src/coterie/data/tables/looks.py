@@ -135,7 +135,7 @@ def inspect_tables(
     drop_named(pairs, leave_out)
     if len(tables) == 1 and not recipe.site:
         ask_whose(pairs)
-    mark_sites(pairs, looks, tables)
+    mark_sites(pairs, looks)
     if goal is not None:
         recipe = replace(recipe, target=goal.name)
         recipe = check_goal(recipe, pairs, goal, looks, tables, task)
@@ -210,11 +210,7 @@ def ask_whose(pairs: Sequence[tuple[Group, Merged]]) -> None:
             )
 
 
-def mark_sites(
-    pairs: Sequence[tuple[Group, Merged]],
-    looks: Mapping[str, Mapping[str, Found]],
-    tables: Mapping[str, Table],
-) -> None:
+def mark_sites(pairs: Sequence[tuple[Group, Merged]], looks: Mapping[str, Mapping[str, Found]]) -> None:
     """A column that is one value at each site, and not the same at all, tells sites apart, not rows."""
     for group, merged in pairs:
         found = [looks[s][h] for s, h in group.headers.items()]
