@@ -24,6 +24,7 @@ from coterie.runs.settings import Settings, from_table, read_toml
 from coterie.runs.trials import Tuning, read_tuning
 from coterie.runs.tune import tune
 from coterie.sites.features import Features, Staged, stage
+from coterie.sites.folds import deal_folds, first_rows, held_out
 
 QUICK = Settings(data="titanic", rounds=2, validation=0.2, engine="loop")
 NOTE = "dealt by deal={}: clients and test rows are the same for every seed"
@@ -180,3 +181,16 @@ def test_a_comparison_says_it_and_goes_on_with_it(coterie_in, same_run):
     Path("here/local/seed-1").rename("before")
     coterie_in("resume", "here")
     same_run(Path("here/local/seed-1"), Path("before"))
+
+
+def test_rows_of_one_patient_are_in_one_fold():
+    units = np.array([0, 0, 2, 2, 2, 5, 6, 6, 8, 9])
+    x, y = torch.arange(10.0).unsqueeze(1), torch.tensor([0, 0, 1, 1, 1, 0, 1, 1, 0, 1])
+    client = Client("a", Samples(x, y), Samples(x[:1], y[:1]), Samples(x[:0], y[:0]), units=units)
+    first, of = first_rows(client)
+    assert first.tolist() == [0, 2, 5, 6, 8, 9]
+    fold = deal_folds(y.numpy()[first], 3, np.random.default_rng(0))[of]
+    assert all(len(set(fold[units == u])) == 1 for u in set(units))
+    kept = held_out(client, fold, 0)
+    assert not set(kept.units) & set(units[fold == 0])
+    assert len(kept.units) == len(kept.train)

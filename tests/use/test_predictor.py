@@ -165,17 +165,20 @@ class TestRecipes:
         own = by_hand(recipe=recipe_of({"columns": columns}))
         assert troubles(own, "smokes,stage\nyes,I\n") == ["patients.csv: column 'Alter' is missing: add it"]
 
-    def test_rows_of_other_sites_are_named(self, by_hand, file):
+    def test_rows_of_other_sites_are_refused_and_blank_ones_are_the_client_s(self, by_hand, file):
         columns = {"age": {"use": "number"}, "smokes": {"use": "flag", "values": ["0", "1"]}}
         columns |= {
             "stage": {"use": "category", "values": ["I", "II"], "codes": [1, 2]},
             "dose": {"use": "number"},
         }
         recipe = recipe_of({"file": "all.csv", "site": "ward", "columns": columns})
-        asked = by_hand(recipe=recipe).intake.asked(
-            file("ward,age,smokes,stage\nnorth,60,1,II\nsouth,40,0,I\n")
-        )
-        assert asked.said[0] == "rows of other sites, taken as rows of north: south"
+        intake = by_hand(recipe=recipe).intake
+        with pytest.raises(
+            BadData, match=r"has rows of other sites \(south\), which the model of 'north' is not"
+        ):
+            intake.asked(file("ward,age,smokes,stage\nnorth,60,1,II\nsouth,40,0,I\n"))
+        both = intake.asked(file("ward,age,smokes,stage\nnorth,60,1,II\n,60,1,II\n")).inputs
+        assert (both[0] == both[1]).all()
 
 
 class TestRefusals:

@@ -49,6 +49,7 @@ class Client:
     cluster: int | None = None
     notes: tuple[str, ...] = field(default=())
     preparation: Any = None
+    units: Any = None
     recipe: Any = None
 
     def __repr__(self) -> str:

@@ -58,7 +58,7 @@ def deal_clients(
     data = _apart_from_split(data, split)
     deal = split.deal(data, data.train, clients, key)
     published = None if data.test is None else split.deal(data, data.test, len(deal.names), key)
-    units, dealt = _units(data), list[list[Arrays]]()
+    units, dealt = _units(data.train, data.together), list[list[Arrays]]()
     for i, name in enumerate(deal.names):
         rows, whose = np.flatnonzero(deal.owner == i), f"client {name!r}"
         if published is not None and data.test is not None:
@@ -93,15 +93,15 @@ def deal_clients(
     return Dealt(tuple(made), (*notes, *said), data.recipe)
 
 
-def _units(data: Dataset) -> Array:
+def _units(pool: Arrays, together: Sequence[str]) -> Array:
     """[row] a number for whom it is about; rows that do not say are about somebody each."""
-    n, columns = len(data.train), data.train.columns or {}
-    names = list(zip(*(columns[c].tolist() for c in data.together), strict=True)) if data.together else []
+    columns = pool.columns or {}
+    names = list(zip(*(columns[c].tolist() for c in together), strict=True)) if together else []
     seen = dict[tuple[object, ...], int]()
     told = (
         seen.setdefault(name, i) if any(v is not None for v in name) else i for i, name in enumerate(names)
     )
-    return np.fromiter(told, dtype=np.int64) if names else np.arange(n)
+    return np.fromiter(told, dtype=np.int64) if names else np.arange(len(pool))
 
 
 def _apart_from_split(data: Dataset, split: Split) -> Dataset:
@@ -160,6 +160,7 @@ def _client(
         cluster=None if deal.clusters is None else deal.clusters[i],
         notes=notes,
         preparation=way if isinstance(way, Preparation) else None,
+        units=_units(train, data.together) if data.together else None,
     )
 
 

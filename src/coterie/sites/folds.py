@@ -2,7 +2,7 @@
 
 The clients are those of the run itself. While a trial runs, a client trains on k - 1 folds and its `test` is
 the fold that is left: its real test rows are nowhere in the trial. What prepared the rows (medians, scales)
-was fitted on all of the client's training rows, as in the run.
+was fitted on all of the client's training rows, as in the run. Rows about one patient are in one fold.
 """
 
 from __future__ import annotations
@@ -36,15 +36,18 @@ def deal_folds(y: npt.NDArray[np.generic], folds: int, rng: np.random.Generator)
 
 def folds_of(footing: Footing, folds: int, key: Key) -> list[Footing]:
     """For each fold of every client's training rows, what leaving it out makes of the clients."""
-    small = min(footing.roster.members, key=lambda m: m.train)
-    if small.train < folds:
+    firsts = [first_rows(c) for c in footing.clients]
+    fewest = min(range(len(firsts)), key=lambda i: len(firsts[i][0]))
+    small, many = footing.clients[fewest], len(firsts[fewest][0])
+    if many < folds:
+        what = "training row(s)" if small.units is None else "patient(s) in training rows"
         raise BadInput(
-            f"folds={folds} exceeds the {small.train} training row(s) of client {small.name!r}: "
+            f"folds={folds} exceeds the {many} {what} of client {small.name!r}: "
             "lower it or give every client more rows"
         )
     dealt = [
-        deal_folds(c.train.y.cpu().numpy(), folds, key.at("folds", i).numpy())
-        for i, c in enumerate(footing.clients)
+        deal_folds(c.train.y.cpu().numpy()[first], folds, key.at("folds", i).numpy())[of]
+        for i, (c, (first, of)) in enumerate(zip(footing.clients, firsts, strict=True))
     ]
     made = []
     for fold in range(folds):
@@ -53,7 +56,22 @@ def folds_of(footing: Footing, folds: int, key: Key) -> list[Footing]:
     return made
 
 
+def first_rows(client: Client) -> tuple[Rows, Rows]:
+    """The first row about each patient, and [row] which of these it is about; mostly each its own."""
+    rows = np.arange(len(client.train))
+    if client.units is None:
+        return rows, rows
+    if len(client.units) != len(rows):
+        raise BadInput(
+            f"client {client.name!r}: folds cannot keep rows of one patient together once a server has set "
+            "some aside: tune without features"
+        )
+    _, first, of = np.unique(client.units, return_index=True, return_inverse=True)
+    return first, of
+
+
 def held_out(client: Client, fold: Rows, i: int) -> Client:
     """The client with fold i for its test part, the other folds for training, and no other test rows."""
     x, y, mine = client.train.x, client.train.y, torch.from_numpy(fold == i)
-    return replace(client, train=Samples(x[~mine], y[~mine]), test=Samples(x[mine], y[mine]))
+    units = None if client.units is None else client.units[fold != i]
+    return replace(client, train=Samples(x[~mine], y[~mine]), test=Samples(x[mine], y[mine]), units=units)

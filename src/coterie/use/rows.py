@@ -122,15 +122,18 @@ class Intake:
 
         assert self.way is not None
         whose = sites_in(self.recipe, table)
-        site = "" if whose is not None else self.site
+        site = self.site or self.client
+        if others := sorted({w for w in whose or () if plain(w) not in ("", plain(self.client))}):
+            raise BadData(
+                f"{table.name} has rows of other sites ({', '.join(others)}), which the model of "
+                f"{self.client!r} is not for: leave them out"
+            )
         spare = [p.column.name for p in self.way.parts if not p.read]
         try:
             found = rows_of(self.recipe, table, site, may_lack=spare)
         except Several as troubles:
             raise self.in_use(troubles) from None
         said = []
-        if others := sorted({w for w in whose or () if plain(w) not in ("", plain(self.client))}):
-            said.append(f"rows of other sites, taken as rows of {self.client}: {', '.join(others)}")
         if strange := unread(self.recipe, table, site):
             said.append(
                 f"columns of {table.name} that the model does not know, left out: {', '.join(strange)}"

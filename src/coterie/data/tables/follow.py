@@ -170,7 +170,8 @@ class Reading:
         return None
 
     def refuse_other_unit(self, header: str, rule: Rule, here: Here) -> None:
-        told, wanted = name_and_unit(header)[1], here.unit or rule.unit
+        told = name_and_unit(header)[1]
+        wanted = here.unit or rule.unit or name_and_unit(here.name or rule.name)[1]
         if told and wanted and told != unit_of(wanted) and rule.use == "number":
             at = f".at.{self.site}" if self.site else ""
             self.troubles.append(

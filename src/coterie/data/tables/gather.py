@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.core.errors import BadInput, CoterieError, Several
+from coterie.core.errors import BadInput, CoterieError, Several, UnknownName
 from coterie.data.intake import Array
 from coterie.data.tables.follow import Rows, header_of, missing_marks, rows_of, unread
 from coterie.data.tables.read import Table, read_table
@@ -41,6 +41,11 @@ def gather(recipe: Recipe) -> Gathered:
             troubles += error.lines if isinstance(error, Several) else [str(error)]
     if troubles:
         raise Several(troubles)
+    whose = {name for p in parts for name in p.sites or ()}
+    if recipe.site:
+        strange = sorted({s for r in recipe.rules for s in r.at if s not in whose})
+        if strange:
+            raise UnknownName(f"site under [columns], of those in {recipe.site!r},", strange[0], whose)
     sites = [name for p, (s, _) in zip(parts, tables, strict=True) for name in p.sites or [s] * len(p.lines)]
     raw, y = np.concatenate([p.raw for p in parts]), np.concatenate([p.y for p in parts if p.y is not None])
     columns = {r.name: values_of(r, raw[:, i]) for i, r in enumerate(recipe.inputs)}

@@ -193,7 +193,8 @@ def as_numbers(name: str, values: Counter[Cell]) -> Told | None:
     codes, doubts, hints = missing_codes(numbers)
     asks += doubts
     says += hints
-    more["marks"] = (*map(str, doubtful), *(f"{c:g}" for c in codes))
+    written = [str(c) for c, v in parsed.items() if v in codes and same(c) != f"{v:g}"]  # -9,0 for -9
+    more["marks"] = (*map(str, doubtful), *(f"{c:g}" for c in codes), *written)
     left = Counter({v: n for v, n in numbers.items() if v not in codes})
     kind, why, scale = number_kind(name, left)
     dates = "%Y%m%d" if kind == "date" else ""
@@ -220,7 +221,7 @@ def best_decimal(values: Counter[Cell]) -> tuple[Literal["", ","], dict[Cell, fl
 def ambiguous(parsed: dict[Cell, float], decimal: str) -> bool:
     """Whether all that speaks for thousands is a comma with three digits behind it."""
     texts = [c for c in parsed if isinstance(c, str) and "," in c]
-    return not decimal and bool(texts) and all(re.fullmatch(r"\d{1,3},\d{3}", c) for c in texts)
+    return not decimal and bool(texts) and all(re.fullmatch(r"[+-]?\d{1,3},\d{3}", c) for c in texts)
 
 
 def missing_codes(numbers: Counter[float]) -> tuple[list[float], list[str], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ SYNONYMS = (
     ("f", ("female", "w", "woman", "weiblich", "femme", "fem")),
     ("m", ("male", "man", "mannlich", "männlich", "homme", "h")),
 )
+BOUNDED = re.compile(r"\s*[<>≤≥~]?=?\s*([+\u2212-]?[\d.,]+)\s*\*?\s*")  # <5, >=300, 12*
 MOST_CLASSES = 20  # a target of more whole numbers is a number
 ANOTHER_UNIT = 1.6  # medians further apart than this may be in different units
 FITTING = 1.25  # converted medians this near each other speak for a conversion
@@ -68,7 +70,7 @@ def merge(group: Group, looks: Mapping[str, Found], sites: Sequence[str], task: 
         fill[kind](merged, group, looks, pooled)
     names(merged, group, sites)
     missing(merged, looks)
-    if merged.rule.read:
+    if merged.rule.read or kind == "date":
         merged.asks += [f"at {s}: {ask}" for s, f in looks.items() for ask in f.asks]
     for site in apart:
         if merged.rule.read:
@@ -149,7 +151,7 @@ def odd_sites(looks: Mapping[str, Found]) -> list[str]:
 def sort(found: Found) -> str:
     if found.kind == "date":
         return "date"
-    return "number" if found.numeric else "text"
+    return "number" if found.numeric or found.kind == "number" else "text"
 
 
 def word_for(cell: Cell) -> str:
@@ -274,11 +276,12 @@ def odd_numbers(merged: Merged, looks: Mapping[str, Found]) -> None:
     for site, found in looks.items():
         spellings, gone = dict[str, tuple[str, ...]](), tuple[str, ...]()
         for cell in map(str, found.odd):
-            value = number_of("".join(c for c in cell if c.isdigit() or c in ".,"), found.decimal)
+            bare = BOUNDED.fullmatch(cell)
+            value = number_of(bare[1].replace("\u2212", "-"), found.decimal) if bare else None
             if value is None:
                 gone = (*gone, cell)
             else:
-                spellings[f"{value:g}"] = (*spellings.get(f"{value:g}", ()), cell)
+                spellings[f"{value:.15g}"] = (*spellings.get(f"{value:.15g}", ()), cell)
         if spellings or gone:
             merged.differs(site, spellings=spellings, missing=gone)
         read = [f"{shown(w)} as {value}" for value, words in spellings.items() for w in words]
@@ -302,8 +305,10 @@ def as_flag(merged: Merged, group: Group, looks: Mapping[str, Found], pooled: Fo
 
 def as_category(merged: Merged, group: Group, looks: Mapping[str, Found], pooled: Found) -> None:
     shown_as, spelt = dict[str, str](), dict[str, set[str]]()
+    sexes = {w for word, others in SYNONYMS for w in (word, *others)}
+    usual = word_for if {same(c) for c in pooled.values} <= sexes else same  # m and w may be days of a week
     for cell, _ in pooled.values.most_common():
-        word = word_for(cell)
+        word = usual(cell)
         text = f"{cell:.15g}" if isinstance(cell, float) else cell
         shown_as.setdefault(word, same(cell) if number_of(cell) is not None else text)
         if same(cell) == word != same(shown_as[word]):

@@ -110,7 +110,9 @@ def recipe_text(recipe: Recipe) -> str:
         lines += [f"# {PATIENT_WHY}", f"patient = {toml(list(recipe.patient))}", ""]
     if recipe.file:
         lines += ["# one file, whose rows are told apart by a column"]
-        lines += [f"file = {toml(recipe.file)}", f"site = {toml(recipe.site)}", ""]
+        lines += [f"file = {toml(recipe.file)}", ""]
+    if recipe.site:
+        lines += ["# the column that says whose a row is", f"site = {toml(recipe.site)}", ""]
     if recipe.sites:
         lines += ["# one file a site, relative to this one", "[sites]"]
         lines += [f"{key_text(site)} = {toml(file)}" for site, file in recipe.sites.items()] + [""]
@@ -326,6 +328,12 @@ class Reader:
         for site, here in rule.at.items():
             if recipe.sites and site not in recipe.sites:
                 self.wrong(f"{place}.at.{site}", str(UnknownName("site", site, recipe.sites)))
+            told = conversion(rule.name, here.unit, rule.unit) if here.unit else None
+            if told and here.factor is not None and not math.isclose(told.factor, here.factor, rel_tol=0.01):
+                self.wrong(
+                    f"{place}.at.{site}",
+                    f"{here.unit} to {rule.unit} is x {told.factor:g}, factor says {here.factor:g}: keep one",
+                )
             unknown = conversion(rule.name, here.unit or rule.unit, rule.unit) is None
             if rule.use == "number" and unknown and here.factor is None and not here.absent:
                 self.wrong(

@@ -173,7 +173,7 @@ class Recipe:
 
     def table(self) -> dict[str, Any]:
         """As TOML and JSON hold it."""
-        files: dict[str, Any] = {"file": self.file, "site": self.site} if self.file else {}
+        files = {key: told for key in ("file", "site") if (told := getattr(self, key))}
         head = {k: getattr(self, k) for k in HEAD}
         return {
             "target": self.target,

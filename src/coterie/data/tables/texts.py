@@ -33,8 +33,8 @@ def loose(name: str) -> str:
 Cell = str | float
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 GROUPED = {
-    ".": re.compile(r"[+-]?\d{1,3}([,' ]\d{3})+(\.\d+)?"),
-    ",": re.compile(r"[+-]?\d{1,3}([.' ]\d{3})+(,\d+)?"),
+    ".": re.compile(r"[+-]?[1-9]\d{0,2}([,' ]\d{3})+(\.\d+)?"),  # 0,512 is no thousands
+    ",": re.compile(r"[+-]?[1-9]\d{0,2}([.' ]\d{3})+(,\d+)?"),
 }
 
 

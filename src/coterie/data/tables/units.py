@@ -42,6 +42,7 @@ CONVERSIONS = (
     Known("mmol/l", "mg/dl", Conversion(88.57), ("triglycerides", "triglyceride", "trig", "tg")),
     Known("umol/l", "mg/dl", Conversion(1 / 88.42), ("creatinine", "crea", "creat", "kreatinin")),
     Known("umol/l", "mg/dl", Conversion(1 / 17.1), ("bilirubin", "bili")),
+    Known("mmol/l", "mg/dl", Conversion(2.801), ("bun", "nitrogen")),
     Known("mmol/l", "mg/dl", Conversion(6.006), ("urea",)),
     Known("°F", "°C", Conversion(5 / 9, -160 / 9), ("temperature", "temp", "fever")),
     Known("lb", "kg", Conversion(0.45359237), WEIGHT),

@@ -99,7 +99,14 @@ class PENS(Greedy):
             )
         if not (self.sampled and self.rounds_step1):
             asked = f"{self.to_ask(len(roster))} of {len(roster) - 1} others"
-            said.append(f"pens asks {asked}, and step 1 takes {first} of {key.rounds} rounds")
+            said.append(
+                f"pens asks {asked}, and step 1 takes {min(first, key.rounds)} of {key.rounds} rounds"
+            )
+        if self.selected == len(roster) - 1:
+            said.append(
+                "pens picks all others in every round, so nobody more often than by chance: step 2 trains "
+                "alone; add clients, lower selected, or use random"
+            )
         if key.rounds <= first:
             said.append(f"rounds={key.rounds} leave none for step 2 of pens: rounds_step1={first}")
         return said
