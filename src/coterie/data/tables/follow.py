@@ -172,11 +172,12 @@ class Reading:
     def refuse_other_unit(self, header: str, rule: Rule, here: Here) -> None:
         told = name_and_unit(header)[1]
         wanted = here.unit or rule.unit or name_and_unit(here.name or rule.name)[1]
-        if told and wanted and told != unit_of(wanted) and rule.use == "number":
+        if told and told != (unit_of(wanted) if wanted else "") and rule.use == "number":
             at = f".at.{self.site}" if self.site else ""
+            known = wanted or "no unit that it knows"
             self.troubles.append(
                 f"{self.table.name}: column {header!r} is in {told}, the recipe reads {rule.name!r} in "
-                f'{wanted}: convert it, or write unit = "{told}" under [columns.{rule.name}{at}]'
+                f'{known}: convert it, or write unit = "{told}" under [columns.{rule.name}{at}]'
             )
 
     def tidy(self, rule: Rule, cells: Array) -> Array:
