@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from coterie.core.errors import CoterieError, Several
+from coterie.core.errors import BadData, CoterieError, Several
 from coterie.data.tables.read import read_table
 
 
@@ -158,3 +158,18 @@ def test_excel_parquet_and_frames_hold_numbers_and_dates(tmp_path):
 
 def test_a_header_of_nothing_gets_a_number(tmp_path):
     assert list(cells(table(tmp_path, ",a\n0,x\n1,y\n"))) == ["column 1", "a"]
+
+
+def test_nothing_of_a_file_is_left_out_in_silence(tmp_path):
+    pytest.importorskip("openpyxl")
+    frames = {"2022": pd.DataFrame({"age": [1, 2]}), "2023": pd.DataFrame({"age": [3]})}
+    with pd.ExcelWriter(tmp_path / "two.xlsx") as writer:
+        for name, frame in frames.items():
+            frame.to_excel(writer, sheet_name=name, index=False)
+    with pytest.raises(
+        BadData, match=r"two.xlsx has 2 sheets with cells \(2022, 2023\): save each as its own"
+    ):
+        read_table(tmp_path / "two.xlsx")
+    pytest.importorskip("pyarrow")
+    frames["2022"].assign(ill=[0, 1]).set_index("age").to_parquet(tmp_path / "indexed.parquet")
+    assert set(read_table(tmp_path / "indexed.parquet").columns) == {"age", "ill"}

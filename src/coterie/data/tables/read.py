@@ -220,7 +220,7 @@ def refuse(troubles: Sequence[str]) -> None:
 
 
 def read_excel(path: Path, content: bytes) -> Table:
-    """The first sheet."""
+    """The only sheet that has anything in it."""
     import pandas as pd
 
     if not zipfile.is_zipfile(io.BytesIO(content)):
@@ -228,8 +228,8 @@ def read_excel(path: Path, content: bytes) -> Table:
             f"{path} is no Excel file, whatever its name says: save it as .xlsx, or name it .csv if it is"
         )
     try:
-        frame = pd.read_excel(
-            io.BytesIO(content), header=None, dtype=object, engine="openpyxl", na_filter=False
+        sheets = pd.read_excel(
+            io.BytesIO(content), None, header=None, dtype=object, engine="openpyxl", na_filter=False
         )
     except ImportError:
         raise BadInput(
@@ -237,6 +237,12 @@ def read_excel(path: Path, content: bytes) -> Table:
         ) from None
     except Exception as error:  # openpyxl's own are of many kinds
         raise BadData(f"{path} is not a readable Excel file ({first_line(error)}): save it again") from None
+    filled = {name: sheet for name, sheet in sheets.items() if sheet.size}
+    if len(filled) > 1:
+        raise BadData(
+            f"{path} has {len(filled)} sheets with cells ({some(list(filled))}): save each as its own file"
+        )
+    frame = next(iter(filled.values()), pd.DataFrame())
     rows = [[cell_of(v) for v in row] for row in frame.itertuples(index=False, name=None)]
     texts = [[c if isinstance(c, str) else "x" for c in row] for row in rows]  # whether anything is there
     first = next((i for i, row in enumerate(texts) if any(row)), len(rows))
@@ -261,6 +267,8 @@ def read_parquet(path: Path, content: bytes) -> Table:
         raise BadData(f"{path} is no Parquet file, whatever its name says: save it as .parquet again")
     try:
         frame = pd.read_parquet(io.BytesIO(content))
+        if any(name is not None for name in frame.index.names):
+            frame = frame.reset_index()
     except ImportError:
         raise BadInput(
             f"{path}: reading Parquet needs one more package: pip install 'coterie[tables]'"
