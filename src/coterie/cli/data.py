@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coterie.cli import screen
-from coterie.cli.flags import parse, read_settings
-from coterie.core.errors import UnknownName
+from coterie.cli.flags import dispatch, parse, read_settings
 from coterie.core.options import Option
 from coterie.data.sources import SOURCES
 from coterie.papers import drawing
@@ -59,13 +58,7 @@ class Fetch:
 
 def data(words: Sequence[str]) -> int:
     known = {"list": list_data, "fetch": fetch, "show": show}
-    if not words or words[0] in ("-h", "--help"):
-        print(HELP, end="")
-        return 0
-    if words[0] not in known:
-        raise UnknownName("data command", words[0], known)
-    known[words[0]](words[1:])
-    return 0
+    return dispatch("data", known, words, HELP)
 
 
 def list_data(words: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ import tyro
 
 from coterie.cli.words import SWITCH, by_flag, check_words
 from coterie.cli.words import named as flag_named
-from coterie.core.errors import BadInput, Gathered, shown
+from coterie.core.errors import BadInput, Gathered, UnknownName, shown
 from coterie.core.options import Option, coerced, options_of, table_of
 from coterie.runs.settings import NATURAL, PARTS, Settings, from_table, read_toml, unused
 from coterie.sites.features import Features
@@ -238,3 +238,16 @@ def all_tables() -> Iterable[tuple[str, Any, Any]]:
             if options_of(cls):
                 yield _table(name, cls, {})
     yield _features(None)
+
+
+def dispatch(
+    command: str, known: Mapping[str, Callable[[Sequence[str]], None]], words: Sequence[str], about: str
+) -> int:
+    """The part of a command that its first word names."""
+    if not words or words[0] in ("-h", "--help"):
+        print(about, end="")
+        return 0
+    if words[0] not in known:
+        raise UnknownName(f"{command} command", words[0], known)
+    known[words[0]](words[1:])
+    return 0

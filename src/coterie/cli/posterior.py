@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from coterie.cli import screen
-from coterie.cli.flags import parse
+from coterie.cli.flags import dispatch, parse
 from coterie.cli.posterior_predict import Predict, counted, predict
-from coterie.core.errors import BadData, BadInput, UnknownName
+from coterie.core.errors import BadData, BadInput
 from coterie.posteriors.gaussian import Gaussian, isotropic, mean
 from coterie.posteriors.meaning import listed, own_scales
 from coterie.posteriors.online import joint
@@ -105,13 +105,7 @@ KINDS = {"add": Add, "remove": Remove, "show": Show, "predict": Predict}
 
 def posterior(words: Sequence[str]) -> int:
     known = {"add": add, "remove": remove, "show": show, "predict": predict}
-    if not words or words[0] in ("-h", "--help"):
-        print(HELP, end="")
-        return 0
-    if words[0] not in known:
-        raise UnknownName("posterior command", words[0], known)
-    known[words[0]](words[1:])
-    return 0
+    return dispatch("posterior", known, words, HELP)
 
 
 def add(words: Sequence[str]) -> None:

@@ -42,6 +42,7 @@ from coterie.runs.folder import read_record
 from coterie.runs.record import Record
 from coterie.runs.settings import from_table
 from coterie.storage.atomic import write_whole
+from coterie.storage.paths import refuse_overwriting
 from coterie.use.pool import Pooled, classes_of, pooled
 
 HELP = """Predicts with models drawn from a pool's joint posterior.
@@ -88,8 +89,7 @@ class Predict:
             raise BadInput(
                 f"temperature={self.temperature} must be above 0 and finite: try 1, or --samples 0"
             )
-        if self.out and Path(self.out).resolve() in (Path(self.pool).resolve(), Path(self.source).resolve()):
-            raise BadInput(f"out={self.out} would overwrite what is read: choose another --out")
+        refuse_overwriting(self.out, self.pool, self.source)
 
 
 def predict(words: Sequence[str]) -> None:
@@ -114,12 +114,7 @@ def predict_table(asked: Predict, pool: SavedPool, source: Path) -> None:
         predictor = pooled_by(asked, pool, tick)
         rows = predictor.intake.asked(source)
         text = predictor.table_of(rows).to_csv(index=False)
-    for note in rows.said:
-        screen.err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
-    if asked.out:
-        print(f"table: {write_whole(Path(asked.out), text)}")
-    else:
-        print(text, end="")
+    screen.say_table(rows.said, text, asked.out)
 
 
 def pooled_by(asked: Predict, pool: SavedPool, tick: Callable[[], None]) -> Pooled:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
-from rich.markup import escape
 
 from coterie.cli import screen
 from coterie.cli.flags import parse
 from coterie.core.errors import BadInput
 from coterie.report import words as wording
-from coterie.storage.atomic import write_whole
+from coterie.storage.paths import refuse_overwriting
 from coterie.use import Predictor, load
 from coterie.use.predictor import UNSURE
 
@@ -58,8 +56,7 @@ class Predict:
     def __post_init__(self) -> None:
         if self.explain < 0:
             raise BadInput(f"explain={self.explain} must be at least 0: try 3")
-        if self.out and Path(self.out).resolve() in (Path(self.run).resolve(), Path(self.rows).resolve()):
-            raise BadInput(f"out={self.out} would overwrite what is read: choose another --out")
+        refuse_overwriting(self.out, self.run, self.rows)
 
 
 def predict(words: Sequence[str]) -> int:
@@ -67,15 +64,8 @@ def predict(words: Sequence[str]) -> int:
     predictor = load(asked.run, asked.client, threshold=asked.threshold)
     rows = predictor.intake.asked(asked.rows)
     table = predictor.table_of(rows, asked.explain)
-    for note in (*predictor.notes, *rows.said):
-        screen.err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
-    text = table.to_csv(index=False)
-    if not asked.out:
-        print(text, end="")
-        return 0
-    path = write_whole(Path(asked.out), text)
-    print(summary(predictor, table))
-    print(f"table: {path}")
+    notes, said = (*predictor.notes, *rows.said), summary(predictor, table)
+    screen.say_table(notes, table.to_csv(index=False), asked.out, said)
     return 0
 
 

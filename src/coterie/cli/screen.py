@@ -17,8 +17,20 @@ from coterie.report.page import Section
 from coterie.report.progress import bar_of, figure, move, watcher
 from coterie.report.terminal import print_table
 from coterie.runs.record import Record
+from coterie.storage.atomic import write_whole
 
-__all__ = ["err", "figure", "move", "out", "progress", "say_gathered", "say_notes", "say_sections", "watcher"]
+__all__ = [
+    "err",
+    "figure",
+    "move",
+    "out",
+    "progress",
+    "say_gathered",
+    "say_notes",
+    "say_sections",
+    "say_table",
+    "watcher",
+]
 
 
 class Screen(Console):
@@ -68,3 +80,16 @@ def progress(
 ) -> AbstractContextManager[Progress]:
     """A bar on standard error, see `bar_of`."""
     return bar_of(total, err, name, unit, often)
+
+
+def say_table(notes: Sequence[str], text: str, out: str, said: str = "") -> None:
+    """Notes, then a table as CSV: printed, or written to a file and what there is to say of it."""
+    for note in notes:
+        err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
+    if not out:
+        print(text, end="")
+        return
+    path = write_whole(Path(out), text)
+    if said:
+        print(said)
+    print(f"table: {path}")

@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from coterie.cli import screen
-from coterie.cli.flags import parse
-from coterie.core.errors import BadInput, UnknownName
+from coterie.cli.flags import dispatch, parse
+from coterie.core.errors import BadInput
 from coterie.data.tables.looks import Inspection, Seen, inspect, status
 from coterie.data.tables.recipe import write_recipe
 from coterie.data.tables.texts import some
@@ -54,13 +54,7 @@ class Inspect:
 
 def table(words: Sequence[str]) -> int:
     known = {"inspect": inspect_command}
-    if not words or words[0] in ("-h", "--help"):
-        print(HELP, end="")
-        return 0
-    if words[0] not in known:
-        raise UnknownName("table command", words[0], known)
-    known[words[0]](words[1:])
-    return 0
+    return dispatch("table", known, words, HELP)
 
 
 def inspect_command(words: Sequence[str]) -> None:

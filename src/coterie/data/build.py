@@ -87,9 +87,6 @@ def deal_clients(
         notes += _left_over("published test rows", published.owner)
     else:
         notes.append(f"each client holds out {test:g} of its rows for testing")
-    if len(np.unique(units)) < len(units):
-        about = f"{len(np.unique(units))} by {', '.join(data.together)} in {len(units)} rows"
-        notes.append(f"rows of one patient are all for training or all for testing: {about}")
     return Dealt(tuple(made), (*notes, *said), data.recipe)
 
 
@@ -141,11 +138,12 @@ def _client(
     validation: Arrays,
     test: Arrays,
 ) -> Client:
-    notes: tuple[str, ...] = ()
+    notes = _together_note(data.together, (train, validation, test))
     features = way.features if isinstance(way, Preparation) else data.features
     if way is not None:
         try:
-            (train, validation, test), notes = way(train, validation, test)
+            (train, validation, test), done = way(train, validation, test)
+            notes = (*notes, *done)
         except BadData as error:
             raise BadData(f"client {deal.names[i]!r}: {error}") from None
     for part, pool in (("training", train), ("validation", validation), ("test", test)):
@@ -162,6 +160,15 @@ def _client(
         preparation=way if isinstance(way, Preparation) else None,
         units=_units(train, data.together) if data.together else None,
     )
+
+
+def _together_note(together: Sequence[str], pools: Sequence[Arrays]) -> tuple[str, ...]:
+    """That a client's rows were not dealt one by one, if some are about one patient."""
+    rows, patients = sum(map(len, pools)), sum(len(np.unique(_units(p, together))) for p in pools)
+    if patients == rows:
+        return ()
+    told = f"{patients} by {', '.join(together)} in {rows} rows"
+    return (f"rows of one patient are all for training or all for testing: {told}",)
 
 
 def _refuse_not_finite(x: Array, name: str, part: str, features: tuple[str, ...]) -> None:

@@ -117,10 +117,8 @@ def clients_from(
     for name, kind in (("missing", Missing), ("scale", Scale), ("absent", Absent)):
         check_choice(f"rule {name}", rules.get(name, USUAL[name]), get_args(kind))
     beside = {"target": target, "site": site, "classes": classes, "constants": constants}
-    beside["task"] = None if task == "auto" else task
-    told = [name for name, value in beside.items() if value is not None] + ["leave_out"] * bool(
-        len(leave_out)
-    )
+    beside |= {"task": None if task == "auto" else task, "leave_out": leave_out if len(leave_out) else None}
+    told = [name for name, value in beside.items() if value is not None]
     if recipe is not None:
         if told:
             raise BadInput(f"{told[0]} beside a recipe, which says that already: write it into {recipe}")

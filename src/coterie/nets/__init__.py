@@ -6,7 +6,6 @@ from coterie.nets.counting import Counting
 from coterie.nets.ground import Ground, Made, wrapped
 from coterie.nets.in_process import InProcess
 from coterie.nets.processes import Processes
-from coterie.nets.untested import Untested
 from coterie.nets.wrapped import Wrapped
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "InProcess",
     "Made",
     "Processes",
-    "Untested",
     "Wrapped",
     "wrapped",
 ]

@@ -52,12 +52,7 @@ class Absent(Wrapped):
         for part in beliefs.parts:  # nor can a model leave a site that is gone
             places = part.places[edges[:, 0]]
             here = here & ((places == COORDINATOR) | present[places])
-        return self.net.visit(kernel, beliefs, edges[here], key, slot, beside_of(here, beside))
-
-
-def beside_of(here: Tensor, beside: Beside | None) -> Beside | None:
-    """What lies beside the edges that are `here` [edge]; what lies beside all of them is one row."""
-    if not beside or bool(here.all()):
-        return beside
-    index = here.nonzero().flatten()
-    return {name: b.rows(index) if len(b) == len(here) > 1 else b for name, b in beside.items()}
+        if beside and not bool(here.all()):  # what lies beside all edges is one row
+            index = here.nonzero().flatten()
+            beside = {name: b.rows(index) if len(b) == len(here) > 1 else b for name, b in beside.items()}
+        return self.net.visit(kernel, beliefs, edges[here], key, slot, beside)

@@ -35,7 +35,7 @@ from coterie.engines.base import Engine
 from coterie.engines.threads import SMALL as FEW_NUMBERS
 from coterie.engines.threads import narrow
 from coterie.metrics.own import NOTHING, Own
-from coterie.nets import Counting, Ground, Made, Untested, wrapped
+from coterie.nets import Counting, Ground, Made, wrapped
 from coterie.nets.ground import Connector
 from coterie.runs.about import about_run
 from coterie.runs.prepared import Origin
@@ -228,8 +228,6 @@ def experiment_of(
         own,
     )
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
-    if not all(m.test for m in roster.members):
-        net = Untested(net)
     notes = [*footing.notes, *_large_batches(method, roster), *own.notes(roster.task), *said]
     return Experiment(
         config=config,

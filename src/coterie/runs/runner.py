@@ -204,9 +204,13 @@ def scorer(experiment: Experiment, part: Part) -> Scorer:
 
 
 def judged(experiment: Experiment, kernel: Scorer, models: Models, round: int) -> Mapping[str, Tensor]:
-    """Figures of each client's own model on its own data: [client], NaN for one that is away or has none."""
+    """Figures of each client's own model on its own data: [client], NaN for one that is away, or has no model
+    or no such rows.
+    """
     net, key = experiment.net, experiment.key.at_round(round, experiment.rounds).at("evaluate")
     n, owners = len(net.roster), models.owners
+    if getattr(kernel, "part", "") == "test":
+        owners = owners[torch.tensor([m.test > 0 for m in net.roster.members])[owners]]
     if models.crowd is None:
         edges = torch.stack([models.of[owners], owners], dim=1)
         replies = net.visit(kernel, models.beliefs, edges, key)

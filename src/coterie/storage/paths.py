@@ -49,3 +49,9 @@ def given_file(text: str, what: str) -> Path:
         raise BadInput(f"{what} {shown(text)} is a folder: name a file in it")
     given_folder(str(path.parent), what)
     return path
+
+
+def refuse_overwriting(out: str, *read: str) -> None:
+    """A file to write that is one of those to read."""
+    if out and Path(out).resolve() in [Path(path).resolve() for path in read]:
+        raise BadInput(f"out={out} would overwrite what is read: choose another --out")

@@ -7,6 +7,7 @@ one that stands for them, and that is the one in use: its scores are those of `p
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,7 @@ def predictor_of(
     """From what a run says of itself, and the client's own model, which takes inputs as prepared."""
     about, preparation = record.about, origin.preparations.get(client)
     features = tuple(about["features"]) if preparation is None else preparation.features
-    shape = tuple(about["inputs"]) if "inputs" in about else (len(features),)
-    if not features and "inputs" not in about:
-        raise BadRun("the run was written by an earlier version, which kept no shape of inputs: run it anew")
+    shape = shape_of(about)
     notes = (SEVERAL,) if POINT in last_scores(record) else ()
     return Predictor(
         client=client,
@@ -104,10 +103,15 @@ def network(path: Path, record: Record, own: Belief, client: str, model: nn.Modu
     """The client's whole network, for inputs as prepared."""
     if (path / body.FILE).exists():
         return body.network_of(path, client, model)
-    made = made_of(record)
-    classes, about = record.about["classes"], record.about
-    shape = tuple(about["inputs"]) if "inputs" in about else (len(about["features"]),)
-    return loaded(made, shape, len(classes) or 1, own, model, str(path))
+    outputs = len(record.about["classes"]) or 1
+    return loaded(made_of(record), shape_of(record.about), outputs, own, model, str(path))
+
+
+def shape_of(about: Mapping[str, Any]) -> tuple[int, ...]:
+    """Of one input."""
+    if "inputs" not in about:
+        raise BadRun("the run was written by an earlier version, which kept no shape of inputs: run it anew")
+    return tuple(about["inputs"])
 
 
 def loaded(

@@ -270,7 +270,7 @@ def test_patients_of_several_rows_are_kept_together(tmp_path):
     assert recipe.patient == ("patient_id",)
     data = SOURCES.make("table", recipe=str(tmp_path / "r.toml")).load()
     dealt = deal_clients(data, Silos(), None, Key(0))
-    assert any("rows of one patient" in note for note in dealt.notes)
+    assert ["rows of one patient" in " ".join(c.notes) for c in dealt.clients] == [True, False]
     with pytest.raises(CoterieError, match="patient: unknown column 'nobody'"):
         recipe_of({**recipe.table(), "patient": ["nobody"]})
 
