@@ -22,6 +22,7 @@ from coterie.engines import ENGINES
 from coterie.kernels import SGD
 from coterie.methods import METHODS
 from coterie.nets import Absent, InProcess
+from coterie.nets.courier import ByHand
 from coterie.nets.remote import Remote
 from coterie.nets.site import Site
 from coterie.storage.plugins import load_plugins
@@ -105,7 +106,7 @@ def method_of(row: str, work=WORK):
     return METHODS.make(name, **{**({"local": work} if "local" in fields else {}), **options})
 
 
-class Here:
+class Here(ByHand):
     """Sites in this process that see nothing but messages."""
 
     def __init__(self, clients) -> None:

@@ -36,9 +36,9 @@ class Noting(Courier):
     def heard(self, place, names):
         self.notes["numbers"] |= {name.partition("/")[0] for name in names}
 
-    def carry(self, place, to, some):
-        self.notes["sites"] |= to != COORDINATOR
-        super().carry(place, to, some)
+    def carry(self, letters, why):
+        self.notes["sites"] |= any(to != COORDINATOR for _, to in letters)
+        super().carry(letters, why)
 
 
 class Curious(Remote):

@@ -88,7 +88,7 @@ def test_a_visit_leaves_its_reply_at_the_site_and_tells_numbers_alone(site):
     assert float(numbers["loss"]) == pytest.approx(0.6931472)
     assert answer["like"]["head.weight"] == ["float32", [2, 2]]
     # the gradient of the mean loss at 0 is (p - y) xᵀ / 3, with p = 1/2: by hand
-    _, given = asked(site, {"do": "give", "rows": [[[8, ["head.weight"]]]]})
+    _, given = asked(site, {"do": "give", "rows": [[[8, ["head.weight"]]]], "new": [0]})
     wanted = torch.tensor([[0.0, -1 / 3], [0.0, 1 / 3]])
     torch.testing.assert_close(given["0/head.weight"], wanted)
     again, _ = asked(site, visit(), ZEROS)  # a message that is sent twice does the same twice
@@ -103,7 +103,7 @@ def test_a_visit_leaves_its_reply_at_the_site_and_tells_numbers_alone(site):
         (visit(kernel={"name": "fold", "inner": {"name": "nobody"}}), ZEROS, "unknown kernel"),
         (visit(), {}, "does not hold"),
         ({**BEGIN, "model": "../../secret"}, {}, "unknown model"),
-        ({"do": "give", "rows": [[[99, ["x"]]]]}, {}, "does not hold"),
+        ({"do": "give", "rows": [[[99, ["x"]]]], "new": [0]}, {}, "does not hold"),
         ({"do": "fetch", "live": [99], "round": 1, "fresh": False}, {}, "does not hold"),
         ({"do": "store", "live": [], "round": 1}, {}, "has no folder"),
         ({"do": "eval", "code": "1"}, {}, "cannot do 'eval'"),
@@ -127,7 +127,7 @@ def test_copies_last_for_a_round_and_own_models_as_long_as_they_are_named(site):
 
 def test_a_site_keeps_what_is_its_own_in_its_folder(site, client_of, tmp_path):
     keeping = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "keep": True}
-    asked(site, {"do": "home", "folder": str(tmp_path)})
+    site.home = tmp_path
     asked(site, visit(kernel=keeping), ZEROS)
     asked(site, {"do": "store", "live": [8], "round": 2})
     other = Site(site.client, number=4, home=tmp_path)

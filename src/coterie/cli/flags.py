@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ from coterie.cli.words import SWITCH, by_flag, check_words
 from coterie.cli.words import named as flag_named
 from coterie.core.errors import BadInput, Gathered, UnknownName, shown
 from coterie.core.options import Option, coerced, options_of, table_of
-from coterie.runs.settings import NATURAL, PARTS, Settings, from_table, read_toml, unused
+from coterie.runs.settings import NATURAL, PARTS, Settings, data_for, from_table, read_toml, unused
 from coterie.sites.features import Features
 from coterie.storage.paths import given_path
 from coterie.storage.plugins import load_plugins
@@ -57,22 +57,29 @@ def one_line(box: str, command: str) -> str:
 
 
 def read_settings(
-    words: Sequence[str], command: str, description: str, more: Sequence[Option], methods: Sequence[str] = ()
+    words: Sequence[str],
+    command: str,
+    description: str,
+    more: Sequence[Option],
+    methods: Sequence[str] = (),
+    only: Collection[str] = (),
 ) -> tuple[Settings, dict[str, Any]]:
     """Settings from --config and flags, and the command's own further flags.
 
-    `methods` names further methods whose options become flags too (for comparisons).
+    `methods` names further methods whose options become flags too (for comparisons); `only` the settings
+    that a command takes, if not all.
     """
     words = recipe_alias(words)
     path, table = peek(words, "config") or "config", config_of(words)
     load_plugins(peek_many(words, "plugins"))
     base, given = _from_file(table, more, path)
-    classes, wrong = _parts(words, base, methods)
+    classes, wrong = _parts(words, base, methods, only)
     unknown = bool(wrong.found)
     for name in base.options:
         if name not in classes and not unknown:
             wrong.add(f"{path}: {unused(name, classes)}")
     shared = [o for o in options_of(Settings) if not (methods and o.name == "method")]
+    shared = [o for o in shared if not only or o.name in only]
     own = [Option("config", str, "", "A TOML file with settings; flags go before it."), *more]
     asked = bool({"-h", "--help"} & set(words))
     staged = base.features is not None or asks_for("features", words)
@@ -87,7 +94,7 @@ def read_settings(
             *(_field(o, getattr(base, o.name)) for o in shared),
             *(_field(o, given.get(o.name, o.default)) for o in own),
             *(_table(name, cls, base.options.get(name, {})) for name, cls in classes.items()),
-            *([_features(base.features)] if staged or asked else []),
+            *([_features(base.features)] if staged or (asked and not only) else []),
         ],
         frozen=True,
     )
@@ -109,16 +116,19 @@ def read_settings(
     return settings, {o.name: getattr(parsed, o.name) for o in own}
 
 
-def _parts(words: Sequence[str], base: Settings, methods: Sequence[str]) -> tuple[dict[str, type], Gathered]:
+def _parts(
+    words: Sequence[str], base: Settings, methods: Sequence[str], only: Collection[str]
+) -> tuple[dict[str, type], Gathered]:
     """The class of each part that is named, by its name; and the names that nobody knows."""
-    named = {kind: peek(words, kind) or getattr(base, kind) for kind in PARTS}
+    named = {kind: peek(words, kind) or getattr(base, kind) for kind in PARTS if not only or kind in only}
     if methods:
         del named["method"]
-    if named["data"] in NATURAL:
-        split, model = NATURAL[named["data"]]
-        named["split"] = split if named["split"] == "auto" else named["split"]
-        named["model"] = model if named["model"] == "auto" else named["model"]
     classes, wrong = dict[str, type](), Gathered()
+    with wrong.one():
+        named["data"] = data_for(named["data"], named.get("net", base.net))
+    if named["data"] in NATURAL:
+        for kind, natural in zip(("split", "model"), NATURAL[named["data"]], strict=True):
+            named |= {kind: natural} if named.get(kind) == "auto" else {}
     for kind, name in [*named.items(), *(("method", name) for name in methods)]:
         with wrong.one():
             if not unresolved(kind, name):

@@ -19,7 +19,7 @@ from coterie.runs.folder import Folder, refuse_full
 from coterie.runs.record import Record
 from coterie.runs.runner import run as run_rounds
 from coterie.runs.settings import Settings
-from coterie.storage.paths import given_folder
+from coterie.storage.paths import fresh_path, given_folder
 
 HELP = """Trains with one method and writes a run folder with a report.
 
@@ -88,8 +88,5 @@ def default_name(settings: Settings) -> str:
 
 
 def fresh(name: str) -> Path:
-    """A folder below runs/ that is not there yet: name, name-2, name-3, ..."""
-    path, i = Path("runs") / name, 2
-    while path.exists():
-        path, i = Path("runs") / f"{name}-{i}", i + 1
-    return path
+    """A folder below runs/ that is not there yet."""
+    return fresh_path(Path("runs") / name)

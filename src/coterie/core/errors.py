@@ -8,6 +8,7 @@ CoterieError                 one line for the person at the keyboard; the shell 
 │       └── BadInputs        several values out of bounds at once: BadInput as well
 ├── BadRun                   a run folder that is in use, foreign, damaged or cannot be written
 ├── Diverged                 a loss or a weight that is no longer a number
+├── Gone                     sites went while they were needed: the round is done again, without them
 └── Refused                  something that a site, or the net, does not allow
 
 A `CoterieWarning` is no error: something was done that a person should know before trusting a figure.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -67,6 +68,14 @@ class Diverged(CoterieError):
 
 class Refused(CoterieError):
     """What a site, or the net around it, does not allow."""
+
+
+class Gone(CoterieError):
+    """Sites that a round needs do not answer any more."""
+
+    def __init__(self, why: Mapping[str, str]) -> None:
+        self.why = dict(why)
+        super().__init__("; ".join(f"site {name} is away: {text}" for name, text in self.why.items()))
 
 
 class CoterieWarning(UserWarning):

@@ -140,7 +140,18 @@ class Net(Protocol):
         ...
 
     def keep(self, live: Iterable[Held], round: int) -> None:
-        """A round is over: what is not in these handles is dropped everywhere, and so are copies."""
+        """A round is over: what is not in these handles is dropped everywhere, and so are copies.
+
+        A run may go on from that round or a later one.
+        """
+        ...
+
+    def regroup(self, live: Iterable[Held], round: int) -> None:
+        """That round is over and the next about to begin, perhaps anew: who is there is made ready for it."""
+        ...
+
+    def away(self) -> Mapping[str, str]:
+        """Sites that do not answer at present, and why."""
         ...
 
     def peek(self, beliefs: Held) -> Beliefs | None:
@@ -149,6 +160,12 @@ class Net(Protocol):
 
     def save(self, beliefs: Held, paths: Mapping[int, str]) -> None:
         """Whoever holds a row writes it into the file that is named for it."""
+        ...
+
+    def finish(self, beliefs: Held, of: Mapping[int, int], facts: Mapping[int, Mapping[str, Any]]) -> None:
+        """The run is over: a site elsewhere gets the row that is its model, {site: row}, and what the run
+        says of it, to keep and to use.
+        """
         ...
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:

@@ -55,30 +55,22 @@ def deal_clients(
         raise BadInput(f"clients={clients} must be at least 1: try 10")
     if not 0 <= validation < 1:
         raise BadInput(f"validation={validation} must lie in [0, 1): try 0.2, or 0 for none")
-    data = _apart_from_split(data, split)
+    data = apart_from_split(data, split)
     deal = split.deal(data, data.train, clients, key)
     published = None if data.test is None else split.deal(data, data.test, len(deal.names), key)
-    units, dealt = _units(data.train, data.together), list[list[Arrays]]()
+    dealt = list[list[Arrays]]()
     for i, name in enumerate(deal.names):
-        rows, whose = np.flatnonzero(deal.owner == i), f"client {name!r}"
+        rows, held = np.flatnonzero(deal.owner == i), None
         if published is not None and data.test is not None:
             held = data.test.take(np.flatnonzero(published.owner == i))
-        else:
-            keep, out = hold_out_whole(
-                data.train.y[rows], units[rows], test, key.at("test", i).numpy(), whose
-            )
-            rows, held = rows[keep], data.train.take(rows[out])
-        kept, aside = rows, rows[:0]
-        if validation:
-            keep, out = hold_out_whole(
-                data.train.y[rows], units[rows], validation, key.at("validation", i).numpy(), whose
-            )
-            kept, aside = rows[keep], rows[out]
-        turn = TURNS[deal.turns[i]] if deal.turns is not None else None
-        pools = [data.train.take(kept), data.train.take(aside), held]
-        dealt.append(pools if turn is None else [Arrays(turn(p.x), p.y, p.columns) for p in pools])
+        pools = parted(data, rows, held, test, validation, key, i, f"client {name!r}")
+        dealt.append([turned(pool, deal, i) for pool in pools])
     ways = _ways(data, dealt, deal.names)
-    made = [_client(data, deal, i, way, *dealt[i]) for i, way in enumerate(ways)]
+    clusters = deal.clusters or [None] * len(ways)
+    made = [
+        client_of(data, name, way, pools, cluster)
+        for name, way, pools, cluster in zip(deal.names, ways, dealt, clusters, strict=True)
+    ]
     said = check_clients(made, allow_one_class=one_class or deal.one_class or data.one_class)
     in_one_piece(made)
     notes = [*data.notes, *deal.notes, *_left_over("rows", deal.owner)]
@@ -90,18 +82,54 @@ def deal_clients(
     return Dealt(tuple(made), (*notes, *said), data.recipe)
 
 
-def _units(pool: Arrays, together: Sequence[str]) -> Array:
+def parted(
+    data: Dataset,
+    rows: Array,
+    held: Arrays | None,
+    test: float,
+    validation: float,
+    key: Key,
+    number: int,
+    whose: str,
+) -> list[Arrays]:
+    """A client's rows for training, validation and testing, drawn by its number among the clients; `held` is
+    its share of a published test set, where there is one.
+
+    Nothing here depends on what other clients have, so that each can do it where its rows are.
+    """
+    units = _units(data.train, data.together, rows)
+    if held is None:
+        keep, out = hold_out_whole(data.train.y[rows], units, test, key.at("test", number).numpy(), whose)
+        held = data.train.take(rows[out])
+        rows, units = rows[keep], units[keep]
+    kept, aside = rows, rows[:0]
+    if validation:
+        keep, out = hold_out_whole(
+            data.train.y[rows], units, validation, key.at("validation", number).numpy(), whose
+        )
+        kept, aside = rows[keep], rows[out]
+    return [data.train.take(kept), data.train.take(aside), held]
+
+
+def turned(pool: Arrays, deal: Deal, number: int) -> Arrays:
+    """Pictures as the split turns them for this client."""
+    if deal.turns is None:
+        return pool
+    return Arrays(TURNS[deal.turns[number]](pool.x), pool.y, pool.columns)
+
+
+def _units(pool: Arrays, together: Sequence[str], rows: Array) -> Array:
     """[row] a number for whom it is about; rows that do not say are about somebody each."""
     columns = pool.columns or {}
-    names = list(zip(*(columns[c].tolist() for c in together), strict=True)) if together else []
+    names = list(zip(*(columns[c][rows].tolist() for c in together), strict=True)) if together else []
     seen = dict[tuple[object, ...], int]()
     told = (
         seen.setdefault(name, i) if any(v is not None for v in name) else i for i, name in enumerate(names)
     )
-    return np.fromiter(told, dtype=np.int64) if names else np.arange(len(pool))
+    return np.fromiter(told, dtype=np.int64) if names else np.arange(len(rows))
 
 
-def _apart_from_split(data: Dataset, split: Split) -> Dataset:
+def apart_from_split(data: Dataset, split: Split) -> Dataset:
     """The data without the column that says whose a row is: it tells clients apart, not rows."""
     if not isinstance(split, Silos) or not isinstance(data.prepare, TabularPrepare):
         return data
@@ -129,42 +157,41 @@ def _ways(data: Dataset, dealt: Sequence[Sequence[Arrays]], names: Sequence[str]
     return [data.prepare] * len(dealt)
 
 
-def _client(
-    data: Dataset,
-    deal: Deal,
-    i: int,
-    way: Prepare | None,
-    train: Arrays,
-    validation: Arrays,
-    test: Arrays,
+def client_of(
+    data: Dataset, name: str, way: Prepare | None, pools: Sequence[Arrays], cluster: int | None = None
 ) -> Client:
-    notes = _together_note(data.together, (train, validation, test))
+    """Of its rows for training, validation and testing, prepared that way."""
+    train, validation, test = pools
+    notes = _together_note(data.together, pools)
     features = way.features if isinstance(way, Preparation) else data.features
     if way is not None:
         try:
             (train, validation, test), done = way(train, validation, test)
             notes = (*notes, *done)
         except BadData as error:
-            raise BadData(f"client {deal.names[i]!r}: {error}") from None
+            raise BadData(f"client {name!r}: {error}") from None
     for part, pool in (("training", train), ("validation", validation), ("test", test)):
-        _refuse_not_finite(pool.x, deal.names[i], part, features)
+        _refuse_not_finite(pool.x, name, part, features)
     return Client(
-        name=deal.names[i],
+        name=name,
         train=samples(train.x, train.y),
         validation=samples(validation.x, validation.y),
         test=samples(test.x, test.y),
         features=features,
         classes=data.classes,
-        cluster=None if deal.clusters is None else deal.clusters[i],
+        cluster=cluster,
         notes=notes,
         preparation=way if isinstance(way, Preparation) else None,
-        units=_units(train, data.together) if data.together else None,
+        units=_units(train, data.together, np.arange(len(train))) if data.together else None,
     )
 
 
 def _together_note(together: Sequence[str], pools: Sequence[Arrays]) -> tuple[str, ...]:
     """That a client's rows were not dealt one by one, if some are about one patient."""
-    rows, patients = sum(map(len, pools)), sum(len(np.unique(_units(p, together))) for p in pools)
+    rows, patients = (
+        sum(map(len, pools)),
+        sum(len(np.unique(_units(p, together, np.arange(len(p))))) for p in pools),
+    )
     if patients == rows:
         return ()
     told = f"{patients} by {', '.join(together)} in {rows} rows"

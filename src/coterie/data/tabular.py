@@ -1,4 +1,9 @@
-"""Fitting how tables become inputs, for all clients at once and on their training rows alone.
+"""Fitting how tables become inputs, on the clients' training rows alone and without moving a row.
+
+A client says which columns it lacks (`lacks`), then what the others need of its columns (`sums`): counts,
+means, deviations. What follows for all (`agreed`) and the client's own rows make its preparation
+(`prepared`). One process that has all rows takes the same steps (`fitted`), so that the numbers are the same
+to the last bit wherever the rows are.
 
 Numbers are scaled by one of three rules:
 site         each client by the mean and deviation of its own known training values
@@ -15,6 +20,9 @@ flag         they are the mean of everybody else's inputs, and one more input, t
              clients that lack it and 0 at the others: it counts as an intercept of these clients
 common       the column is left out for everybody
 refuse       its values are missing like any others
+
+The mean of everybody's inputs comes from what they tell: of numbers that are standardised it is 0, of those
+scaled by constants (x̄ - center) / spread, of flags and categories the share of each value.
 """
 
 from __future__ import annotations
@@ -58,6 +66,30 @@ class Moments(NamedTuple):
     deviation: float
 
 
+Told = Sequence[float] | None  # what a client tells of a column; None where it has nothing to tell
+
+
+class Gaps(NamedTuple):
+    """[column] which ones some client lacks, all of them lack, and are left out for everybody."""
+
+    some: Array
+    every: Array
+    unused: Array
+
+
+class Agreed(NamedTuple):
+    """What all clients together know of a column.
+
+    told     whether an input says who lacks it
+    scale    for everybody's numbers, where it is shared and somebody knows one
+    mean     of everybody's inputs, for those that lack it and are to have that; zeros for the others
+    """
+
+    told: bool
+    scale: Moments | None
+    mean: tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class TabularPrepare:
     """`Prepare` for pools whose x [n, column] holds numbers, NaN where unknown."""
@@ -83,29 +115,109 @@ class TabularPrepare:
 
     def fitted(self, trains: Sequence[Arrays], names: Sequence[str] = ()) -> list[Preparation]:
         """One for each client's training rows; the names are for what has to be refused."""
-        tables = [np.asarray(t.x, dtype=np.float64).reshape(-1, len(self.columns)) for t in trains]
-        for table, whose in zip(
-            tables, [f"client {n!r}: " for n in names] or [""] * len(tables), strict=True
-        ):
-            refuse_infinite(table, [c.name for c in self.columns], whose)
-            self._refuse_empty(table, whose)
-        lacking = np.array([self._lacking(t) for t in tables])  # [client, column]
-        unused = np.asarray(lacking.any(axis=0) if self.absent == "common" else [False] * len(self.columns))
+        whose = [f"client {name!r}: " for name in names] or [""] * len(trains)
+        gaps = self.gaps([self.lacks(t, w) for t, w in zip(trains, whose, strict=True)])
+        agreed = self.agreed(gaps, [self.sums(t, gaps) for t in trains])
+        return [self.prepared(t, gaps, agreed) for t in trains]
+
+    def lacks(self, train: Arrays, whose: str = "") -> tuple[bool, ...]:
+        """[column] which ones are absent in a client's training rows; `whose` begins what is refused."""
+        table = self._table(train)
+        refuse_infinite(table, [c.name for c in self.columns], whose)
+        self._refuse_empty(table, whose)
+        return tuple(self._lacking(table).tolist())
+
+    def gaps(self, lacks: Sequence[Sequence[bool]]) -> Gaps:
+        """From what every client lacks."""
+        lacking = np.asarray(lacks, dtype=bool).reshape(-1, len(self.columns))  # [client, column]
+        some, every = np.asarray(lacking.any(axis=0)), np.asarray(lacking.all(axis=0))
+        unused = some if self.absent == "common" else np.zeros_like(some)
         if unused.all():
             flag, mask = (option("absent", rule, "table") for rule in ("flag", "mask"))
             raise BadData(f"no column is known to every client: use {flag} or {mask}")
-        if self.missing == "drop":
-            tables = [self._complete(t, gone | unused) for t, gone in zip(tables, lacking, strict=True)]
-        parts = [
-            [Part(c, unused=True)] * len(tables)
-            if unused[i]
-            else self._column(c, [t[:, i] for t in tables], lacking[:, i])
+        return Gaps(some, every, unused)
+
+    def sums(self, train: Arrays, gaps: Gaps) -> list[Told]:
+        """[column] what a client tells of its training rows, and nothing that no other needs: `Moments` for a
+        shared scale; where somebody lacks the column and gets the others' mean, count and mean of numbers
+        that constants scale, and how often a flag or category has each of its values.
+        """
+        table = self._kept(train, gaps)
+        return [self._sum(c, table[:, i], self._tells(c, gaps, i)) for i, c in enumerate(self.columns)]
+
+    def tells(self, gaps: Gaps) -> list[int]:
+        """[column] how many numbers a client tells of it, if it has the column."""
+        return [self._tells(c, gaps, i) for i, c in enumerate(self.columns)]
+
+    def agreed(self, gaps: Gaps, sums: Sequence[Sequence[Told]]) -> list[Agreed]:
+        """[column] what follows from what everybody tells, in the order of clients."""
+        return [
+            self._agreed(c, bool(gaps.some[i]), [told[i] for told in sums])
             for i, c in enumerate(self.columns)
         ]
-        return [
-            Preparation(mine, self.missing == "drop", tuple(self._notes(mine)))
-            for mine in zip(*parts, strict=True)
-        ]
+
+    def prepared(self, train: Arrays, gaps: Gaps, agreed: Sequence[Agreed]) -> Preparation:
+        """How one client makes its inputs."""
+        table, lacking = self._kept(train, gaps), self._lacking(self._table(train))
+        parts = tuple(
+            Part(c, unused=True)
+            if gaps.unused[i]
+            else self._part(c, table[:, i], bool(lacking[i]), agreed[i])
+            for i, c in enumerate(self.columns)
+        )
+        return Preparation(parts, self.missing == "drop", tuple(self._notes(parts)))
+
+    def _table(self, train: Arrays) -> Array:
+        return np.asarray(train.x, dtype=np.float64).reshape(-1, len(self.columns))
+
+    def _kept(self, train: Arrays, gaps: Gaps) -> Array:
+        """The rows that are learned from: where gaps are dropped, those without one in columns that count."""
+        table = self._table(train)
+        return self._complete(table, self._lacking(table) | gaps.unused) if self.missing == "drop" else table
+
+    def _tells(self, column: Column, gaps: Gaps, i: int) -> int:
+        if gaps.unused[i]:
+            return 0
+        others_mean = self.absent == "flag" and bool(gaps.some[i]) and not gaps.every[i]
+        if column.kind != "number":
+            return len(column.allowed) if others_mean else 0
+        if self.scale == "shared":
+            return len(Moments._fields)
+        return 2 if others_mean and self.scale == "constants" else 0
+
+    def _sum(self, column: Column, values: Array, wanted: int) -> Told:
+        known = values[~np.isnan(values)]
+        if not wanted or not len(known):
+            return None
+        if column.kind == "number":
+            return tuple(moments_of(values)[:wanted])
+        return tuple(int((known == value).sum()) for value in column.allowed)
+
+    def _agreed(self, column: Column, some: bool, sums: Sequence[Told]) -> Agreed:
+        known, told = [s for s in sums if s is not None], some and self.absent == "flag"
+        nothing = Agreed(told, None, (0.0,) * len(column.inputs))
+        if column.kind == "number":
+            if not known or self.scale == "site":
+                return nothing
+            of_all = joined([Moments(int(s[0]), float(s[1]), float((*s, 0.0)[2])) for s in known])
+            if self.scale == "shared":
+                return nothing._replace(scale=of_all)
+            return nothing._replace(mean=((of_all.mean - column.center) / column.spread,))
+        counts = [sum(int(n) for n in of_value) for of_value in zip(*known, strict=True)]
+        if not sum(counts):
+            return nothing
+        mean = tuple(n / sum(counts) for n in counts)
+        return nothing._replace(mean=mean if column.kind == "category" else mean[1:])
+
+    def _part(self, column: Column, values: Array, gone: bool, agreed: Agreed) -> Part:
+        """A column as one client prepares it."""
+        mine, scale = column, moments_of(values) if self.scale == "site" else agreed.scale
+        if column.kind == "number" and self.scale != "constants" and scale is not None and scale.known:
+            mine = replace(column, center=scale.mean, spread=scale.deviation or 1.0)
+        fill = stand_in(column, values) if self.missing == "median" and not gone else None
+        if not gone:
+            return Part(mine, fill, told=agreed.told)
+        return Part(mine, fill, agreed.mean, agreed.told)
 
     def _refuse_empty(self, table: Array, whose: str) -> None:
         """A column without any value has no median."""
@@ -127,24 +239,6 @@ class TabularPrepare:
         parts = [Part(c, unused=bool(u)) for c, u in zip(self.columns, gone, strict=True)]
         (kept,), _ = drop_incomplete([Arrays(table, np.zeros(len(table)))], parts)
         return kept.x
-
-    def _column(self, column: Column, known: Sequence[Array], lacking: Array) -> list[Part]:
-        """A column as each client prepares it."""
-        moments = [moments_of(values) for values in known]
-        scales = moments if self.scale == "site" else [joined(moments)] * len(known)
-        told, parts = self.absent == "flag" and bool(lacking.any()), list[Part]()
-        for values, gone, scale in zip(known, lacking, scales, strict=True):
-            mine = column
-            if column.kind == "number" and self.scale != "constants" and scale.known:
-                mine = replace(column, center=scale.mean, spread=scale.deviation or 1.0)
-            fill = stand_in(column, values) if self.missing == "median" and not gone else None
-            parts.append(Part(mine, fill, told=told))
-        instead = (0.0,) * len(column.inputs)
-        if told and not lacking.all():
-            instead = mean_inputs(
-                [(p, v) for p, v, gone in zip(parts, known, lacking, strict=True) if not gone]
-            )
-        return [replace(p, instead=instead) if gone else p for p, gone in zip(parts, lacking, strict=True)]
 
     def _notes(self, parts: Sequence[Part]) -> list[str]:
         """What was fitted, one line for each thing done."""
@@ -199,9 +293,3 @@ def stand_in(column: Column, train: Array) -> float:
         return float(np.median(known))
     values, counts = np.unique(known, return_counts=True)
     return float(values[counts.argmax()])
-
-
-def mean_inputs(clients: Sequence[tuple[Part, Array]]) -> tuple[float, ...]:
-    """[input] the mean over all known training values of the clients that have a column; 0 without any."""
-    rows = np.concatenate([part.encoded(values[~np.isnan(values)]) for part, values in clients])
-    return tuple(map(float, rows.sum(axis=0) / max(1, len(rows))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 
@@ -22,6 +22,8 @@ from coterie.engines.base import ENGINES, Answers, Ground, Visit, stacked_replie
 @dataclass(frozen=True)
 class Loop:
     """One edge at a time: the reference for all others."""
+
+    apart: ClassVar[bool] = True  # sums too are made place by place, as by sites that are elsewhere
 
     def train(self, net: Ground, kernel: Trainer, visit: Visit) -> Answers:
         replies = []

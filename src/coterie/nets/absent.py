@@ -47,12 +47,19 @@ class Absent(Wrapped):
         slot: str = "",
         beside: Beside | None = None,
     ) -> Replies:
-        present = self.present(key)
-        here = present[edges[:, 1]]
-        for part in beliefs.parts:  # nor can a model leave a site that is gone
-            places = part.places[edges[:, 0]]
-            here = here & ((places == COORDINATOR) | present[places])
-        if beside and not bool(here.all()):  # what lies beside all edges is one row
-            index = here.nonzero().flatten()
-            beside = {name: b.rows(index) if len(b) == len(here) > 1 else b for name, b in beside.items()}
-        return self.net.visit(kernel, beliefs, edges[here], key, slot, beside)
+        edges, beside = among(self.present(key), beliefs, edges, beside)
+        return self.net.visit(kernel, beliefs, edges, key, slot, beside)
+
+
+def among(
+    present: Tensor, beliefs: Held, edges: Tensor, beside: Beside | None
+) -> tuple[Tensor, Beside | None]:
+    """The edges of a visit among those who are there [site], and what is beside them."""
+    here = present[edges[:, 1]]
+    for part in beliefs.parts:  # nor can a model leave a site that is gone
+        places = part.places[edges[:, 0]]
+        here = here & ((places == COORDINATOR) | present[places])
+    if beside and not bool(here.all()):  # what lies beside all edges is one row
+        index = here.nonzero().flatten()
+        beside = {name: b.rows(index) if len(b) == len(here) > 1 else b for name, b in beside.items()}
+    return edges[here], beside

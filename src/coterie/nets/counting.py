@@ -159,6 +159,10 @@ class Counting(Wrapped):
         self.book.known.clear()
         self.net.keep(live, round)
 
+    def regroup(self, live: Iterable[Held], round: int) -> None:
+        self.book.known.clear()
+        self.net.regroup(live, round)
+
 
 def renumbered(held: Held, row: int, id: int) -> Held:
     """The same rows, one of which has new content."""

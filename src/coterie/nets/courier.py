@@ -1,15 +1,15 @@
 """What moves between the coordinator and sites that are elsewhere: contents by id, messages and letters.
 
-What lies at the coordinator is in `store`, by id. Models of peers go from site to site in letters that are
-passed on unread; what is brought to the coordinator's own place is unpacked. `log` tells what crosses,
+What lies at the coordinator is in `store`, by id. Models of peers go from site to site in letters that nobody
+in between unpacks; what is brought to the coordinator's own place is unpacked. `log` tells what crosses,
 `measured` counts it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -26,14 +26,53 @@ log = logging.getLogger("coterie")
 
 Row = list[list[Any]]  # parts of one belief: [id, names]
 Message = tuple[dict[str, Any], dict[str, Tensor]]
+Wanted = Sequence[tuple[Held, Sequence[int]]]  # rows of handles
+Content = tuple[int, dict[str, Tensor]]  # an id, and by name what its tensors are like, without numbers
+
+
+class Silence(NamedTuple):
+    """What comes instead of an answer; `lasting` if asking again would not help."""
+
+    why: str
+    lasting: bool = False
+
+
+class Letter(NamedTuple):
+    """An order to a site, to send contents to another."""
+
+    sender: int
+    receiver: int
+    order: bytes
 
 
 class Transport(Protocol):
-    """How messages reach sites: each of several gets one, and all of their answers come back."""
+    """How messages reach sites: each of several gets one, and an answer or a silence comes back for each."""
 
-    def ask(self, messages: Mapping[int, bytes]) -> dict[int, bytes]: ...
+    def ask(self, messages: Mapping[int, bytes]) -> Mapping[int, bytes | Silence]: ...
+
+    def letters(self, letters: Sequence[Letter]) -> Sequence[bytes | Silence | int]:
+        """Each is sent: how many bytes of models went, or a refusal as it came."""
+        ...
 
     def close(self) -> None: ...
+
+
+class ByHand:
+    """Letters are fetched and passed on as they are, by somebody who has both ends in hand."""
+
+    ask: Callable[[Mapping[int, bytes]], Mapping[int, bytes | Silence]]
+
+    def letters(self, letters: Sequence[Letter]) -> list[bytes | Silence | int]:
+        sent: list[bytes | Silence | int] = []
+        for sender, receiver, order in letters:
+            letter = self.ask({sender: order})[sender]
+            if isinstance(letter, Silence) or payload(letter) == 0:  # a refusal
+                sent.append(letter)
+                continue
+            receipt = self.ask({receiver: letter})[receiver]
+            refused = isinstance(receipt, Silence) or "error" in unpack(receipt)[0]
+            sent.append(receipt if refused else payload(letter))
+        return sent
 
 
 class Courier:
@@ -50,7 +89,7 @@ class Courier:
     def tensors(self, held: Held) -> Beliefs:
         """A handle's beliefs at the coordinator, in the clear."""
         rows = list(range(len(held)))
-        self.bring(COORDINATOR, [(held, rows)])
+        self.bring({COORDINATOR: [(held, rows)]}, why="open")
         return tree.stack([self.belief(self.row(held, r)) for r in rows])
 
     def row(self, held: Held, row: int) -> Row:
@@ -69,30 +108,33 @@ class Courier:
                     ids[place].add(id)
         return ids
 
-    def bring(self, to: int, wanted: Sequence[tuple[Held, Sequence[int]]]) -> dict[str, Tensor]:
-        """Rows of handles come to a place: from sites at once; what the coordinator has is returned, to go
-        along.
+    def bring(self, wanted: Mapping[int, Wanted], why: str = "mix") -> dict[int, dict[str, Tensor]]:
+        """Rows of handles come to places: from sites at once; what the coordinator has is returned for each
+        place, to go along.
         """
-        along: dict[str, Tensor] = {}
-        letters: dict[int, list[tuple[int, list[str]]]] = {}
+        along: dict[int, dict[str, Tensor]] = {}
+        letters: dict[tuple[int, int], list[Content]] = {}
         first = {(id, place) for id, place, _ in self.known}
-        for held, rows in wanted:
-            self.sight(held, rows)
-            for part in held.parts:
-                names, ids, places = list(part.tensors), part.ids.tolist(), part.places.tolist()
-                for row in dict.fromkeys(rows):
-                    id, place = ids[row], places[row]
-                    missing = [n for n in names if (id, to, n) not in self.known]
-                    if place == to or not missing:
-                        continue
-                    self.known |= {(id, to, n) for n in missing}
-                    self.measured.models[place, to] += (id, to) not in first  # else more of it follows
-                    if place != COORDINATOR:
-                        letters.setdefault(place, []).append((id, missing))
-                    elif to != COORDINATOR:
-                        along |= {f"{id}/{n}": self.store[id][n] for n in missing}
-        for place, some in letters.items():
-            self.carry(place, to, some)
+        for to, some in wanted.items():
+            along[to] = {}
+            for held, rows in some:
+                self.sight(held, rows)
+                for part in held.parts:
+                    names, ids, places = list(part.tensors), part.ids.tolist(), part.places.tolist()
+                    for row in dict.fromkeys(rows):
+                        id, place = ids[row], places[row]
+                        missing = [n for n in names if (id, to, n) not in self.known]
+                        if place == to or not missing:
+                            continue
+                        self.known |= {(id, to, n) for n in missing}
+                        self.measured.models[place, to] += (id, to) not in first  # else more of it follows
+                        if place != COORDINATOR:
+                            like = {n: part.tensors[n][row] for n in missing}
+                            letters.setdefault((place, to), []).append((id, like))
+                        elif to != COORDINATOR:
+                            along[to] |= {f"{id}/{n}": self.store[id][n] for n in missing}
+        if letters:
+            self.carry(letters, why)
         return along
 
     def sight(self, held: Held, rows: Sequence[int]) -> None:
@@ -106,29 +148,38 @@ class Courier:
                 if int(part.places[row]) == COORDINATOR:
                     self.store.setdefault(int(part.ids[row]), {}).update(tree.row(part.tensors, row))
 
-    def hand_over(self, place: int, brought: dict[str, Tensor]) -> None:
-        if brought:
-            self.ask({place: ({"do": "take", "copies": True}, brought)}, counted=brought)
+    def carry(self, letters: Mapping[tuple[int, int], Sequence[Content]], why: str) -> None:
+        """Contents go from sites to others, unread, or to the coordinator, to be mixed or looked at."""
+        between, here = list[Letter](), dict[int, Message]()
+        for (place, to), some in letters.items():
+            rows, new = named(some)
+            if to == COORDINATOR:
+                here[place] = ({"do": "give", "rows": rows, "new": new, "why": why}, {})
+            else:
+                order = {"do": "letter", "rows": rows, "new": new, "to": self.name_of(to)}
+                between.append(Letter(place, to, pack(order, {})))
+        sent = dict(zip(between, self.transport.letters(between) if between else (), strict=True))
+        self.need({letter.sender: found for letter, found in sent.items() if isinstance(found, Silence)})
+        for letter, found in sent.items():
+            if isinstance(found, int):
+                self.passed(letter.sender, letter.receiver, found)
+            elif not isinstance(found, Silence):
+                self.answer(letter.sender, found)
+        for place, (_, tensors) in self.ask(here).items():
+            self.check(place, tensors, letters[place, COORDINATOR])
+            self.passed(place, COORDINATOR, _size(tensors))
+            self.seen(place, tensors)
+            for key, t in tensors.items():
+                id, _, name = key.partition("/")
+                self.store.setdefault(int(id), {})[name] = t
 
-    def carry(self, place: int, to: int, some: Sequence[tuple[int, list[str]]]) -> None:
-        """Contents go from a site to another, unread, or to the coordinator, to be mixed or looked at."""
-        rows, new = [[[id, names]] for id, names in some], [id for id, _ in some]
-        request = {"do": "letter", "rows": rows, "new": new, "copies": True}
-        letter = self.transport.ask({place: pack(request, {})})[place]
-        if payload(letter) == 0:
-            self.answer(place, letter)  # a refusal
-        self.measured.bytes[place, to] += payload(letter)
-        log.info(
-            "%s ⇒ %s  %d model(s), %d bytes", self.name_of(place), self.name_of(to), len(new), payload(letter)
-        )
-        if to != COORDINATOR:
-            self.answer(to, self.transport.ask({to: letter})[to])
-            return
-        _, tensors = unpack(letter)
-        self.seen(place, tensors)
-        for key, t in tensors.items():
-            id, _, name = key.partition("/")
-            self.store.setdefault(int(id), {})[name] = t
+    def passed(self, place: int, to: int, size: int) -> None:
+        """Models went from a site to somebody."""
+        self.measured.bytes[place, to] += size
+        log.info("%s ⇒ %s  %d bytes of models", self.name_of(place), self.name_of(to), size)
+
+    def check(self, place: int, tensors: Mapping[str, Tensor], wanted: Sequence[Content]) -> None:
+        """Whoever does not trust a site looks at what it gives."""
 
     # hooks for those who want to know what the coordinator learns
 
@@ -143,46 +194,79 @@ class Courier:
     def ask(
         self,
         messages: Mapping[int, Message],
-        counted: Mapping[str, Tensor] | None = None,
+        counted: Mapping[int, Mapping[str, Tensor]] | None = None,
         quiet: bool = False,
     ) -> dict[int, Message]:
-        """Several sites at once; a refusal of any is ours."""
+        """Several sites at once; a refusal of any is ours, and all are needed."""
+        answers, silent = self.try_to_ask(messages, counted, quiet)
+        self.need(silent)
+        return answers
+
+    def try_to_ask(
+        self,
+        messages: Mapping[int, Message],
+        counted: Mapping[int, Mapping[str, Tensor]] | None = None,
+        quiet: bool = False,
+    ) -> tuple[dict[int, Message], dict[int, Silence]]:
+        """Several sites at once: who answered, and who did not."""
         packed = {}
         for site, (message, tensors) in messages.items():
-            models = tensors if counted is None else counted
+            models = tensors if counted is None else counted[site]
             if models:
-                self.measured.bytes[COORDINATOR, site] += sum(t.nbytes for t in models.values())
+                self.measured.bytes[COORDINATOR, site] += _size(models)
             packed[site] = pack(message, tensors)
             if not quiet:
                 log.info("→ %s  %s, %d bytes of models", self.name_of(site), _words(message), _size(models))
-        answers = {site: self.answer(site, data) for site, data in self.transport.ask(packed).items()}
-        for site, (_, tensors) in answers.items():
+        answers, silent = dict[int, Message](), dict[int, Silence]()
+        for site, data in (self.transport.ask(packed) if packed else {}).items():
+            if isinstance(data, Silence):
+                silent[site] = data
+                continue
+            found = self.answer(site, data)
+            if isinstance(found, Silence):
+                silent[site] = found
+                continue
+            answers[site] = found
+            tensors = found[1]
             if tensors and not quiet:
                 some = ", ".join(sorted(tensors)) if len(tensors) < 12 else f"{len(tensors)} numbers"
                 log.info("← %s  %s", self.name_of(site), some)
-        return answers
+        return answers, silent
 
-    def answer(self, site: int, data: bytes) -> Message:
+    def answer(self, site: int, data: bytes) -> Message | Silence:
+        """What a site says; a refusal is ours."""
         answer, tensors = unpack(data)
         if "error" in answer:
-            raise ERRORS.get(answer["error"], BadRun)(answer["text"])
+            raise ERRORS.get(str(answer["error"]), BadRun)(str(answer.get("text", "")))
         return answer, tensors
+
+    def need(self, silent: Mapping[int, Silence]) -> None:
+        """Sites that must answer did not; whoever can do without them may try again."""
+        if silent:
+            raise BadRun(
+                f"site {self.name_of(next(iter(silent)))!r} does not answer: resume the run in its folder"
+            )
 
     def name_of(self, place: int) -> str:
         return "coordinator" if place == COORDINATOR else self.roster.names[place]
+
+
+def named(contents: Sequence[Content]) -> tuple[list[Row], list[int]]:
+    """Contents as messages name them."""
+    return [[[id, list(like)]] for id, like in contents], [id for id, _ in contents]
 
 
 def _words(message: Mapping[str, Any]) -> str:
     """What a message asks, in a few words."""
     if message["do"] != "visit":
         return str(message["do"])
-    return f"visit {_said(message['kernel'])} by {len(message['rows'])} belief(s)"
+    return f"visit {said(message['kernel'])} by {len(message['rows'])} belief(s)"
 
 
-def _said(kernel: Mapping[str, Any]) -> str:
+def said(kernel: Mapping[str, Any]) -> str:
     """fold(sgd(lr=0.1))"""
     inner = [
-        f"{k}={_said(v)}" if isinstance(v, Mapping) else f"{k}={v}" for k, v in kernel.items() if k != "name"
+        f"{k}={said(v)}" if isinstance(v, Mapping) else f"{k}={v}" for k, v in kernel.items() if k != "name"
     ]
     return f"{kernel['name']}({', '.join(inner)})"
 

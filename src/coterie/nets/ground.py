@@ -1,9 +1,9 @@
-"""What a net is made of: clients dealt in this process, a model, and how to compute."""
+"""What a net is made of: clients dealt in this process, or sites that were met; a model; how to compute."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -12,8 +12,9 @@ from torch import nn
 from coterie.core.client import Client
 from coterie.core.errors import BadInput
 from coterie.core.learner import Learner
+from coterie.core.method import Reveals
 from coterie.core.net import NETS, WRAPS, Net
-from coterie.core.options import coerced, options_of, read_pairs, read_value
+from coterie.core.options import coerced, options_of, read_pairs, read_value, table_of
 from coterie.core.roster import Roster
 from coterie.engines.base import Engine
 from coterie.metrics.own import NOTHING, Own
@@ -34,6 +35,8 @@ class Ground:
 
     made     how a site elsewhere can build the model; None for a module of somebody's own
     own      a loss and metrics of somebody's own
+    met      sites that have rows of their own, as their net met them; there are no clients then
+    reveals, kernels, rounds   what a run is going to ask of sites
     """
 
     clients: tuple[Client, ...]
@@ -44,6 +47,10 @@ class Ground:
     memory: str
     made: Made | None = None
     own: Own = NOTHING
+    met: Any = None
+    reveals: Reveals = field(default_factory=Reveals)
+    kernels: tuple[Any, ...] = ()
+    rounds: int = 0
 
 
 class Connector(Protocol):
@@ -90,6 +97,33 @@ def mark_of(ground: Ground) -> str:
         return ""
     tensors = [(n, t.shape, t.dtype, t.requires_grad) for n, t in ground.model.named_parameters()]
     return repr((ground.made, ground.model, tensors, ground.roster.task, ground.device))
+
+
+def begin_of(ground: Ground, net: str) -> dict[str, object]:
+    """What sites elsewhere have to know to build the model."""
+    if ground.own:
+        raise BadInput(
+            f"net {net} sends names to its sites and never code, so they cannot know "
+            f"{', '.join(ground.own.names())}: take net='in-process'"
+        )
+    if ground.made is None:
+        raise BadInput(
+            f"net {net} builds a model by its name at every site, and this one has none: register it in a "
+            "plugin, or take --net in-process"
+        )
+    if ground.device.type != "cpu":
+        raise BadInput(
+            f"net {net} computes on the processor; got device={ground.device}: take device=cpu"
+        )
+    first = next(p for p in ground.model.parameters() if p.is_floating_point())
+    return {
+        "model": ground.made.name,
+        "options": dict(ground.made.options),
+        "shape": list(ground.roster.shape),
+        "outputs": ground.roster.outputs,
+        "precision": str(first.dtype).removeprefix("torch."),
+        "engine": {"name": str(getattr(ground.engine, "name", "auto")), **table_of(ground.engine)},
+    }
 
 
 def wrapped(net: Net, wraps: Sequence[str]) -> Net:

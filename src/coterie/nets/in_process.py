@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -171,6 +171,8 @@ class InProcess:
         )
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
+        if getattr(self.engine, "apart", False):
+            return hold(mixed_apart(weights, beliefs, at, in_turn), at)
         if not in_turn:
             return hold(tree.mix(weights, beliefs.tensors), at)
         if not isinstance(weights, Tensor):
@@ -216,9 +218,18 @@ class InProcess:
         for net in self.pools.values():
             net.keep(live, round)
 
+    def regroup(self, live: Iterable[Held], round: int) -> None:
+        """Everybody is here."""
+
+    def away(self) -> Mapping[str, str]:
+        return {}
+
     def save(self, beliefs: Held, paths: Mapping[int, str]) -> None:
         for i, path in paths.items():
             write_tensors(path, tree.row(beliefs.tensors, i), {})
+
+    def finish(self, beliefs: Held, of: Mapping[int, int], facts: Mapping[int, Mapping[str, Any]]) -> None:
+        """Sites of this machine have nobody who would use it: models are in the run's folder."""
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
         kept = {f"own|{name}": t for name, t in self.slots.tensors().items()}
@@ -243,6 +254,44 @@ class InProcess:
     def close(self) -> None:
         """Nothing runs beside us; whoever lent the learner has it back."""
         self.done()
+
+
+def mixed_apart(weights: Weights, beliefs: Held, at: Tensor, in_turn: bool) -> Beliefs:
+    """Sums as each place makes them by itself, of what it listens to: to the last bit, whoever makes them."""
+    tensors = beliefs.tensors
+    if not in_turn:
+        made = {}
+        for place in dict.fromkeys(at.tolist()):
+            here = (at == place).nonzero().flatten()
+            made |= dict(zip(here.tolist(), _rows(mixed_at(weights, tensors, here)), strict=True))
+        return tree.stack([made[i] for i in range(len(at))])
+    now, whose = {n: t.clone() for n, t in tensors.items()}, beliefs.places.tolist()
+    sums = []
+    for i, place in enumerate(at.tolist()):
+        (found,) = _rows(mixed_at(weights, now, torch.tensor([i])))
+        sums.append(found)
+        for name, t in found.items():
+            now[name][whose.index(place)] = t
+    return tree.stack(sums)
+
+
+def mixed_at(weights: Weights, tensors: Beliefs, receivers: Tensor) -> Beliefs:
+    """The sums of some receivers, of the rows that any of them listens to."""
+    by_name = {"*": weights} if isinstance(weights, Tensor) else {n: weights[n] for n in tensors}
+    chosen = {n: w[receivers] for n, w in by_name.items()}
+    heard = rows_heard(chosen)
+    plain = {n: w[:, heard] for n, w in chosen.items()}
+    return tree.mix(plain.get("*", plain), tree.rows(tensors, torch.tensor(heard)))
+
+
+def rows_heard(weights: Mapping[str, Tensor]) -> list[int]:
+    """The rows that any weight [receiver, row] of any name listens to; a sum of nothing still has a shape."""
+    heard = torch.stack([w != 0 for w in weights.values()]).any(dim=0).any(dim=0)
+    return heard.nonzero().flatten().tolist() or [0]
+
+
+def _rows(beliefs: Beliefs) -> list[Belief]:
+    return [tree.row(beliefs, i) for i in range(tree.count(beliefs))]
 
 
 def made(

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.core.client import Client
-from coterie.core.errors import BadInput, BadRun
+from coterie.core.errors import BadRun
 from coterie.core.learner import Learner
 from coterie.core.net import NETS, Net
-from coterie.core.options import table_of
+from coterie.nets.courier import ByHand, Silence
 from coterie.nets.frames import receive, send
-from coterie.nets.ground import Ground
+from coterie.nets.ground import Ground, begin_of
 from coterie.nets.remote import Remote
 from coterie.nets.site import rows_of
 from coterie.storage.tensors import write_tensors
@@ -37,37 +37,10 @@ class Processes:
     """Each site in a process of its own: shows what would cross a wire (-v)."""
 
     def connect(self, ground: Ground) -> Net:
-        begin = begin_of(ground)
+        begin = begin_of(ground, "processes")
         return joined(
             SiteProcesses(ground.clients, ground.made.plugins if ground.made else ()), ground, begin
         )
-
-
-def begin_of(ground: Ground) -> dict[str, object]:
-    """What sites have to know to build the model."""
-    if ground.own:
-        raise BadInput(
-            f"net processes sends names to its sites and never code, so they cannot know "
-            f"{', '.join(ground.own.names())}: take net='in-process'"
-        )
-    if ground.made is None:
-        raise BadInput(
-            "net processes builds a model by its name at every site, and this one has none: register it in a "
-            "plugin, or take --net in-process"
-        )
-    if ground.device.type != "cpu":
-        raise BadInput(
-            f"net processes computes on the processor; got device={ground.device}: take device=cpu"
-        )
-    first = next(p for p in ground.model.parameters() if p.is_floating_point())
-    return {
-        "model": ground.made.name,
-        "options": dict(ground.made.options),
-        "shape": list(ground.roster.shape),
-        "outputs": ground.roster.outputs,
-        "precision": str(first.dtype).removeprefix("torch."),
-        "engine": {"name": str(getattr(ground.engine, "name", "auto")), **table_of(ground.engine)},
-    }
 
 
 def joined(transport: SiteProcesses, ground: Ground, begin: Mapping[str, object]) -> Net:
@@ -75,7 +48,7 @@ def joined(transport: SiteProcesses, ground: Ground, begin: Mapping[str, object]
     return Remote(transport, ground.roster, Learner(ground.model, ground.roster.task), ground.engine, begin)
 
 
-class SiteProcesses:
+class SiteProcesses(ByHand):
     """A process for each client, and a socket to each."""
 
     def __init__(self, clients: Sequence[Client], plugins: Sequence[str] = ()) -> None:
@@ -108,7 +81,7 @@ class SiteProcesses:
         theirs.close()
         self.lines.append(ours)
 
-    def ask(self, messages: Mapping[int, bytes]) -> dict[int, bytes]:
+    def ask(self, messages: Mapping[int, bytes]) -> Mapping[int, bytes | Silence]:
         for site, data in messages.items():
             try:
                 send(self.lines[site], data)

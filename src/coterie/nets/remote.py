@@ -18,8 +18,9 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.core.wire import told_key
 from coterie.engines.base import Engine
-from coterie.nets.courier import Courier, Message, Transport
-from coterie.nets.in_process import InProcess
+from coterie.nets.absent import among
+from coterie.nets.courier import Courier, Message, Silence, Transport, Wanted
+from coterie.nets.in_process import InProcess, rows_heard
 from coterie.nets.pooled import Pooled, moved_rows, precision_of
 from coterie.nets.slots import groups_of, told_groups
 from coterie.storage.tensors import write_tensors
@@ -42,10 +43,43 @@ class Remote:
         self.roster, self.learner, self.engine = roster, learner, engine
         self.post = self.courier(transport, roster)
         self.pools: dict[tuple[tuple[int, ...], ...], Pooled] = {}
+        self.now = 0  # the round of the last visit
         self.stores = False
         self.fresh = begin is not None
         if begin is not None:
             self.post.ask({site: ({"do": "begin", **begin}, {}) for site in range(len(roster))})
+
+    # who is there: everybody, unless a subclass knows better
+
+    def present(self) -> Tensor:
+        """[site] who answers."""
+        return torch.ones(len(self.roster), dtype=torch.bool)
+
+    def away(self) -> Mapping[str, str]:
+        return {}
+
+    def unsound(
+        self, kernel: Kernel, answers: Mapping[int, Message], visits: Mapping[int, int]
+    ) -> dict[int, Silence]:
+        """Answers to a visit that cannot be: sites that this process started are trusted."""
+        return {}
+
+    def missed(self, silent: Mapping[int, Silence]) -> None:
+        """Sites did not answer a visit, which can do without them."""
+        self.post.need(silent)
+
+    def bring(self, wanted: Mapping[int, Wanted]) -> dict[int, dict[str, Tensor]]:
+        """Rows come to places, to be summed or kept there."""
+        return self.post.bring(wanted)
+
+    def order(
+        self, messages: Mapping[int, Message], counted: Mapping[int, Mapping[str, Tensor]]
+    ) -> None:
+        """Sites make something new of what they have and what comes along."""
+        self.post.ask(messages, counted)
+
+    def regroup(self, live: Iterable[Held], round: int) -> None:
+        """Everybody is there."""
 
     # verbs
 
@@ -58,6 +92,8 @@ class Remote:
         slot: str = "",
         beside: Beside | None = None,
     ) -> Replies:
+        self.now = key.round
+        edges, beside = among(self.present(), beliefs, edges, beside)
         pairs: list[tuple[int, int]] = [(g, h) for g, h in edges.tolist()]
         if not pairs:
             return Replies(edges, {}, None, beliefs)
@@ -66,12 +102,12 @@ class Remote:
         for e, (_, host) in enumerate(pairs):
             mine.setdefault(host, []).append(e)
         ids = [] if scores(kernel) else fresh_ids(len(pairs)).tolist()
-        messages: dict[int, Message] = {}
+        messages, wanted = dict[int, dict[str, Any]](), dict[int, Wanted]()
         for host, some in mine.items():
             guests = list(dict.fromkeys(pairs[e][0] for e in some))
             looked = {n: [0] if len(b) == 1 else some for n, b in others.items()}
-            wanted = [(beliefs, guests), *((others[n], rows) for n, rows in looked.items())]
-            message = {
+            wanted[host] = [(beliefs, guests), *((others[n], rows) for n, rows in looked.items())]
+            messages[host] = {
                 "do": "visit",
                 "kernel": data,
                 "key": told_key(key),
@@ -82,9 +118,13 @@ class Remote:
                 "beside": {n: [self.post.row(others[n], r) for r in rows] for n, rows in looked.items()},
                 "replies": [ids[e] for e in some] if ids else [],
             }
-            messages[host] = (message, self.post.bring(host, wanted))
-        answers = self.post.ask(messages)
-        return self._replies(beliefs, edges, mine, ids, answers, bool(getattr(kernel, "together", False)))
+        along = self.post.bring(wanted, why="visit")
+        answers, silent = self.post.try_to_ask({h: (m, along[h]) for h, m in messages.items()})
+        silent |= self.unsound(kernel, answers, {h: len(some) for h, some in mine.items()})
+        answers = {h: a for h, a in answers.items() if h not in silent}
+        self.missed(silent)
+        here = {host: some for host, some in mine.items() if host in answers}
+        return self._replies(beliefs, edges, here, ids, answers, bool(getattr(kernel, "together", False)))
 
     def _replies(
         self,
@@ -95,8 +135,7 @@ class Remote:
         answers: Mapping[int, Message],
         together: bool,
     ) -> Replies:
-        """One for each edge, or for each host if its guests answered together."""
-        order = sorted(mine) if together else None
+        """One for each edge that answered, or for each host if its guests answered together."""
         found = {}
         for host, (answer, told_numbers) in answers.items():
             self.post.heard(host, answer["numbers"])
@@ -105,84 +144,93 @@ class Remote:
                 self.post.measured.numbers[host, COORDINATOR] += len(values)
                 for i, e in enumerate(mine[host][:1] if together else mine[host]):
                     found[name, e] = values[i]
-        which = [mine[host][0] for host in order] if order is not None else range(len(edges))
+        if together:
+            which = [mine[host][0] for host in sorted(mine)]
+        else:
+            which = sorted(e for some in mine.values() for e in some)
+        answered = edges[which]
+        if not which:
+            return Replies(answered, {}, None, beliefs)
         names = dict.fromkeys(name for name, _ in found)
         stacked = {name: torch.stack([found[name, e] for e in which]) for name in names}
-        answered = edges[list(which)] if order is not None else edges
         if not ids:
             return Replies(answered, stacked, None, beliefs)
         like = next(iter(answers.values()))[0]["like"]
         tensors = {
-            name: torch.empty((len(edges), *shape), dtype=getattr(torch, kind), device="meta")
+            name: torch.empty((len(which), *shape), dtype=getattr(torch, kind), device="meta")
             for name, (kind, shape) in like.items()
         }
-        held = Held((Part(tensors, torch.tensor(ids), edges[:, 1].clone()),))
+        held = Held((Part(tensors, torch.tensor(ids)[which], answered[:, 1].clone()),))
         return Replies(answered, stacked, held, beliefs)
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
         tensors = {n: t.new_empty((len(at), *t.shape[1:]), device="meta") for n, t in beliefs.tensors.items()}
         mixed = hold(tensors, at)
         if not in_turn:
-            for place in dict.fromkeys(at.tolist()):
-                self._mix_at(place, (at == place).nonzero().flatten(), weights, beliefs, mixed)
+            where = {place: (at == place).nonzero().flatten() for place in dict.fromkeys(at.tolist())}
+            self._mix_at(where, weights, beliefs, mixed)
             return mixed
         now, whose = beliefs, {p: i for i, p in enumerate(beliefs.places.tolist())}
         for i, place in enumerate(at.tolist()):
-            self._mix_at(place, torch.tensor([i]), weights, now, mixed)
+            self._mix_at({place: torch.tensor([i])}, weights, now, mixed)
             now = now.put(torch.tensor([whose[place]]), mixed.rows(torch.tensor([i])))
         return mixed
 
-    def _mix_at(self, place: int, receivers: Tensor, weights: Weights, beliefs: Held, mixed: Held) -> None:
-        """The sums of some receivers, all at one place."""
+    def _mix_at(self, where: Mapping[int, Tensor], weights: Weights, beliefs: Held, mixed: Held) -> None:
+        """The sums of some receivers at each of some places."""
         by_name = {"*": weights} if isinstance(weights, Tensor) else {n: weights[n] for n in beliefs.names}
-        chosen = {n: w[receivers] for n, w in by_name.items()}
-        heard = (
-            torch.stack([w != 0 for w in chosen.values()]).any(dim=0).any(dim=0).nonzero().flatten().tolist()
-        )
-        heard = heard or [0]  # a sum of nothing still has a shape
-        new = mixed.parts[0].ids[receivers].tolist()
-        brought = self.post.bring(place, [(beliefs, heard)])
-        rows = [self.post.row(beliefs, r) for r in heard]
-        told_weights = {f"weights/{n}": w[:, heard] for n, w in chosen.items()}
-        if place != COORDINATOR:
-            message = {"do": "mix", "rows": rows, "new": new}
-            self.post.ask({place: (message, {**told_weights, **brought})}, counted=brought)
-            return
-        senders = tree.stack([self.post.belief(row) for row in rows])
-        plain = {n: w[:, heard] for n, w in chosen.items()}
-        made = tree.mix(plain.get("*", plain), senders)
-        for i, id in enumerate(new):
-            self.post.store[id] = dict(tree.row(made, i))
+        chosen = {place: {n: w[i] for n, w in by_name.items()} for place, i in where.items()}
+        heard = {place: rows_heard(some) for place, some in chosen.items()}
+        brought = self.bring({place: [(beliefs, rows)] for place, rows in heard.items()})
+        messages = {}
+        for place, rows in heard.items():
+            new = mixed.parts[0].ids[where[place]].tolist()
+            named = [self.post.row(beliefs, r) for r in rows]
+            plain = {n: w[:, rows] for n, w in chosen[place].items()}
+            if place == COORDINATOR:
+                made = tree.mix(plain.get("*", plain), tree.stack([self.post.belief(row) for row in named]))
+                self.post.store |= {id: dict(tree.row(made, i)) for i, id in enumerate(new)}
+            else:
+                message = {"do": "mix", "rows": named, "new": new}
+                messages[place] = (
+                    message,
+                    {**{f"weights/{n}": w for n, w in plain.items()}, **brought[place]},
+                )
+        self.order(messages, counted=brought)
 
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
         like = {n: t.new_empty((len(at), *t.shape[1:]), device="meta") for n, t in beliefs.tensors.items()}
         copies = hold(like, at)
-        new = copies.parts[0].ids.tolist()
-        to: dict[int, list[int]] = {}
+        new, to = copies.parts[0].ids.tolist(), dict[int, list[int]]()
         for i, place in enumerate(at.tolist()):
             to.setdefault(place, []).append(i)
+        brought = self.bring({p: [(beliefs, [int(rows[i]) for i in some])] for p, some in to.items()})
+        messages = {}
         for place, some in to.items():
-            wanted = [int(rows[i]) for i in some]
-            named = [self.post.row(beliefs, r) for r in wanted]
+            named = [self.post.row(beliefs, int(rows[i])) for i in some]
             if place == COORDINATOR:
-                self.post.bring(place, [(beliefs, wanted)])
-                for i, row in zip(some, named, strict=True):
-                    self.post.store[new[i]] = dict(self.post.belief(row))
-                continue
-            self.post.hand_over(place, self.post.bring(place, [(beliefs, wanted)]))
-            self.post.ask({place: ({"do": "copy", "rows": named, "new": [new[i] for i in some]}, {})})
+                self.post.store |= {
+                    new[i]: dict(self.post.belief(row)) for i, row in zip(some, named, strict=True)
+                }
+            else:
+                message = {"do": "copy", "rows": named, "new": [new[i] for i in some]}
+                messages[place] = (message, brought[place])
+        self.order(messages, counted=brought)
         return copies
 
     def share(self, beliefs: Held, to: Tensor) -> None:
-        for place in to.tolist():
-            self.post.hand_over(place, self.post.bring(place, [(beliefs, list(range(len(beliefs))))]))
+        present = self.present()
+        there = [place for place in to.tolist() if place == COORDINATOR or bool(present[place])]
+        brought = self.bring({place: [(beliefs, range(len(beliefs)))] for place in there})
+        take = {"do": "take", "copies": True}
+        self.post.ask({p: (take, some) for p, some in brought.items() if some and p != COORDINATOR})
 
     def distances(
         self, replies: Replies, to: Tensor, at: int, importance: Mapping[str, float] | None = None
     ) -> Distances:
         assert replies.origin is not None
         held, guests = replies.beliefs, list(dict.fromkeys(replies.guests.tolist()))
-        brought = self.post.bring(at, [(held, list(range(len(replies)))), (replies.origin, guests)])
+        brought = self.bring({at: [(held, range(len(replies))), (replies.origin, guests)]})
         named = [self.post.row(held, i) for i in range(len(replies))]
         origin = [self.post.row(replies.origin, g) for g in guests]
         which = [guests.index(g) for g in replies.guests.tolist()]
@@ -204,7 +252,7 @@ class Remote:
             "to": to.tolist(),
             "importance": dict(importance or {}),
         }
-        _, found = self.post.ask({at: (message, brought)}, counted=brought)[at]
+        _, found = self.post.ask({at: (message, brought[at])}, counted=brought)[at]
         self.post.measured.numbers[at, COORDINATOR] += found["apart"].numel() + found["lengths"].numel()
         self.post.heard(at, ["distances"])
         return Distances(found["apart"], found["lengths"])
@@ -241,12 +289,14 @@ class Remote:
             home = [place for place in (int(p.places[i]) for p in beliefs.parts) if place != COORDINATOR]
             row = self.post.row(beliefs, i)
             place = home[0] if home else COORDINATOR
-            brought = self.post.bring(place, [(beliefs, [i])])
+            brought = self.post.bring({place: [(beliefs, [i])]})[place]
             if place == COORDINATOR:
                 write_tensors(path, self.post.belief(row), {})
-                continue
-            self.post.hand_over(place, brought)
-            self.post.ask({place: ({"do": "save", "row": row, "path": path}, {})})
+            else:
+                self.post.ask({place: ({"do": "save", "row": row, "path": path}, brought)})
+
+    def finish(self, beliefs: Held, of: Mapping[int, int], facts: Mapping[int, Mapping[str, Any]]) -> None:
+        """Sites of this machine have nobody who would use it: models are in the run's folder."""
 
     def keep_at(self, folder: str) -> None:
         self.stores = True
@@ -269,6 +319,13 @@ class Remote:
 
     def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
         ids = self.post.ids(live)
+        self.restore_here(kept, round)
+        everyone = range(len(self.roster))
+        message = {"do": "fetch", "round": round}
+        self.post.ask({s: ({**message, "live": sorted(ids[s]), "fresh": self.fresh}, {}) for s in everyone})
+
+    def restore_here(self, kept: Mapping[str, Tensor], round: int) -> None:
+        """What is the coordinator's own."""
         pooled: dict[str, dict[str, Tensor]] = {}
         for key, t in kept.items():
             id, _, name = key.partition("|")
@@ -282,9 +339,6 @@ class Remote:
             net.slots.load(tensors)
             net.slots.rewind(round)
         self.post.known = set()
-        everyone = range(len(self.roster))
-        message = {"do": "fetch", "round": round}
-        self.post.ask({s: ({**message, "live": sorted(ids[s]), "fresh": self.fresh}, {}) for s in everyone})
 
     def close(self) -> None:
         self.post.transport.close()

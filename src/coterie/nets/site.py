@@ -12,11 +12,13 @@ names of its tensors.
     copy       contents under further ids
     letter     contents for another site: the answer is a message for it, to be passed on as it is
     take       contents that arrive
-    give       contents for the coordinator, in the clear
+    give       contents for the coordinator, and why: for a visit or a sum of its own, or to be looked at
     rows       all rows, for a pooled baseline
-    keep       drops contents, copies and memories that are not needed any more
+    keep       drops contents, copies and memories that are not needed any more; and may store the rest
     store      writes what is here into this site's own folder; fetch reads it back
-    save       writes one model into a file
+
+No message names a file. A site of a process that we started ourselves (`LocalSite`) takes two more: in which
+folder to keep what is its own, and into which file to write a model.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.client import Client, Samples
-from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Diverged
+from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Diverged, Refused
 from coterie.core.learner import Learner
 from coterie.core.wire import key_of, pack, unpack
 from coterie.engines import ENGINES
@@ -47,7 +49,7 @@ from coterie.storage.tensors import read_tensors, write_tensors
 PARTS = ("train", "validation", "test")
 Answer = tuple[dict[str, Any], dict[str, Tensor]]
 Row = Sequence[Sequence[Any]]  # parts of one belief: [id, names]
-ERRORS = {cls.__name__: cls for cls in (BadData, BadInput, BadRun, Diverged)}
+ERRORS = {cls.__name__: cls for cls in (BadData, BadInput, BadRun, Diverged, Refused)}
 
 
 class Site:
@@ -124,19 +126,20 @@ class Site:
         return {}, {"apart": apart, "lengths": torch.cat(lengths).flatten()}
 
     def do_copy(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        self._take(tensors)
         for row, id in zip(message["rows"], message["new"], strict=True):
             self.held[id] = dict(self._belief(row))
         return {}, {}
 
     def do_letter(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
-        return {"do": "take", "copies": message["copies"]}, self._given(message["rows"], message["new"])
+        return {"do": "take", "copies": True}, self._given(message["rows"], message["new"])
 
     def do_take(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         self._take(tensors, bool(message["copies"]))
         return {}, {}
 
     def do_give(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
-        return {}, self._given(message["rows"], range(len(message["rows"])))
+        return {}, self._given(message["rows"], message["new"])
 
     def do_rows(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         return {}, rows_of(self.client)
@@ -146,8 +149,10 @@ class Site:
         self.held = {id: t for id, t in self.held.items() if id in live and id not in self.copies}
         self.copies = set()
         self._net().slots.drop(int(message["round"]))
-        for path in self._stored():
-            if int(path.stem) < int(message["round"]):
+        if message.get("store") is not None:
+            self.do_store({**message, "round": message["store"]}, {})
+        for round, path in self._stored().items():
+            if round < int(message["round"]):
                 path.unlink()
         return {}, {}
 
@@ -161,30 +166,24 @@ class Site:
         return {}, {}
 
     def do_fetch(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
-        """Goes on after a round: with what is here, or with what was stored then."""
+        """Goes on after a round: with what is here, or with what was stored last by then."""
         live, round, slots = set(message["live"]), int(message["round"]), self._net().slots
         if not live <= self.held.keys() or message["fresh"]:
-            path = None if self.home is None else self.home / f"{round}.safetensors"
-            if path is None or not path.exists():
+            path = self._stored().get(max((r for r in self._stored() if r <= round), default=-1))
+            if path is None and (live or round):
                 raise BadRun(f"site {self.client.name!r} does not hold what round {round} left: start anew")
-            stored, _ = read_tensors(path)
+            stored = read_tensors(path)[0] if path else {}
             self.held = {}
             for name, t in stored.items():
                 if name.startswith("held/"):
                     _, id, rest = name.split("/", 2)
                     self.held.setdefault(int(id), {})[rest] = t
             slots.load({n.removeprefix("slots/"): t for n, t in stored.items() if n.startswith("slots/")})
+            if not live <= self.held.keys():
+                raise BadRun(f"site {self.client.name!r} does not hold what round {round} left: start anew")
         slots.rewind(round)
         self.held = {id: t for id, t in self.held.items() if id in live}
         self.copies = set()
-        return {}, {}
-
-    def do_home(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
-        self.home = Path(message["folder"])
-        return {}, {}
-
-    def do_save(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
-        write_tensors(message["path"], self._belief(message["row"]), {})
         return {}, {}
 
     # what it holds
@@ -218,8 +217,23 @@ class Site:
                 self.copies.add(int(id))
             self.held.setdefault(int(id), {})[name] = t
 
-    def _stored(self) -> list[Path]:
-        return [] if self.home is None else [p for p in self.home.glob("*.safetensors") if p.stem.isdigit()]
+    def _stored(self) -> dict[int, Path]:
+        """Files of what was stored, by round."""
+        files = [] if self.home is None else self.home.glob("*.safetensors")
+        return {int(path.stem): path for path in files if path.stem.isdecimal()}
+
+
+class LocalSite(Site):
+    """A site of a process that the coordinator started on its own machine, for one run."""
+
+    def do_home(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        self.home = Path(message["folder"])
+        return {}, {}
+
+    def do_save(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        self._take(tensors)
+        write_tensors(message["path"], self._belief(message["row"]), {})
+        return {}, {}
 
 
 def rows_of(client: Client) -> dict[str, Tensor]:
@@ -263,5 +277,5 @@ def main(words: Sequence[str]) -> None:
     path.unlink()
     load_plugins(told["plugins"])
     send(line, b"")  # hello
-    serve(Site(client_of(told, rows), int(told["number"])), line)
+    serve(LocalSite(client_of(told, rows), int(told["number"])), line)
     os._exit(0)  # nothing is left to write, and a library's leave-taking may take seconds

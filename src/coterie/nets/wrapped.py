@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -59,11 +60,20 @@ class Wrapped:
     def keep(self, live: Iterable[Held], round: int) -> None:
         self.net.keep(live, round)
 
+    def regroup(self, live: Iterable[Held], round: int) -> None:
+        self.net.regroup(live, round)
+
+    def away(self) -> Mapping[str, str]:
+        return self.net.away()
+
     def peek(self, beliefs: Held) -> Beliefs | None:
         return self.net.peek(beliefs)
 
     def save(self, beliefs: Held, paths: Mapping[int, str]) -> None:
         self.net.save(beliefs, paths)
+
+    def finish(self, beliefs: Held, of: Mapping[int, int], facts: Mapping[int, Mapping[str, Any]]) -> None:
+        self.net.finish(beliefs, of, facts)
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
         return self.net.kept(live, round)

@@ -17,12 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
 from torch import nn
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.clock import CLOCK
 from coterie.core.devices import device_of
+from coterie.core.errors import BadInput
+from coterie.core.kernel import told
 from coterie.core.method import Method
 from coterie.core.net import Net
 from coterie.core.roster import Roster, roster_of
@@ -41,7 +44,7 @@ from coterie.runs.about import about_run
 from coterie.runs.prepared import Origin
 from coterie.runs.room import check_model, check_work
 from coterie.runs.settings import PARTS, Settings
-from coterie.sites.footing import Check, Footing, grounded
+from coterie.sites.footing import Check, Footing, check_outputs, grounded
 from coterie.sites.last_layer import Body
 
 
@@ -87,6 +90,7 @@ class Builder:
         with CLOCK.part("data"), narrow():
             settings, method, key = _method(settings)
             footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
+            settings = with_sites(settings, footing)
             connector, engine = settings.made("net"), settings.made("engine")
             return experiment_of(
                 footing, settings.table(), method, connector=connector, engine=engine, command=command
@@ -142,7 +146,27 @@ class Builder:
             self._fixed = {mark: dataclasses.replace(dealt, notes=(*dealt.notes, note))}
         return self._fixed[mark]
 
+    def _meet(self, settings: Settings) -> Footing:
+        """Sites that have rows of their own set some aside, and say what they have in common."""
+        from coterie.federation.sites import Rule
+
+        if settings.features is not None:
+            raise BadInput("features are trained on rows of a server, and these are at their sites: leave it out")
+        rule = Rule(settings.test, settings.validation, settings.dealt_by, settings.one_class == "allow")
+        met = settings.made("net").meet(rule)
+        model_of, roster, key = settings.made("model"), met.roster, Key(settings.seed)
+        check_model(model_of, settings.model, roster)
+        seeds = [key.at("model", i).integer() for i in range(len(roster))]
+        several = settings.init == "independent"
+        built = [model_of.build(roster.shape, roster.outputs, s) for s in seeds[: None if several else 1]]
+        check_outputs(built[0], roster, torch.zeros(1, *roster.shape))
+        made = Made(settings.model, settings.options.get(settings.model, {}), settings.plugins)
+        beliefs = tree.stack([tree.belief_of(m) for m in built])
+        return Footing((), roster, built[0], beliefs, met.notes, made=made, met=met)
+
     def _deal(self, settings: Settings, check: Check) -> Footing:
+        if hasattr(settings.made("net"), "meet"):
+            return self._meet(settings)
         model_of, key, dealt = settings.made("model"), Key(settings.seed), self._dealt(settings)
         roster = roster_of(dealt.clients)
         check_model(model_of, settings.model, roster)
@@ -169,13 +193,22 @@ class Builder:
 
 
 DEALING = ("data", "split", "clients", "deal", "test", "validation", "one_class")
-GROUND = ("model", "seed", "init", "device")
+GROUND = ("model", "seed", "init", "device", "net")
 
 
 def _told(settings: Settings, names: Sequence[str]) -> list[Any]:
     """These settings, and the options of the parts among them."""
     values = [getattr(settings, name) for name in names]
     return [*values, *(settings.options.get(v, {}) for n, v in zip(names, values, strict=True) if n in PARTS)]
+
+
+def with_sites(settings: Settings, footing: Footing) -> Settings:
+    """Settings that name the sites that were met, so that a run that goes on later has the same."""
+    if footing.met is None:
+        return settings
+    tables = {name: dict(table) for name, table in settings.options.items()}
+    tables[settings.net]["sites"] = tuple(footing.roster.names)
+    return dataclasses.replace(settings, options=tables)
 
 
 def _deal_rows(settings: Settings, data: Dataset) -> Dealt:
@@ -226,6 +259,10 @@ def experiment_of(
         str(config.get("memory", "half")),
         footing.made,
         own,
+        footing.met,
+        method.reveals(),
+        tuple(told(kernel) for kernel in (getattr(method, "local", None),) if kernel is not None),
+        int(config["rounds"]),
     )
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
     notes = [*footing.notes, *_large_batches(method, roster), *own.notes(roster.task), *said]

@@ -310,8 +310,10 @@ def read_models(path: Path) -> dict[str, Belief]:
         tensors, header = read_tensors(file)
         owners = list(zip(header["clients"], header["of"], strict=True))
         if "files" in header:
-            each = [read_tensors(path / MODELS / name)[0] for name in header["files"]]
-            return {client: each[row] for client, row in owners}
+            each = {i: path / MODELS / name for i, name in enumerate(header["files"])}
+            each = {i: name for i, name in each.items() if name.exists()}  # others are at their sites
+            read = {i: read_tensors(name)[0] for i, name in each.items()}
+            return {client: read[row] for client, row in owners if row in read}
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise BadRun(f"{file} is damaged ({error}): delete it and make it again: {way_on(path)}") from None
     return {client: tree.row(tensors, row) for client, row in owners}

@@ -242,6 +242,7 @@ def line(
     looked: Traffic,
     extras: Mapping[str, Any],
     measures: Mapping[str, list[float | None]] | None = None,
+    away: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """One round of metrics.jsonl: only what is the same each time the run is repeated.
 
@@ -257,6 +258,7 @@ def line(
     rows         that moved, if any: one count for each client
     measures     of collaboration by name (see `measures.py`), one value for each client, None where it is
                  not defined; runs of earlier versions have none
+    away         clients that did not answer, and why, if any
     """
     return {
         "round": round,
@@ -272,4 +274,5 @@ def line(
         **({"rows": moved.rows.tolist()} if moved.rows.any() else {}),
         "extras": dict(extras),
         "measures": dict(measures or {}),
+        **({"away": dict(away)} if away else {}),
     }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor
@@ -14,10 +15,11 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.clock import CLOCK, since
-from coterie.core.errors import BadData, BadInput, Diverged, Refused
-from coterie.core.held import at_coordinator, handles_in, hold
+from coterie.core.errors import BadData, BadInput, Diverged, Gone, Refused
+from coterie.core.held import Held, at_coordinator, handles_in, hold
 from coterie.core.kernel import Part, Scorer
 from coterie.core.method import Info, Models, asked, only_for
+from coterie.core.net import Net
 from coterie.engines.threads import narrow, use
 from coterie.kernels import Calibrate, Crowd, Tallied
 from coterie.kernels.calibrate import unpacked
@@ -29,10 +31,13 @@ from coterie.posteriors import Saved
 from coterie.runs.about import fingerprint
 from coterie.runs.body import save_body
 from coterie.runs.experiment import Experiment
+from coterie.runs.facts import facts_of
 from coterie.runs.folder import Folder, read_record
 from coterie.runs.measures import measure
 from coterie.runs.prepared import recipe_for, save_origin
 from coterie.runs.record import Record, line, triplets
+
+log = logging.getLogger("coterie")
 
 Watch = Callable[[Record], None]
 Scores = dict[str, list[float | None]]
@@ -78,12 +83,12 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
     times = Times()
     if saved is None:
         with CLOCK.part("training"):
-            state = method.init(start, net)
+            state = first_state(experiment, start)
         moved = net.book.read()
         with CLOCK.part("scoring"):
             first = only_for(method.models(state), who)
             scores, told = evaluate(experiment, first, 0), measured(experiment, None, first)
-        entry = line(0, scores, [None] * len(net.roster), moved, net.book.read(), {}, told)
+        entry = line(0, scores, [None] * len(net.roster), moved, net.book.read(), {}, told, net.away())
         _write(record, folder, entry, times.line(0), None, moved)
         done = 0
         if folder:
@@ -98,21 +103,20 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
         for r in range(done + 1, rounds + 1):
             try:
                 with CLOCK.part("training"):
-                    after, info = method.round(state, net, experiment.key.at_round(r, rounds))
+                    after, info = one_round(experiment, state, r, safe, last_saved)
             except Diverged as error:
                 if folder and done > last_saved:
                     _save(folder, experiment, state, done)
                 kept = f"; {folder.path} keeps the state after round {r - 1}" if folder else ""
                 raise Diverged(f"{error}{kept}") from None
             moved = net.book.read()
-            net.keep([*handles_in(after), *handles_in(safe)], last_saved)
             with CLOCK.part("scoring"):
                 now = only_for(method.models(after), who) if experiment.due("evaluate", r) else None
                 figured = None if now is None else evaluate(experiment, now, r)
                 told = measured(experiment, info, now)
             state, done = after, r
             loss = figures(info.loss.where(who, math.nan))
-            entry = line(r, figured, loss, moved, net.book.read(), info.extras, told)
+            entry = line(r, figured, loss, moved, net.book.read(), info.extras, told, net.away())
             _write(record, folder, entry, times.line(r), info, moved)
             if folder is None or experiment.due("checkpoint", r):
                 if folder:
@@ -138,12 +142,48 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
             folder.sync()
             owners, used = owned(models, net.roster.names)
             folder.save_models(replace(models, of=used), owners, net)
+            told_each = {i: facts_of(record, net.roster.names[i]) for i in models.owners.tolist()}
+            net.finish(models.beliefs, {i: int(models.of[i]) for i in told_each}, told_each)
     else:
         record.calibration = lambda: tallies
         tensors = net.peek(models.beliefs.rows(torch.unique(models.of[models.owners])))
         if tensors is not None and tree.size_in_bytes(tensors) <= KEPT:
             record.models = lambda: _by_name(experiment, models)
     return Outcome(record, models)
+
+
+def first_state(experiment: Experiment, start: Held) -> Any:
+    def begin() -> Any:
+        state = experiment.method.init(start, experiment.net)
+        experiment.net.keep(handles_in(state), 0)
+        return state
+
+    return steadily(experiment.net, (), 0, begin)
+
+
+def one_round(experiment: Experiment, state: Any, r: int, safe: Any, saved: int) -> tuple[Any, Info]:
+    """Round r from a state; a run may have to go on from `safe`, the state after round `saved`."""
+    net = experiment.net
+
+    def turn() -> tuple[Any, Info]:
+        after, info = experiment.method.round(state, net, experiment.key.at_round(r, experiment.rounds))
+        net.keep([*handles_in(after), *handles_in(safe)], saved)
+        return after, info
+
+    return steadily(net, [*handles_in(state), *handles_in(safe)], r - 1, turn)
+
+
+T = TypeVar("T")
+
+
+def steadily(net: Net, live: Sequence[Held], round: int, work: Callable[[], T]) -> T:
+    """Does some work after a round with those who are there; again, if some of them go in the middle of it."""
+    while True:
+        net.regroup(live, round)
+        try:
+            return work()
+        except Gone as gone:
+            log.info("round %d is done again: %s", round + 1, gone)
 
 
 class Times:

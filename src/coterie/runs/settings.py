@@ -17,6 +17,7 @@ from coterie.data.partition import SPLITS
 from coterie.data.sources import SOURCES
 from coterie.engines import ENGINES
 from coterie.engines.memory import budget_in_bytes
+from coterie.federation import connector  # noqa: F401  registers the net
 from coterie.kernels import WORK
 from coterie.methods import METHODS
 from coterie.models import MODELS
@@ -38,6 +39,7 @@ PARTS: dict[str, Registry[Any]] = {
 # what "auto" means: the split and the model with which each source makes a first sensible run
 NATURAL = {
     "table": ("silos", "logistic"),
+    "sites": ("silos", "logistic"),
     "titanic": ("age-strict", "logistic"),
     "heart-disease": ("silos", "logistic"),
     "breast-cancer": ("iid", "logistic"),
@@ -55,8 +57,9 @@ NATURAL = {
 class Settings:
     """What a run is made of. Options of its parts stand in `options`, one table for each part's name."""
 
-    data: str = "digits"
-    """Where samples come from; `coterie data list` shows all."""
+    data: str = "auto"
+    """Where samples come from; `coterie data list` shows all. auto takes digits, or what sites of their own
+    have."""
     split: str = "auto"
     """How samples are dealt to clients; auto takes the natural one for the data."""
     clients: int | None = None
@@ -86,7 +89,8 @@ class Settings:
     init: Literal["common", "independent"] = "common"
     """One initial model for all clients, or one for each."""
     net: str = "in-process"
-    """Where the sites are: in this process, or each in one of its own (processes)."""
+    """Where the sites are: in this process, each in one of its own (processes), or on hosts of their own
+    (federation)."""
     wrap: tuple[str, ...] = ()
     """What is around the net, the innermost first: absent=0.3 leaves each site out of a round by that chance.
     """
@@ -138,9 +142,11 @@ class Settings:
 
     def resolved(self) -> Settings:
         """With every `auto` replaced and every option of every part spelled out."""
-        split, model = NATURAL.get(self.data, ("iid", "mlp"))
+        data = data_for(self.data, self.net)
+        split, model = NATURAL.get(data, ("iid", "mlp"))
         named = replace(
             self,
+            data=data,
             plugins=tuple(str(Path(p).resolve()) for p in self.plugins),
             split=split if self.split == "auto" else self.split,
             model=model if self.model == "auto" else self.model,
@@ -165,6 +171,16 @@ class Settings:
             **{k: {o: x for o, x in v.items() if x is not None} for k, v in self.options.items()},
             **({} if self.features is None else {"features": table_of(self.features)}),
         }
+
+
+def data_for(data: str, net: str) -> str:
+    """The data that is meant, where the sites of a net bring their own."""
+    brings = hasattr(NETS[net], "meet") if net in NETS else False
+    if data == "auto":
+        return "sites" if brings else "digits"
+    if brings and data != "sites":
+        raise BadInput(f"data {data!r}, but sites of net {net} have rows of their own: leave --data out")
+    return data
 
 
 def from_table(table: Mapping[str, Any], where: str) -> Settings:

@@ -38,13 +38,7 @@ def folds_of(footing: Footing, folds: int, key: Key) -> list[Footing]:
     """For each fold of every client's training rows, what leaving it out makes of the clients."""
     firsts = [first_rows(c) for c in footing.clients]
     fewest = min(range(len(firsts)), key=lambda i: len(firsts[i][0]))
-    small, many = footing.clients[fewest], len(firsts[fewest][0])
-    if many < folds:
-        what = "training row(s)" if small.units is None else "patient(s) in training rows"
-        raise BadInput(
-            f"folds={folds} exceeds the {many} {what} of client {small.name!r}: "
-            "lower it or give every client more rows"
-        )
+    refuse_many_folds(footing.clients[fewest], folds, len(firsts[fewest][0]))
     dealt = [
         deal_folds(c.train.y.cpu().numpy()[first], folds, key.at("folds", i).numpy())[of]
         for i, (c, (first, of)) in enumerate(zip(footing.clients, firsts, strict=True))
@@ -54,6 +48,16 @@ def folds_of(footing: Footing, folds: int, key: Key) -> list[Footing]:
         clients = banked([held_out(c, f, fold) for c, f in zip(footing.clients, dealt, strict=True)])
         made.append(replace(footing, clients=clients, roster=roster_of(clients)))
     return made
+
+
+def refuse_many_folds(client: Client, folds: int, many: int) -> None:
+    """`many` are the client's rows, or patients, to deal."""
+    if many < folds:
+        what = "training row(s)" if client.units is None else "patient(s) in training rows"
+        raise BadInput(
+            f"folds={folds} exceeds the {many} {what} of client {client.name!r}: "
+            "lower it or give every client more rows"
+        )
 
 
 def first_rows(client: Client) -> tuple[Rows, Rows]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,8 @@ class Footing:
     them.
 
     `body` is what came before the model on its way to the clients' samples, in last-layer mode; `made` how to
-    build the model by name; `recipe` how rows were read from files, if they were.
+    build the model by name; `recipe` how rows were read from files, if they were. `met` are sites elsewhere
+    with rows of their own: there are no clients here then.
     """
 
     clients: tuple[Client, ...]
@@ -44,6 +45,7 @@ class Footing:
     body: Body | None = None
     made: Made | None = None
     recipe: Recipe | None = None
+    met: Any = None
 
 
 def grounded(

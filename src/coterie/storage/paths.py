@@ -51,6 +51,14 @@ def given_file(text: str, what: str) -> Path:
     return path
 
 
+def fresh_path(wanted: Path) -> Path:
+    """A path that is not there yet: name, name-2, name-3, ..."""
+    path, i = wanted, 2
+    while path.exists():
+        path, i = wanted.with_name(f"{wanted.name}-{i}"), i + 1
+    return path
+
+
 def refuse_overwriting(out: str, *read: str) -> None:
     """A file to write that is one of those to read."""
     if out and Path(out).resolve() in [Path(path).resolve() for path in read]:

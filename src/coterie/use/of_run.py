@@ -21,11 +21,11 @@ from coterie.core.options import coerced
 from coterie.models import MODELS
 from coterie.runs import body
 from coterie.runs.compare import is_comparison
+from coterie.runs.facts import POINT, facts_of
 from coterie.runs.folder import is_run, read_models, read_record
 from coterie.runs.prepared import Origin, read_preparations, read_recipe_of
 from coterie.runs.record import Record
 from coterie.storage.plugins import load_plugins
-from coterie.use.card import POINT, facts_of
 from coterie.use.forward import outputs_of
 from coterie.use.predictor import Predictor
 

@@ -156,7 +156,7 @@ def leave_one_out(net: Net, replies: Replies, scorer: Score | HeldOut, requester
     ways = torch.cat([shares.unsqueeze(0), without_each(shares)])
     values, rows = nothing_seen(n)
     values.fill_(float("nan"))
-    for r in requesters.tolist():
+    for r in requesters[torch.isin(requesters, replies.hosts)].tolist():  # who is there
         averages = net.mix(ways, replies.beliefs, torch.full((len(ways),), r))
         edges = torch.stack([torch.arange(len(ways)), torch.full((len(ways),), r)], dim=1)
         scores = net.visit(scorer, averages, edges, key.at("at", r))
@@ -169,6 +169,9 @@ def leave_one_out(net: Net, replies: Replies, scorer: Score | HeldOut, requester
 def first_order(net: Net, replies: Replies, slopes: Slopes, requesters: Tensor, key: Key) -> Look:
     """ε_j ⟨∇L_r(w̄), w̄ - w_j⟩, from one gradient at each requester."""
     n, shares = len(net.roster), averaging_weights(net.roster.sizes[replies.hosts], weighted=True)
+    requesters = requesters[torch.isin(requesters, replies.hosts)]  # who is there
+    if len(requesters) == 0:
+        return nothing_seen(n)
     means = net.mix(shares.expand(len(requesters), -1), replies.beliefs, requesters)
     edges = torch.stack([torch.arange(len(requesters)), requesters], dim=1)
     others = {str(j): replies.beliefs.rows(torch.tensor([j])) for j in range(len(replies))}

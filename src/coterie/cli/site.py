@@ -1,0 +1,170 @@
+"""coterie site, coterie site check"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from coterie.cli.flags import parse, read_settings
+from coterie.core.belief import Belief
+from coterie.core.errors import BadInput, BadRun
+from coterie.core.options import Option
+from coterie.engines.threads import narrow
+from coterie.federation.party import Kit, read_kit
+from coterie.federation.policy import read_policy
+from coterie.federation.post import Post
+from coterie.federation.rows import Holding
+from coterie.federation.session import Session
+from coterie.federation.station import Station
+from coterie.runs.settings import Settings
+from coterie.storage.atomic import readable_errors
+from coterie.storage.locks import locked
+from coterie.storage.plugins import load_plugins
+
+HELP = """Takes part in a federation, with rows that stay on this machine, until it is ended.
+
+KIT is the folder that the federation's founder gave to this site. One connection goes out, to the coordinator;
+nothing listens here. What is asked, and by whom, is said in a line each and written into KIT/state/asked.jsonl.
+The policy says what this site takes part in; see docs/federation.md. Models for this site end up in
+KIT/state/models, to be used with coterie predict.
+
+usage: coterie site KIT --data table --recipe my.toml [--policy policy.toml]
+       coterie site check KIT
+
+examples:
+  coterie site ward/sites/north --recipe north.toml --policy policy.toml
+  coterie site ward/sites/c3 --data digits --split shift --clients 10 --client 3
+  coterie site check ward/sites/north
+"""
+CHECK = "Tells in one line what keeps a site from connecting: name, port, certificate, clock; or that all is well."
+SETTINGS = ("data", "split", "clients", "seed", "plugins")
+OWN = [
+    Option("policy", str, "", "A TOML file that says what this site takes part in; without one, the usual."),
+    Option("state", str, "", "The folder for models and what runs leave here; by default KIT/state."),
+    Option("client", str, "", "Of data that is dealt to several, whose part this site has; by default its own name."),
+]
+
+
+@dataclass(frozen=True)
+class Check:
+    kit: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="KIT", help="The site's kit.")]
+
+
+def site(words: Sequence[str]) -> int:
+    if words[:1] == ["check"]:
+        return check(words[1:])
+    if not words or words[0].startswith("-"):
+        if not {"-h", "--help"} & set(words):
+            raise BadInput("coterie site needs the folder of its kit first: coterie site KIT --recipe my.toml")
+        read_settings(words, "site KIT", HELP, OWN, only=SETTINGS)
+    kit = kit_of(words[0])
+    settings, extra = read_settings(words[1:], "site", HELP, OWN, only=SETTINGS)
+    policy = read_policy(extra["policy"] or None)
+    holding = rows_of(settings, kit, extra["client"])
+    state = Path(extra["state"] or kit.folder / "state")
+    with readable_errors(state):
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with in_use(state):
+        serve(kit, holding, policy, state)
+    return 0
+
+
+def check(words: Sequence[str]) -> int:
+    from coterie.federation.check import reasons
+
+    kit = kit_of(parse(Check, words, "site check", CHECK).kit)
+    lines = reasons(kit)
+    for line in lines:
+        print(line)
+    return 0 if lines[0].startswith("all is well") else 2
+
+
+def kit_of(folder: str) -> Kit:
+    kit = read_kit(folder)
+    if kit.role != "site":
+        raise BadInput(f"{folder} is the kit of {kit.name}, a {kit.role}: give that of a site")
+    return kit
+
+
+def rows_of(settings: Settings, kit: Kit, client: str) -> Holding:
+    """The site's rows, read once; they are in memory until it ends."""
+    if settings.data in ("auto", "sites"):
+        raise BadInput("which rows does this site have? give --recipe my.toml, or --data table --table.path FILE")
+    load_plugins(settings.plugins)
+    settings = settings.resolved()
+    source = settings.made("data")
+    if settings.data == "table":
+        return Holding.read(source, client or kit.name)
+    split = settings.made("split")
+    return Holding.dealt(source, split, settings.clients, settings.seed, client or kit.name)
+
+
+@contextlib.contextmanager
+def in_use(state: Path) -> Any:
+    try:
+        lock = locked(state)
+    except BadRun as error:
+        if "in use" not in str(error):
+            raise
+        raise BadRun(f"{state} is in use: another coterie site runs with it: end that first") from None
+    with lock:
+        yield
+
+
+def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
+    """Answers until the process is told to end."""
+    from coterie.use.at_site import keep_model
+
+    def keep(session: Session, message: Mapping[str, Any], belief: Belief) -> str:
+        recipe = holding.data.recipe
+        where = keep_model(
+            state / "models", session.client, session.asked, belief, message["facts"], recipe
+        )
+        return str(where)
+
+    station = Station(
+        kit.name,
+        holding,
+        policy,
+        state,
+        letters=lambda to, header, body: post.letter(to, header, body, deadline=LETTER),
+        keep=keep,
+        say=say,
+    )
+
+    def answer(*told: Any) -> bytes:
+        with narrow():
+            return station.answer(*told)
+
+    post = Post(kit, answer, say)
+    post.on_letter(station.take_letter)
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    rows = sum(len(pool) for pool in holding.data.pools)
+    say(f"site {kit.name} of {kit.federation}, {rows} rows; connecting to {kit.host}:{kit.port}")
+    try:
+        try:
+            post.start(wait=WAIT)
+            say("connected; waiting to be asked")
+        except BadRun as error:  # it goes on trying: the coordinator may come later
+            say(str(error))
+        with contextlib.suppress(KeyboardInterrupt):
+            ended.wait()
+    finally:
+        post.close()
+        say("ended")
+
+
+LETTER, WAIT = 600.0, 20.0
+
+
+def say(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)

@@ -1,0 +1,100 @@
+"""The net `federation` by its options: how a run comes to sites on hosts of their own.
+
+Light to import: what the network needs (`coterie[network]`) is loaded when a run uses it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coterie.core.errors import BadInput, Several
+from coterie.core.learner import Learner
+from coterie.core.net import NETS, Net
+from coterie.models.base import count_parameters
+from coterie.nets.ground import Ground, begin_of
+
+if TYPE_CHECKING:
+    from coterie.federation.sites import Met, Rule
+
+log = logging.getLogger("coterie")
+
+KIT = "COTERIE_KIT"
+USUAL = "federation/people/lead"
+
+
+@NETS.register("federation")
+@dataclass(frozen=True)
+class Federation:
+    """Sites on hosts of their own, each with its own rows, reached through `coterie coordinate`."""
+
+    kit: str = ""
+    """The folder of a lead's kit; by default what COTERIE_KIT says, or federation/people/lead."""
+    sites: tuple[str, ...] = ()
+    """Who takes part; a site that is not there yet joins when it comes. By default all that are connected."""
+    least: int = 2
+    """Sites that must be there for a round; with fewer, a run waits."""
+    wait: float = 60.0
+    """Seconds to wait for sites at the start, and for enough of them later."""
+    deadline: float = 600.0
+    """Seconds that a site may take for one request; it is then left out of the round."""
+    patience: float = 20.0
+    """Seconds that a site may be unreachable before a round goes on without it."""
+
+    def __post_init__(self) -> None:
+        if self.least < 1:
+            raise BadInput(f"least={self.least} must be at least 1: try 2")
+        for name in ("wait", "deadline", "patience"):
+            if not 0 <= getattr(self, name) < 1e9:
+                raise BadInput(f"{name}={getattr(self, name)} must be seconds of at least 0: try 60")
+
+    def folder(self) -> Path:
+        path = Path(self.kit or os.environ.get(KIT) or USUAL)
+        if not path.is_dir():
+            raise BadInput(
+                f"no kit of a lead at {path}: give --federation.kit DIR/people/lead, as coterie federation init "
+                "made it"
+            )
+        return path
+
+    def meet(self, rule: Rule) -> Met:
+        """The sites, before a run: who they are, and what they have in common."""
+        from coterie.federation.sites import lines_of_kit, meet
+
+        lines = lines_of_kit(str(self.folder()), log.warning)
+        return meet(lines, rule, self.sites, self.least, self.wait, log.warning)
+
+    def connect(self, ground: Ground) -> Net:
+        from coterie.federation.net import Federated
+        from coterie.federation.orders import Bounds
+
+        met: Met = ground.met
+        told = {**begin_of(ground, "federation"), **self._work(ground, met)}
+        learner = Learner(ground.model, ground.roster.task)
+        bounds = Bounds(self.deadline, self.patience, self.wait, self.least)
+        return Federated(met, learner, ground.engine, told, bounds, log.warning)
+
+    def _work(self, ground: Ground, met: Met) -> dict[str, Any]:
+        """What sites are told of a run before it begins; one that would refuse it is said now."""
+        from coterie.federation.policy import from_told, objections, told, work_for
+
+        assert ground.made is not None
+        work = work_for(
+            ground.reveals,
+            ground.kernels,
+            ground.made.name,
+            ground.rounds,
+            len(met.roster),
+            parameters=count_parameters(ground.model),
+            deal=met.rule.deal,
+            sums=any(s is not None for some in met.sums if some for s in some),
+        )
+        lines, me = [], met.lines.kit.name
+        for name, policy in met.policies.items():
+            lines += [f"site {name} would refuse: {line}" for line in objections(from_told(policy), work, me)]
+        if lines:
+            raise Several(lines)
+        return {"work": told(work), "sites": met.roster.names}

@@ -1,0 +1,43 @@
+"""The header of a message: few keys, short texts and whole numbers, whoever wrote it.
+
+to, from      names; "" is the relay itself. From whom is written by the relay, by the sender's certificate
+kind          ask, letter, answer or refusal between parties; watch, members and others with the relay
+number        of a question, which its answer repeats
+boot, mine    the start of the process that a message is for, and of the one that sends it
+id, at, size  of a body that goes in parts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coterie.core.errors import shown
+
+MOST_BODY = 2 << 30
+MOST_TEXT = 128
+TEXTS, NUMBERS = ("to", "from", "kind", "boot", "mine"), ("number", "id", "at", "size")
+BOUND = ("from", "to", "kind", "number", "boot", "mine")  # what a seal binds
+PARTS = ("id", "at", "size")
+
+
+def wrong(header: Mapping[str, Any], size: int) -> str:
+    """What is wrong with a frame's header, of a body of `size` bytes; "" if nothing is."""
+    for key, value in header.items():
+        if key in TEXTS:
+            if not isinstance(value, str) or len(value) > MOST_TEXT:
+                return f"{key} must be a text of at most {MOST_TEXT} letters"
+        elif key in NUMBERS:
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+                return f"{key} must be a whole number"
+        else:
+            return f"unknown key {shown(key)}"
+    if not {"to", "kind"} <= set(header):
+        return "it says not for whom it is, or of what kind"
+    if header.get("size", size) > MOST_BODY:
+        return f"{header['size']} bytes, of at most {MOST_BODY}"
+    return ""
+
+
+def bound(header: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: header[key] for key in BOUND if key in header}

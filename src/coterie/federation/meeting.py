@@ -1,0 +1,278 @@
+"""Do the rows of all sites fit together? From what each says of its own.
+
+Columns are matched by name and classes by name, wherever they stand; each site then puts its own into the
+common order (`Holding.joined`). What more than half of the sites agree on is common. A site that differs is
+refused with all of its differences in one line; where no majority agrees, nothing runs, and everything that
+keeps the sites apart is said. A column that a site has no value of is welcome, where the common rule for
+absent columns says what stands for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from coterie.core.errors import BadData, Several, shown
+from coterie.core.roster import Member, Roster
+from coterie.data.partition.silos import in_order
+from coterie.data.preparation import Column
+from coterie.data.tables.texts import plain, some
+from coterie.data.tables.units import unit_of
+from coterie.federation.told import Common, Facts, Hello, facts_of, hello_of
+
+T = TypeVar("T", bound=Hashable)
+MOST_SAID = 20  # differences that a person is shown at once
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Who learns together, and what they have in common.
+
+    sites     in order: a site's number is its place here
+    refused   {site: why}, one line each
+    hellos    of those that take part
+    """
+
+    common: Common
+    sites: tuple[str, ...]
+    refused: Mapping[str, str]
+    hellos: Mapping[str, Hello]
+
+    def told(self) -> dict[str, Any]:
+        """What each site is told of it, for `Holding.joined`."""
+        return self.common.told()
+
+
+def match(hellos: Mapping[str, Any]) -> Meeting:
+    """Of what every site says of itself, {site: as `Holding.hello` makes it}."""
+    found, refused = dict[str, Hello](), dict[str, str]()
+    for name, told in hellos.items():
+        try:
+            found[name] = hello_of(told, name)
+        except BadData as error:
+            refused[name] = str(error)
+    if not found:
+        raise Several([*refused.values(), "no site says of its rows what can be read: nothing runs"])
+    found = {name: found[name] for name in order_of(found)}
+    common = common_to(found)
+    for name, hello in found.items():
+        if said := differences(hello.common, hello.absent, common):
+            refused[name] = f"site {shown(name)}: {several(said)}: change its recipe"
+    here = {name: hello for name, hello in found.items() if name not in refused}
+    if 2 * len(here) <= len(hellos):
+        last = f"{len(here)} of {len(hellos)} sites agree, more than half are needed: nothing runs"
+        raise Several([*refused.values(), last])
+    return Meeting(arranged(common, here), tuple(here), refused, here)
+
+
+def order_of(hellos: Mapping[str, Hello]) -> list[str]:
+    """As the clients of a study that was dealt everywhere alike; else by name, as split silos has them."""
+    places = {name: hello.place for name, hello in hellos.items()}
+    if None not in places.values() and len(set(places.values())) == len(places):
+        return sorted(places, key=lambda name: places[name] or 0)
+    return sorted(hellos, key=by_name)
+
+
+def by_name(name: str) -> tuple[float, str]:
+    number, text = in_order(name)
+    return (number if math.isfinite(number) else math.inf, text)
+
+
+# what most agree on
+
+
+def common_to(hellos: Mapping[str, Hello]) -> Common:
+    """What more than half say, aspect by aspect; refused, all at once, where no such half is."""
+    troubles, own = list[str](), {name: hello.common for name, hello in hellos.items()}
+
+    def vote(what: str, of: Callable[[Common], T], show: Callable[[T], str]) -> T:
+        return majority(what, {name: of(c) for name, c in own.items()}, show, troubles)
+
+    task = vote("the task", lambda c: c.task, str)
+    target = vote("the target", lambda c: plain(c.target), bare)
+    classes = vote("the classes", lambda c: frozenset(c.classes), listed)
+    rules = {
+        rule: majority(f"the rule {rule}", {n: c.rules.get(rule, "") for n, c in own.items()}, str, troubles)
+        for rule in ("missing", "scale", "absent")
+    }
+    shape = vote("the shape of inputs", lambda c: c.shape, sized)
+    by_column = dict[str, dict[str, Column]]()
+    for name, c in own.items():
+        for column in c.columns:
+            by_column.setdefault(plain(column.name), {})[name] = column
+    columns = []
+    for where in by_column.values():
+        if 2 * len(where) == len(own):
+            gone = [n for n in own if n not in where]
+            troubles.append(
+                f"column {called(where)} is at {names_of(where)}, not at {names_of(gone)}: leave it out, or "
+                "add it to the other recipes, with absent = true where a site has none"
+            )
+        elif 2 * len(where) > len(own):
+            columns.append(column_of(where, hellos, troubles))
+    if troubles:
+        last = f"{len(troubles)} question(s) on which no majority agrees: change the recipes, nothing runs"
+        raise Several([*troubles[:MOST_SAID], last])
+    return Common(
+        task,
+        tuple(columns),
+        next(c.classes for c in own.values() if frozenset(c.classes) == classes),
+        next(c.target for c in own.values() if plain(c.target) == target),
+        {rule: value for rule, value in rules.items() if value},
+        shape,
+    )
+
+
+def column_of(where: Mapping[str, Column], hellos: Mapping[str, Hello], troubles: list[str]) -> Column:
+    """What most of those say that have a value of it; of all, where nobody has one."""
+    having = {n: c for n, c in where.items() if c.name not in hellos[n].absent} or where
+    signs = {n: sign(c) for n, c in having.items()}
+    best, times = Counter(signs.values()).most_common(1)[0]
+    for i, (part, (_, show)) in enumerate(ASPECTS.items() if times < len(signs) else ()):
+        majority(f"column {called(where)}, its {part}", {n: s[i] for n, s in signs.items()}, show, troubles)
+    return replace(next(c for n, c in having.items() if signs[n] == best), name=spelling(where.values()))
+
+
+def majority(what: str, votes: Mapping[str, T], show: Callable[[T], str], troubles: list[str]) -> T:
+    """What more than half say, or the most frequent with a line on who says what."""
+    counted = Counter(votes.values()).most_common()
+    if 2 * counted[0][1] <= len(votes):
+        sides = [f"{show(v)} at {names_of([n for n in votes if votes[n] == v])}" for v, _ in counted]
+        troubles.append(f"{what}: {several(sides)}")
+    return counted[0][0]
+
+
+def arranged(common: Common, hellos: Mapping[str, Hello]) -> Common:
+    """Columns and classes in the order that most have; of several, the first site's."""
+    own = [hello.common for hello in hellos.values()]
+    orders = Counter(tuple(plain(c.name) for c in one.columns) for one in own)
+    by_name = {plain(c.name): c for c in common.columns}
+    columns = tuple(by_name[name] for name in orders.most_common(1)[0][0])
+    classes = Counter(one.classes for one in own).most_common(1)[0][0]
+    return replace(common, columns=columns, classes=classes)
+
+
+# how one site differs
+
+
+def differences(mine: Common, absent: Collection[str], common: Common) -> list[str]:
+    """Of what a site has from what is common, each in a few words."""
+    said = list[str]()
+    if mine.task != common.task:
+        said.append(f"a {mine.task}, the others have a {common.task}")
+    if plain(mine.target) != plain(common.target):
+        said.append(f"target {shown(mine.target)} against {shown(common.target)}")
+    if set(mine.classes) != set(common.classes):
+        said.append(f"classes {listed(mine.classes)} against {listed(common.classes)}")
+    if mine.shape != common.shape:
+        said.append(f"inputs of shape {sized(mine.shape)} against {sized(common.shape)}")
+    for rule in sorted({*mine.rules, *common.rules}):
+        own, others = mine.rules.get(rule, "none"), common.rules.get(rule, "none")
+        if own != others:
+            said.append(f"rule {rule} = {own}, the others have {others}")
+    here = {plain(c.name): c for c in mine.columns}
+    for column in common.columns:
+        found = here.pop(plain(column.name), None)
+        if found is None:
+            said.append(f"column {shown(column.name)} is missing (absent = true, if there is none)")
+        elif found.name not in absent:
+            said += column_differences(found, column)
+        elif common.rules.get("absent") == "refuse":
+            said.append(f"column {shown(found.name)} has no value, and the rule is absent = refuse")
+    return said + [f"column {shown(c.name)} is one that the others do not have" for c in here.values()]
+
+
+def column_differences(own: Column, common: Column) -> list[str]:
+    return [
+        f"column {shown(own.name)} {SAYS[part]} {show(of(own))}, the others have {show(of(common))}"
+        for part, (of, show) in ASPECTS.items()
+        if of(own) != of(common)
+    ]
+
+
+def bare(text: str) -> str:
+    """A text of others without quotes, escaped and cut short."""
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")[1:-1] or "none"
+
+
+def several(said: Sequence[str]) -> str:
+    more = len(said) - MOST_SAID
+    return "; ".join(said[:MOST_SAID]) + (f" and {more} more" if more > 0 else "")
+
+
+def listed(names: Collection[str]) -> str:
+    return bare(", ".join(names if isinstance(names, tuple) else sorted(names)))
+
+
+def sized(shape: Sequence[float]) -> str:
+    return bare(" x ".join(f"{n:g}" for n in shape))
+
+
+def called(where: Mapping[str, Column]) -> str:
+    return shown(spelling(where.values()))
+
+
+def spelling(columns: Collection[Column]) -> str:
+    """As most write its name."""
+    return Counter(c.name for c in columns).most_common(1)[0][0]
+
+
+def names_of(sites: Collection[str]) -> str:
+    return some([bare(name) for name in sites], MOST_SAID)
+
+
+ASPECTS: dict[str, tuple[Callable[[Column], Any], Callable[[Any], str]]] = {
+    "kind": (lambda c: c.kind, str),
+    "unit": (lambda c: unit_of(c.unit), bare),
+    "values": (lambda c: c.values, listed),
+    "codes": (lambda c: c.codes, lambda codes: bare(", ".join(f"{n:g}" for n in codes))),
+    "center and spread": (lambda c: (c.center, c.spread), lambda pair: f"{pair[0]:g} and {pair[1]:g}"),
+}
+SAYS = {
+    "kind": "is a",
+    "unit": "is in",
+    "values": "has values",
+    "codes": "has codes",
+    "center and spread": "has center and spread",
+}
+
+
+def sign(column: Column) -> tuple[Any, ...]:
+    """What must be the same for all."""
+    return tuple(of(column) for of, _ in ASPECTS.values())
+
+
+# who they are
+
+
+def roster(meeting: Meeting, facts: Mapping[str, Any]) -> Roster:
+    """Of what sites say of their inputs, {site: as `Holding.facts` makes it}, with labels and notes where a
+    site tells them.
+    """
+    gone = [name for name in meeting.sites if name not in facts]
+    if gone:
+        raise BadData(f"site {shown(gone[0])} has not said what its inputs are: start the run anew")
+    found = {name: facts_of(facts[name], name) for name in meeting.sites}
+    first_name, first = next(iter(found.items()))
+    for name, one in found.items():
+        if (one.shape, one.features) != (first.shape, first.features):
+            strange = sorted(set(one.features) ^ set(first.features))
+            raise BadData(
+                f"inputs of sites {shown(first_name)} and {shown(name)} differ: shapes {sized(first.shape)} "
+                f"and {sized(one.shape)}, names {listed(tuple(strange))}: start the run anew"
+            )
+    task, classes = meeting.common.task, meeting.common.classes
+    outputs = max(1 if task == "regression" else 2, len(classes), *(f.outputs for f in found.values()))
+    if outputs > max(len(classes), 2) and (classes or task == "regression"):
+        raise BadData(f"{outputs} outputs for {len(classes)} classes of a {task}: start the run anew")
+    members = tuple(member(name, one, outputs) for name, one in found.items())
+    return Roster(members, task, first.shape, outputs, first.features, classes)
+
+
+def member(name: str, facts: Facts, outputs: int) -> Member:
+    labels = facts.labels and tuple((*counts, *(0,) * (outputs - len(counts))) for counts in facts.labels)
+    sizes = facts.train, facts.validation, facts.test
+    return Member(name, *sizes, labels, facts.cluster, facts.notes, facts.digest)

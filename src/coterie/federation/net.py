@@ -1,0 +1,261 @@
+"""The net `federation`: sites on hosts of their own, which come and go.
+
+A round has those who are there when it begins. Who is silent at a visit before it did anything in the round
+is left out of it, as one who is absent; who goes after that is left out by doing the round again without it
+(`Gone`), from what was there before: visits are pure functions, and sites go back to that round. At the end
+of a round sites write down what is theirs before the round counts. Who comes back, or late, is brought up to
+date when a round begins: it builds the model, finds its own on its disk, and takes what it was due.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core.errors import BadInput, BadRun, CoterieError, Gone
+from coterie.core.held import COORDINATOR, Held
+from coterie.core.kernel import Kernel
+from coterie.core.learner import Learner
+from coterie.core.wire import pack
+from coterie.engines.base import Engine
+from coterie.federation.orders import Bounds, Orders, Transport, unsound
+from coterie.federation.sites import TICK, Met
+from coterie.nets.courier import Message, Silence, Wanted
+from coterie.nets.remote import Remote
+
+
+class Federated(Remote):
+    """The coordinator's side. `begin` is what sites are told when a run begins; `say` is for people.
+
+    boots    of the sites' processes that have come in
+    last     [site] the last round that it has written down, -1 for none
+    stored   the last round that was written down
+    due      for who is away: new ids, and the message that makes them
+    """
+
+    courier = Orders
+    post: Orders
+
+    def __init__(
+        self,
+        met: Met,
+        learner: Learner,
+        engine: Engine,
+        begin: Mapping[str, Any],
+        bounds: Bounds,
+        say: Callable[[str], None],
+    ) -> None:
+        self.met, self.bounds, self.say, self.begin = met, bounds, say, begin
+        super().__init__(Transport(met, secrets.token_hex(16), bounds), met.roster, learner, engine, None)
+        self.boots: dict[int, str] = {}
+        self.last = [-1] * len(met.roster)
+        self.stored = -1
+        self.due: dict[int, list[tuple[set[int], bytes]]] = {}
+
+    # who is there
+
+    def here(self) -> list[int]:
+        return [s for s in range(len(self.roster)) if s in self.boots and s not in self.post.silent]
+
+    def present(self) -> Tensor:
+        return torch.isin(torch.arange(len(self.roster)), torch.tensor(self.here(), dtype=torch.int64))
+
+    def away(self) -> Mapping[str, str]:
+        here, names = set(self.here()), self.roster.names
+        return {names[s]: self.post.silent.get(s, "not there yet") for s in range(len(names)) if s not in here}
+
+    def unsound(
+        self, kernel: Kernel, answers: Mapping[int, Message], visits: Mapping[int, int]
+    ) -> dict[int, Silence]:
+        found = unsound(kernel, answers, visits)
+        self.post.fall_silent(found)
+        return found
+
+    def missed(self, silent: Mapping[int, Silence]) -> None:
+        """A site that did something in this round is needed; one that did not is left out."""
+        if self.post.used & silent.keys():
+            self.post.need(silent)
+
+    def regroup(self, live: Iterable[Held], round: int) -> None:
+        ids, end, said = self.post.ids(live), time.monotonic() + self.bounds.wait, False
+        self.post.known = set()
+        while self.post.broken:  # what was begun of the round does not count
+            self.post.broken = False
+            self._rewind(self.here(), ids)
+        while True:
+            self._welcome(ids)
+            self.post.used = set()
+            if len(self.here()) >= min(self.bounds.least, len(self.roster)):
+                return
+            why = "; ".join(f"{name}: {why}" for name, why in self.away().items())
+            if time.monotonic() > end or len(self.post.barred) == len(self.roster):
+                raise BadRun(f"too few sites are there ({why}): go on with coterie resume when they are back")
+            if not said:
+                self.say(f"waiting for sites ({why})")
+                said = True
+            time.sleep(TICK)
+
+    def _welcome(self, ids: Mapping[int, set[int]]) -> None:
+        """Who is connected comes in, if it is not in; who is not is silent."""
+        there = self.met.lines.there()
+        for site, name in enumerate(self.roster.names):
+            if site in self.post.barred:
+                continue
+            if name not in there:
+                if site in self.boots:
+                    self.post.silent.setdefault(site, "not connected")
+            elif site in self.post.silent or self.boots.get(site) != there[name]:
+                self._enter(site, there[name], ids)
+
+    def _enter(self, site: int, boot: str, ids: Mapping[int, set[int]]) -> None:
+        """A site comes in: for the first time, back, or late."""
+        name, known = self.roster.names[site], self.boots.get(site) is not None or self.stored >= 0
+        self.post.silent.pop(site, None)
+        try:
+            member = self.met.enter(site, boot)
+            if not self.roster.members[site].train:
+                members = (*self.roster.members[:site], member, *self.roster.members[site + 1 :])
+                self.roster = self.post.roster = replace(self.roster, members=members)
+            begin = {**self.begin, "do": "begin", "ground": self.met.rule.ground, "number": site}
+            answer, _ = self.post.ask({site: (begin, {})}, quiet=True)[site]
+            due = self.due.get(site, [])
+            if self.last[site] >= 0:
+                own = ids[site] - {id for new, _ in due for id in new}
+                self._fetch(site, own, bool(answer.get("blank")))
+            for _, data in due:
+                self.post.need(self._sent(site, data))
+            self.due.pop(site, None)
+        except CoterieError as error:
+            self.post.broken = False  # it had no part in the round
+            self.met.boots.pop(name, None)
+            lasting = site in self.post.barred or not isinstance(error, Gone | BadRun)
+            why = error.why.get(name, str(error)) if isinstance(error, Gone) else str(error)
+            self.post.fall_silent({site: Silence(why, lasting)})
+            if lasting:
+                self.say(f"{name} takes no part: {why}")
+            return
+        self.boots[site] = boot
+        if known:
+            self.say(f"{name} is back" if self.last[site] >= 0 else f"{name} joins")
+
+    def _sent(self, site: int, data: bytes) -> dict[int, Silence]:
+        """A message as it was packed; the silence, if there is one."""
+        found = self.post.transport.ask({site: data})[site]
+        answer = found if isinstance(found, Silence) else self.post.answer(site, found)
+        return {site: answer} if isinstance(answer, Silence) else {}
+
+    def _rewind(self, sites: Sequence[int], ids: Mapping[int, set[int]]) -> None:
+        """Sites go back to the last round that they have written down; who cannot is silent."""
+        for site in sites:
+            try:
+                self._fetch(site, ids[site], fresh=False)
+            except Gone:
+                self.post.broken = False
+
+    def _fetch(self, site: int, live: set[int], fresh: bool) -> None:
+        round = max(0, self.last[site])
+        message = {"do": "fetch", "live": sorted(live), "round": round, "fresh": fresh}
+        self.post.ask({site: (message, {})}, quiet=True)
+
+    # verbs that reach who is away
+
+    def bring(self, wanted: Mapping[int, Wanted]) -> dict[int, dict[str, Tensor]]:
+        here = {COORDINATOR, *self.here()}
+        away = {to for to in wanted if to not in here}
+        for to, some in wanted.items():
+            places = {int(p.places[r]) for held, rows in some for p in held.parts for r in rows}
+            lost = {place for place in places - {to} if place not in here}
+            if lost and to in here:
+                self.post.need({place: Silence(self.post.silent.get(place, "not there")) for place in lost})
+            if to not in here and places - {COORDINATOR, to}:
+                raise BadInput(
+                    f"a method sums models of others at {self.roster.names[to]}, which is away: leave out who "
+                    "did not answer"
+                )
+        self._forget(away)  # each message to come is complete by itself
+        brought = super().bring(wanted)
+        self._forget(away)
+        return brought
+
+    def _forget(self, sites: set[int]) -> None:
+        self.post.known = {entry for entry in self.post.known if entry[1] not in sites}
+
+    def order(self, messages: Mapping[int, Message], counted: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """Who is away gets its orders when it comes."""
+        here = set(self.here())
+        for site in messages.keys() - here:
+            message, tensors = messages[site]
+            data = pack({**message, "run": self.post.transport.run}, tensors)
+            self.due.setdefault(site, []).append((set(message["new"]), data))
+        super().order({s: m for s, m in messages.items() if s in here}, counted)
+
+    # the end of a round, and of a run
+
+    def keep(self, live: Iterable[Held], round: int) -> None:
+        """Sites write down what is theirs; one that fails to makes the round be done again."""
+        ids, first = self.post.ids(live), self.stored != self.now
+        here = self.here()
+        also = {"store": self.now} if first else {}
+        messages: dict[int, Message] = {
+            s: ({"do": "keep", "live": sorted(ids[s]), "round": round, **also}, {}) for s in here
+        }
+        _, silent = self.post.try_to_ask(messages, quiet=True)
+        if first:
+            self.post.need(silent)
+            self.last = [self.now if s in here else r for s, r in enumerate(self.last)]
+            self.stored = self.now
+        self.post.store = {id: t for id, t in self.post.store.items() if id in ids[COORDINATOR]}
+        self.post.known, self.post.used = set(), set()
+        for site, due in self.due.items():
+            self.due[site] = [(new, data) for new, data in due if new & ids[site]]
+        for net in self.pools.values():
+            net.keep((), round)
+
+    def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
+        own = dict(super().kept(live, round))
+        own["run|id"] = torch.tensor(list(bytes.fromhex(self.post.transport.run)), dtype=torch.uint8)
+        own["run|last"] = torch.tensor(self.last)
+        for site, due in self.due.items():
+            for i, (new, data) in enumerate(due):
+                own[f"due|{site}|{i}"] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+                own[f"new|{site}|{i}"] = torch.tensor(sorted(new))
+        return own
+
+    def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
+        mine = dict(kept)
+        self.post.transport.run = bytes(mine.pop("run|id").tolist()).hex()
+        self.last, self.stored, self.now = mine.pop("run|last").tolist(), round, round
+        due = [tuple(map(int, key.split("|")[1:])) for key in mine if key.startswith("due|")]
+        for site, i in sorted(due):
+            new = set(mine.pop(f"new|{site}|{i}").tolist())
+            self.due.setdefault(site, []).append((new, mine.pop(f"due|{site}|{i}").numpy().tobytes()))
+        self.restore_here(mine, round)
+
+    def keep_at(self, folder: str) -> None:
+        """Sites keep what is theirs in folders of their own."""
+
+    def save(self, beliefs: Held, paths: Mapping[int, str]) -> None:
+        """Rows at the coordinator go into files; those at sites stay there."""
+        here = {i: p for i, p in paths.items() if all(int(part.places[i]) < 0 for part in beliefs.parts)}
+        super().save(beliefs, here)
+
+    def finish(self, beliefs: Held, of: Mapping[int, int], facts: Mapping[int, Mapping[str, Any]]) -> None:
+        here = {site: of[site] for site in self.here() if site in of}
+        brought = self.post.bring({site: [(beliefs, [row])] for site, row in here.items()}, why="visit")
+        messages: dict[int, Message] = {
+            site: (
+                {"do": "finish", "row": self.post.row(beliefs, row), "facts": dict(facts[site])},
+                brought[site],
+            )
+            for site, row in here.items()
+        }
+        _, silent = self.post.try_to_ask(messages, quiet=True)
+        for site, silence in silent.items():
+            self.say(f"{self.roster.names[site]} has not got its model: {silence.why}")
+        self.post.try_to_ask({site: ({"do": "end"}, {}) for site in self.here()}, quiet=True)

@@ -1,0 +1,195 @@
+"""The coordinator's post to sites that may go, refuse or answer nonsense.
+
+A site that does not answer is silent, and the others go on. What is wrong with a site's answer makes that
+site silent too: other shapes, numbers that are none, an answer to something else, a refusal. What diverged
+ends the run, as on one machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core.errors import CoterieError, Diverged, Gone, shown
+from coterie.core.held import COORDINATOR
+from coterie.core.kernel import Kernel, scores
+from coterie.core.roster import Roster
+from coterie.federation.post import Missing
+from coterie.federation.sites import Met
+from coterie.nets.courier import Content, Courier, Letter, Message, Silence, named
+
+log = logging.getLogger("coterie")
+
+MOST_NUMBERS = 10_000  # that a site tells of one visit
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How long a run waits, in seconds, and for how many sites."""
+
+    deadline: float
+    patience: float
+    wait: float
+    least: int
+
+
+class Transport:
+    """Messages to sites by their numbers in the roster."""
+
+    def __init__(self, met: Met, run: str, bounds: Bounds) -> None:
+        self.met, self.run, self.bounds = met, run, bounds
+
+    def ask(self, messages: Mapping[int, bytes]) -> dict[int, bytes | Silence]:
+        names, post = self.met.roster.names, self.met.lines.post
+        packed = {names[site]: data for site, data in messages.items()}
+        found = post.ask(packed, self.bounds.deadline, self.bounds.patience)
+        by_number = {site: found[names[site]] for site in messages}
+        return {s: Silence(f.text) if isinstance(f, Missing) else f for s, f in by_number.items()}
+
+    def letters(self, letters: Sequence[Letter]) -> list[bytes | Silence | int]:
+        raise AssertionError("sites send their letters themselves")
+
+    def close(self) -> None:
+        """The line stays, for the next run."""
+
+
+class Orders(Courier):
+    """Every message names the run; sites send letters to each other when they are told to.
+
+    silent   sites that do not answer, and why
+    barred   those of them that take no part any more
+    used     sites that have done something in this round
+    broken   whether something of this round was lost with a site
+    """
+
+    transport: Transport
+
+    def __init__(self, transport: Transport, roster: Roster) -> None:
+        super().__init__(transport, roster)
+        self.silent: dict[int, str] = {}
+        self.barred: dict[int, str] = {}
+        self.used: set[int] = set()
+        self.broken = False
+
+    def try_to_ask(
+        self,
+        messages: Mapping[int, Message],
+        counted: Mapping[int, Mapping[str, Tensor]] | None = None,
+        quiet: bool = False,
+    ) -> tuple[dict[int, Message], dict[int, Silence]]:
+        told = {s: ({**m, "run": self.transport.run}, t) for s, (m, t) in messages.items()}
+        answers, silent = super().try_to_ask(told, counted, quiet)
+        self.fall_silent(silent)
+        self.used |= answers.keys()
+        return answers, silent
+
+    def answer(self, site: int, data: bytes) -> Message | Silence:
+        try:
+            return super().answer(site, data)
+        except Diverged:
+            raise
+        except CoterieError as error:
+            return Silence(str(error)[:2000], lasting=True)
+
+    def fall_silent(self, silent: Mapping[int, Silence]) -> None:
+        for site, (why, lasting) in silent.items():
+            self.silent[site] = why
+            if lasting:
+                self.barred[site] = why
+            log.info("%s is silent: %s", self.name_of(site), why)
+
+    def need(self, silent: Mapping[int, Silence]) -> None:
+        self.fall_silent(silent)
+        if silent:
+            self.broken = True
+            raise Gone({self.name_of(site): silence.why for site, silence in silent.items()})
+
+    def carry(self, letters: Mapping[tuple[int, int], Sequence[Content]], why: str) -> None:
+        """Letters of one sender are one order to it."""
+        orders, receivers = dict[int, list[dict[str, Any]]](), dict[int, list[int]]()
+        for (place, to), some in letters.items():
+            if to != COORDINATOR:
+                rows, new = named(some)
+                orders.setdefault(place, []).append({"to": self.name_of(to), "rows": rows, "new": new})
+                receivers.setdefault(place, []).append(to)
+        asked: dict[int, Message] = {s: ({"do": "letters", "orders": some}, {}) for s, some in orders.items()}
+        for place, (answer, _) in self.ask(asked).items():
+            sent = answer.get("sent")
+            if not isinstance(sent, list) or len(sent) != len(receivers[place]) or not are_sizes(sent):
+                self.need({place: Silence("its answer is not to what it was asked", lasting=True)})
+                continue
+            for to, size in zip(receivers[place], sent, strict=True):
+                self.passed(place, to, size)
+        super().carry({pair: some for pair, some in letters.items() if pair[1] == COORDINATOR}, why)
+
+    def check(self, place: int, tensors: Mapping[str, Tensor], wanted: Sequence[Content]) -> None:
+        like = {f"{id}/{name}": t for id, some in wanted for name, t in some.items()}
+        if why := unlike(tensors, like):
+            self.need({place: Silence(why, lasting=True)})
+
+
+def are_sizes(sent: Sequence[Any]) -> bool:
+    return all(type(n) is int and 0 <= n < 2**63 for n in sent)
+
+
+def unlike(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> str:
+    """Why tensors are not what was asked for; nothing if they are."""
+    if tensors.keys() != like.keys():
+        strange = sorted(tensors.keys() ^ like.keys())
+        return f"it gives other tensors than it was asked for ({shown(strange[0])})"
+    for name, t in tensors.items():
+        if (t.shape, t.dtype) != (like[name].shape, like[name].dtype):
+            return f"it gives {shown(name)} of shape {list(t.shape)}, not {list(like[name].shape)}"
+        if t.is_floating_point() and not bool(torch.isfinite(t).all()):
+            return f"it gives {shown(name)} with numbers that are not finite"
+    return ""
+
+
+def unsound(
+    kernel: Kernel, answers: Mapping[int, Message], visits: Mapping[int, int]
+) -> dict[int, Silence]:
+    """Sites whose answers to a visit cannot be; `visits` are how many each had."""
+    together, measures = bool(getattr(kernel, "together", False)), scores(kernel)
+    found = {s: odd_numbers(a, t, 1 if together else visits[s], measures) for s, (a, t) in answers.items()}
+    shapes = {s: repr(sorted_like(a)) for s, (a, _) in answers.items() if not found[s]}
+    usual = Counter(shapes.values()).most_common(1)
+    for site, shape in shapes.items():
+        if shape != usual[0][0] or (shape == repr({})) != measures:
+            found[site] = "its reply is made of other tensors than those of others"
+    return {site: Silence(why, lasting=True) for site, why in found.items() if why}
+
+
+def odd_numbers(answer: Mapping[str, Any], tensors: Mapping[str, Tensor], visits: int, measures: bool) -> str:
+    names = answer.get("numbers")
+    if not isinstance(names, list) or len(names) > MOST_NUMBERS or not all(isinstance(n, str) for n in names):
+        return "its answer is not to what it was asked"
+    if sorted_like(answer) is None or set(names) != tensors.keys():
+        return "its answer is not to what it was asked"
+    for name in names:
+        if tensors[name].shape != (visits,):
+            return f"it tells {shown(name)} of shape {list(tensors[name].shape)}, not [{visits}]"
+        if name == "loss" and not measures and not bool(torch.isfinite(tensors[name]).all()):
+            return "it tells a loss that is no number"
+    return ""
+
+
+def sorted_like(answer: Mapping[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]] | None:
+    """What a reply is made of, in order; None if that cannot be."""
+    like = answer.get("like")
+    if not isinstance(like, Mapping):
+        return None
+    try:
+        found = {str(n): (str(kind), tuple(shape)) for n, (kind, shape) in sorted(like.items())}
+    except (TypeError, ValueError):
+        return None
+    fits = all(k in KINDS and all(type(n) is int and 0 <= n < 2**40 for n in s) for k, s in found.values())
+    return found if fits else None
+
+
+KINDS = {"float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"}

@@ -1,0 +1,350 @@
+"""What a site takes part in: its own word, in a TOML file beside its rows, that nobody else can change.
+
+A policy is asked three times. `refusals` is for whoever starts a run: a site's hello has its policy (`told`),
+so that a run that would be refused ends before it begins. `check_begin` is for the site, when a run begins:
+the same objections, by the policy itself. `check_message` is for the site again, at every message of the run:
+what it does not know is refused. Objections say what was asked, what the policy says and which key it is.
+
+What a site can see, it holds to: what is done with its rows, what leaves it, to whom, how often. What others
+do with what they got, it cannot see: `open` asks whether a method means to look at single models, and whoever
+mixes them could look all the same. A site that must rule that out says `to_coordinator = false`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from coterie.core.errors import BadData, BadInput, Gathered, Refused, UnknownName, lines_of, shown
+from coterie.core.kernel import KERNELS
+from coterie.core.method import Reveals
+from coterie.core.options import coerced
+from coterie.models import MODELS
+
+LISTED = 8  # names that a refusal lists
+MAY = {  # keys that are true or false, and what a site would do
+    "to_coordinator": "models trained here would go to whoever leads the run",
+    "open": "whoever leads the run would look at single models",
+    "to_peers": "models trained here would go to other sites",
+    "rows": "rows would leave the site",
+    "label_counts": "counts of labels would be told",
+    "sums": "counts, means and deviations of columns would be told",
+}
+# what these make stays at the site, and distances are norms of differences of models: no row is looked at
+STAYS = frozenset({"mix", "distances", "copy", "take", "keep", "store", "fetch"})
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Every key of the file; what is not there is as here.
+
+    requesters      names of people whose work is accepted; None: all whose certificate says lead
+    kernels         what may be done with models here, by name, what is inside of others too; None: all
+    models          models that may be trained here, by name; None: all
+    max_rounds      rounds of a run
+    max_visits      models that a run may train or score here, counted one by one
+    max_bytes       bytes of one message
+    max_parameters  numbers of a model
+    min_sites       sites that a run must have, this one among them
+    runs_a_day      runs that may begin within 24 hours
+    to_coordinator  may models trained here go to whoever leads a run, to be mixed there?
+    open            may whoever leads a run look at single ones? Needs to_coordinator
+    to_peers        may models trained here go to other sites?
+    rows            may the rows themselves leave?
+    scores          whose models may be tried on our rows: all, or "own", none as it came from another site
+    label_counts    may it be told how many rows there are of each class?
+    sums            may counts, means and deviations of columns be told, for a scale that sites share?
+    deal            the only seed by which rows may be held out for testing; None: each run's own
+    """
+
+    requesters: tuple[str, ...] | None = None
+    kernels: tuple[str, ...] | None = None
+    models: tuple[str, ...] | None = None
+    max_rounds: int = 1000
+    max_visits: int = 100_000
+    max_bytes: int = 2**30
+    max_parameters: int = 100_000_000
+    min_sites: int = 2
+    runs_a_day: int = 100
+    to_coordinator: bool = True
+    open: bool = False
+    to_peers: bool = True
+    rows: bool = False
+    scores: Literal["own", "all"] = "all"
+    label_counts: bool = False
+    sums: bool = True
+    deal: int | None = None
+
+    def __post_init__(self) -> None:
+        wrong = Gathered()
+        for f in fields(self):
+            if f.name.startswith(("max_", "min_")) and getattr(self, f.name) < 1:
+                wrong.add(f"{f.name} = {getattr(self, f.name)} must be at least 1: try {f.default}")
+        for name in ("runs_a_day", "deal"):
+            if (getattr(self, name) or 0) < 0:
+                wrong.add(f"{name} = {getattr(self, name)} must be at least 0: try 0, or leave it out")
+        if self.open and not self.to_coordinator:
+            wrong.add("open = true needs to_coordinator = true: change one of them")
+        wrong.refuse()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run is going to ask of a site, as it is told before it begins."""
+
+    model: str = ""
+    parameters: int = 0
+    kernels: tuple[str, ...] = ()
+    rounds: int = 0
+    sites: int = 0
+    deal: int | None = None  # the seed by which rows are held out
+    coordinator: bool = False  # this and the next three as in `Reveals`
+    opened: bool = False
+    peers: bool = False
+    rows: bool = False
+    labels: bool = False  # whether counts of labels are needed
+    sums: bool = False  # whether sums of columns are needed
+
+
+def read_policy(path: str | Path | None) -> Policy:
+    """The file's, or the usual one without a file; all that is wrong with it is said at once."""
+    if path is None:
+        return Policy()
+    try:
+        table = tomllib.loads(Path(path).read_text("utf-8-sig"))
+    except OSError as error:
+        raise BadInput(f"cannot read {str(path)!r}: {error.strerror}: check the path") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path} is not valid TOML: {' '.join(str(error).split())[:200]}") from None
+    return policy_of(table, str(path))
+
+
+def policy_of(table: Mapping[str, Any], where: str = "policy") -> Policy:
+    """From a table; a name that this Coterie does not have is refused too, so that no typing error stays."""
+    values, wrong = dict[str, Any](), Gathered()
+    for key, value in table.items():
+        with wrong.one():
+            values |= coerced(Policy, {key: value}, where)
+    for key, registry in (("kernels", KERNELS), ("models", MODELS)):
+        for name in values.get(key) or ():
+            if name not in registry:
+                wrong.add(f"{where}: {UnknownName(registry.kind, name, registry)}")
+    try:
+        policy = Policy(**values)
+    except BadInput as error:
+        for line in lines_of(error):
+            wrong.add(f"{where}: {line}")
+    wrong.refuse()
+    return policy
+
+
+def told(record: Policy | Work) -> dict[str, Any]:
+    """As JSON holds it: a policy for a site's hello, the work of a run for `check_begin`."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(record).items()}
+
+
+def from_told(policy_told: Mapping[str, Any]) -> Policy:
+    """What another site told. A key of a later version is passed over: that site refuses by itself."""
+    known = {f.name for f in fields(Policy)}
+    try:
+        return Policy(**coerced(Policy, {k: v for k, v in policy_told.items() if k in known}, "policy"))
+    except BadInput as error:
+        raise BadData(f"a site's policy cannot be read: {'; '.join(lines_of(error))}") from None
+
+
+def refusals(
+    policy_told: Mapping[str, Any],
+    reveals: Reveals,
+    kernels: Iterable[str | Mapping[str, Any]],
+    model: str,
+    rounds: int,
+    sites: int,
+    requester: str = "",
+    **more: Any,
+) -> list[str]:
+    """Why a site would refuse a run, as far as it can be known before; nothing if it would not.
+
+    Kernels are names, or kernels told as data; `more` are further facts of `Work`. Without a requester, that
+    is not asked.
+    """
+    work = work_for(reveals, kernels, model, rounds, sites, **more)
+    return objections(from_told(policy_told), work, requester)
+
+
+def work_for(
+    reveals: Reveals,
+    kernels: Iterable[str | Mapping[str, Any]],
+    model: str,
+    rounds: int,
+    sites: int,
+    **more: Any,
+) -> Work:
+    names = tuple(dict.fromkeys(n for k in kernels for n in ([k] if isinstance(k, str) else names_in(k))))
+    shows = {"coordinator": reveals.coordinator, "opened": reveals.opened, "peers": reveals.sites}
+    return Work(model, kernels=names, rounds=rounds, sites=sites, rows=reveals.rows, **shows, **more)
+
+
+def work_of(asked: Mapping[str, Any]) -> Work:
+    """What a run says of itself; every key must be there, so that nothing is left open by leaving it out."""
+    needed = [f.name for f in fields(Work)]
+    missing = [name for name in needed if name not in asked]
+    if missing:
+        raise Refused(f"a run must say {', '.join(missing)} before it begins: is it of another version?")
+    try:
+        return Work(**coerced(Work, {name: asked[name] for name in needed}, "a run"))
+    except BadInput as error:
+        raise Refused("; ".join(lines_of(error))) from None
+
+
+def check_begin(policy: Policy, asked: Mapping[str, Any], requester: str, today: int = 0) -> None:
+    """A run begins, asked for by this person; `today` runs began here within 24 hours."""
+    lines = objections(policy, work_of(asked), requester)
+    if today >= policy.runs_a_day:
+        lines.append(f"{today} runs began within 24 hours, all that runs_a_day allows: wait, or raise it")
+    _refuse("; ".join(lines))
+
+
+def objections(policy: Policy, work: Work, requester: str = "") -> list[str]:
+    """One line for each thing that the policy does not allow."""
+    needs = (work.coordinator or work.opened, work.opened, work.peers, work.rows, work.labels, work.sums)
+    lines = [unlisted("requester", requester, policy.requesters)] if requester else []
+    lines += [unlisted("kernel", name, policy.kernels) for name in work.kernels]
+    lines += [unlisted("model", work.model, policy.models)]
+    lines += [above(work.parameters, "parameters", policy.max_parameters, "max_parameters")]
+    lines += [above(work.rounds, "rounds", policy.max_rounds, "max_rounds")]
+    lines += [barred(policy, key) for key, needed in zip(MAY, needs, strict=True) if needed]
+    if work.sites < policy.min_sites:
+        lines.append(
+            f"{work.sites} sites, below the policy's {policy.min_sites}: ask more, or lower min_sites"
+        )
+    if policy.deal is not None and work.deal != policy.deal:
+        have = f"rows held out by seed {work.deal}, where the policy has {policy.deal}"
+        lines.append(f"{have}: run with --deal {policy.deal}, or change deal")
+    return [line for line in lines if line]
+
+
+def check_message(
+    policy: Policy, message: Mapping[str, Any], size: int, visits: int = 0, foreign: Collection[int] = ()
+) -> int:
+    """Any message that a site may be asked to act on (`nets/site.py`), of `size` bytes.
+
+    `visits` is how many models the run has tried here so far; how many it has after this one is returned.
+    `foreign` are ids of what came from other sites and is as it came (`foreign_after`).
+    """
+    _refuse(above(size, "bytes in a message", policy.max_bytes, "max_bytes"))
+    what = message.get("do") if isinstance(message, Mapping) else message
+    try:
+        if what == "begin":
+            check_model(policy, message["model"])
+        elif what == "visit":
+            rows = [*message["beliefs"], *(row for some in message["beside"].values() for row in some)]
+            tried, round = len(message["rows"]), int(message["key"]["round"])
+            check_visit(policy, message["kernel"], visits, tried, round, holds(rows, foreign))
+            return visits + tried
+        elif what == "letter" and message.get("to") is not None:
+            check_may(policy, "to_peers")
+        elif what in ("letter", "give"):  # a letter to nobody goes to who asks for it
+            check_give(policy, message.get("why") == "open", holds(message["rows"], foreign))
+        elif what == "rows":
+            check_may(policy, "rows")
+        elif what not in STAYS:
+            raise Refused(f"{shown(what)} is nothing that a site can be asked: is it of another version?")
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
+        raise Refused(f"a message {shown(what)} that lacks something: is it of another version?") from None
+    return visits
+
+
+def check_model(policy: Policy, name: str, parameters: int = 0) -> None:
+    """A model by name, and by its numbers as the site counts them, best before they take up memory."""
+    _refuse(unlisted("model", name, policy.models))
+    _refuse(above(parameters, "parameters", policy.max_parameters, "max_parameters"))
+
+
+def check_visit(
+    policy: Policy,
+    kernel: Mapping[str, Any],
+    visits: int,
+    tried: int = 1,
+    round: int = 0,
+    foreign: bool = False,
+) -> None:
+    """A kernel told as data, for `tried` models, after so many visits of the run; `foreign` says that a model
+    among them is as it came from another site.
+    """
+    names = names_in(kernel)
+    for name in names:
+        if name not in KERNELS:
+            raise Refused(str(UnknownName("kernel", name, KERNELS)))
+        _refuse(unlisted("kernel", name, policy.kernels))
+    _refuse(above(visits + tried, "models tried here in a run", policy.max_visits, "max_visits"))
+    _refuse(above(round, "rounds", policy.max_rounds, "max_rounds"))
+    looks = not hasattr(KERNELS[names[0]], "make")  # a maker looks at no row
+    if foreign and looks and policy.scores == "own":
+        line = "a model of another site would be tried on our rows, where the policy's scores are own"
+        raise Refused(f'{line}: choose another method, or set scores = "all"')
+
+
+def check_give(policy: Policy, opened: bool = False, foreign: bool = False) -> None:
+    """Models for whoever leads the run, to be looked at or not; those of other sites are theirs to give."""
+    check_may(policy, "open" if opened else "to_coordinator")
+    if foreign:
+        raise Refused("a model that came from another site is not given away: ask that site for it")
+
+
+def check_may(policy: Policy, key: str) -> None:
+    """Whatever `MAY` lists, by its key."""
+    _refuse(barred(policy, key))
+
+
+def unlisted(kind: str, name: str, known: Collection[str] | None) -> str:
+    if known is None or name in known:
+        return ""
+    some = ", ".join(sorted(known)[:LISTED]) + (", ..." if len(known) > LISTED else "")
+    return f"{kind} {shown(name)} is not in the policy's list ({some or 'empty'}): add it to {kind}s"
+
+
+def above(asked: int, what: str, most: int, key: str) -> str:
+    line = f"{shown(asked)} {what}, above the policy's {most}: ask for fewer, or raise {key}"
+    return line if asked > most else ""
+
+
+def barred(policy: Policy, key: str) -> str:
+    line = f"{MAY[key]}, which the policy rules out: choose another way, or set {key} = true"
+    return "" if getattr(policy, key) else line
+
+
+def _refuse(line: str) -> None:
+    if line:
+        raise Refused(line)
+
+
+def names_in(kernel: Mapping[str, Any]) -> list[str]:
+    """The names of a kernel told as data and of all kernels inside of it, the outermost first."""
+    names, left = list[str](), [kernel]
+    while left:
+        now = left.pop()
+        names.append(str(now.get("name", "")))
+        left += [value for value in now.values() if isinstance(value, Mapping)]
+    return names
+
+
+def holds(rows: Sequence[Any], ids: Collection[int]) -> bool:
+    """Whether any of these beliefs, each in parts [id, names], has a part with one of these ids."""
+    return any(part[0] in ids for row in rows for part in row)
+
+
+def foreign_after(message: Mapping[str, Any], foreign: Collection[int]) -> frozenset[int]:
+    """Ids of what is as it came from other sites, after a message that was done: copies of it are too.
+
+    A letter that arrives adds its ids: whoever takes it in knows whose it is. A sum or a trained model is the
+    site's own, though a sum of one model alone says as much as that model.
+    """
+    if message["do"] in ("begin", "keep"):
+        return frozenset(foreign) & frozenset(message.get("live", ()))
+    if message["do"] != "copy":
+        return frozenset(foreign)
+    pairs = zip(message["rows"], message["new"], strict=True)
+    return frozenset(foreign) | {new for row, new in pairs if holds([row], foreign)}

@@ -1,0 +1,298 @@
+"""Questions and letters between the parties of a federation, over a line that may break.
+
+Every message is sealed for its receiver. A question has a number; whoever was away for a moment, or lost the
+line, is sent the same numbered question again and gives the answer it remembers, so that nothing is done
+twice. Whoever has been started anew since has forgotten: it is missing, as `restarted`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import coterie
+from coterie.core.errors import BadInput, BadRun, Refused, shown
+from coterie.federation.certificates import Card
+from coterie.federation.flare import new_line
+from coterie.federation.flare.tls import Unreachable
+from coterie.federation.headers import bound
+from coterie.federation.inbox import ASKERS, NAMES, Answer, Inbox, enveloped, opened
+from coterie.federation.party import Kit
+from coterie.federation.presence import Member, Presence
+from coterie.federation.seals import seal, unseal
+
+__all__ = ["Member", "Missing", "Post"]
+
+PATIENCE = 15.0
+TICK = 0.5  # seconds between two looks at the clock
+MOST_REPLIES = 4  # to one question; more than one is forged, or sent again
+RETURN = 20.0  # further seconds for a line of our own that is down: until it is back, nobody else is known
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Who gave no answer, and why."""
+
+    name: str
+    why: Literal["away", "late", "restarted", "refused"]
+    text: str
+
+
+class Wireless(Protocol):
+    """What a post needs of a line."""
+
+    def start(self) -> None: ...
+
+    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Errand:
+    """One question on its way."""
+
+    name: str
+    kind: str
+    number: int
+    body: bytes
+    boot: str = ""  # of the receiver, once it has been sent to
+    sent: tuple[int, float] | None = None  # by which line of ours, and to which of the receiver's
+    replies: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)
+
+
+class Post:
+    """`answer(card, header, body)` does what a lead asks; `say` gets a line of what people should know."""
+
+    def __init__(
+        self,
+        kit: Kit,
+        answer: Answer | None = None,
+        say: Callable[[str], None] = lambda line: None,
+        line: Callable[..., Wireless] | None = None,
+    ) -> None:
+        self.kit, self.say = kit, say
+        self.boot = secrets.token_hex(8)
+        self.presence = Presence(kit, say)
+        self.inbox = Inbox(kit, self.boot, self.presence, self._send, say)
+        if answer is not None:
+            self.inbox.answers["ask"] = answer
+        self._errands: dict[tuple[str, int], Errand] = {}
+        self._locks: dict[tuple[str, str], threading.Lock] = {}
+        self._started = self._closed = False
+        self._last, self._why = 0, ""
+        about = {"boot": self.boot, "version": coterie.__version__}
+        self._line = (line or new_line)(kit, self._receive, self._turned, about)
+
+    def start(self, wait: float = 20.0) -> None:
+        """Returns when who is here is known; else BadRun with the reason, and may be called again."""
+        if not self._started:
+            self._started = True
+            self._line.start()
+        with self.presence.news:
+            if not self.presence.news.wait_for(lambda: self.presence.known, wait):
+                why = self.presence.why or "the coordinator does not say who is here"
+                raise BadRun(f"no line to the coordinator within {wait:g} s: {why}")
+
+    def members(self) -> dict[str, Member]:
+        return self.presence.members()
+
+    def watch(self, changed: Callable[[str, bool], None]) -> None:
+        """`changed(name, here)` is called by the line's thread: it must not wait for anything."""
+        self.presence.watch(changed)
+
+    def on_letter(self, take: Callable[[Card, dict[str, Any], bytes], None]) -> None:
+        """`take(card, header, body)` gets other sites' letters; what it raises, their senders hear."""
+
+        def answer(card: Card, header: dict[str, Any], body: bytes) -> bytes:
+            take(card, *opened(body))
+            return b""
+
+        self.inbox.answers["letter"] = answer
+
+    def close(self) -> None:
+        with self.presence.news:
+            self._closed = True
+            self.presence.changed()
+        self.inbox.close()
+        self._line.close()
+
+    # asking
+
+    def next_number(self) -> int:
+        """A number larger than all before, in earlier processes as well: time in microseconds."""
+        with self.presence.news:
+            self._last = max(self._last + 1, time.time_ns() // 1000)
+            return self._last
+
+    def ask(
+        self,
+        messages: Mapping[str, bytes],
+        deadline: float,
+        patience: float = PATIENCE,
+        numbers: Mapping[str, int] | None = None,
+    ) -> dict[str, bytes | Missing]:
+        """Several parties at once; an answer of each, or why there is none, after at most `deadline` seconds.
+
+        Who is away may come back within `patience` seconds. `numbers` are from `next_number`: who asks again
+        under the same one gets the answer to the first time.
+        """
+        return self._exchange("ask", messages, deadline, patience, numbers or {})
+
+    def letter(self, to: str, header: Mapping[str, Any], body: bytes | memoryview, deadline: float) -> None:
+        """From site to site; returns when the other one has taken it, else BadRun."""
+        found = self._exchange("letter", {to: enveloped(header, body)}, deadline, PATIENCE, {})[to]
+        if isinstance(found, Missing):
+            raise BadRun(f"a letter from {self.kit.name} to {to} was not taken: {found.text}")
+
+    def _exchange(
+        self,
+        kind: str,
+        messages: Mapping[str, bytes],
+        deadline: float,
+        patience: float,
+        numbers: Mapping[str, int],
+    ) -> dict[str, bytes | Missing]:
+        if self.kit.name in messages:
+            raise BadInput(f"{self.kit.name} cannot send to itself: leave it out")
+        if self.kit.role != ASKERS[kind]:
+            raise Refused(f"a {self.kit.role} may not send {NAMES[kind]}: only a {ASKERS[kind]} may")
+        end = time.monotonic() + deadline
+        done: dict[str, bytes | Missing] = {}
+        with self._errands_of(kind, messages, numbers) as errands:
+            while open := [e for e in errands if e.name not in done]:
+                version = self.presence.version
+                for errand in open:
+                    if (found := self._step(errand, end, patience)) is not None:
+                        done[errand.name] = found
+                if len(done) < len(errands):
+                    self._wait(version, min(end - time.monotonic(), TICK))
+        return {name: done[name] for name in messages}
+
+    @contextlib.contextmanager
+    def _errands_of(
+        self, kind: str, messages: Mapping[str, bytes], numbers: Mapping[str, int]
+    ) -> Iterator[list[Errand]]:
+        """One question of a kind at a time for each receiver, so that numbers arrive in order."""
+        with self.presence.news:
+            locks = [self._locks.setdefault((kind, name), threading.Lock()) for name in sorted(messages)]
+        with contextlib.ExitStack() as held:
+            for lock in locks:
+                held.enter_context(lock)
+            errands = [
+                Errand(name, kind, numbers.get(name) or self.next_number(), body)
+                for name, body in messages.items()
+            ]
+            keys = [(e.name, e.number) for e in errands]
+            self._errands |= dict(zip(keys, errands, strict=True))
+            try:
+                yield errands
+            finally:
+                for key in keys:
+                    del self._errands[key]
+
+    def _wait(self, version: int, seconds: float) -> None:
+        with self.presence.news:
+            self.presence.news.wait_for(lambda: self.presence.version != version, max(0.0, seconds))
+
+    def _step(self, errand: Errand, end: float, patience: float) -> bytes | Missing | None:
+        """The answer, or that there will be none, or nothing yet; sends the question if it is time to."""
+        name, here, now = errand.name, self.presence, time.monotonic()
+        while errand.replies:
+            found = self._opened(errand, *errand.replies.pop(0))
+            if found is not None:
+                return found
+        if self._closed:
+            return Missing(name, "away", "this side was closed")
+        if now >= end:
+            return Missing(name, "late", f"{name} has not answered in time")
+        if not here.known:
+            if now - here.down_since > patience + RETURN:
+                return Missing(name, "away", here.why or "no line to the coordinator")
+            return None
+        member = here.member(name)
+        if member is None:
+            if now - here.gone_since(name) > patience:
+                return Missing(name, "away", f"{name} is not connected")
+            return None
+        if errand.boot and member.boot != errand.boot:
+            return Missing(name, "restarted", f"{name} was started anew while it was asked")
+        turn = (here.turns, member.since)
+        if errand.sent != turn:
+            self._dispatch(errand, member, turn)
+        return None
+
+    def _dispatch(self, errand: Errand, member: Member, turn: tuple[int, float]) -> None:
+        header = {
+            "from": self.kit.name,
+            "to": errand.name,
+            "kind": errand.kind,
+            "number": errand.number,
+            "boot": member.boot,
+            "mine": self.boot,
+        }
+        errand.boot, errand.sent = member.boot, turn
+        with contextlib.suppress(Unreachable):  # sent again by the next line
+            self._send(header, seal(self.kit, member.card, bound(header), errand.body))
+
+    def _opened(self, errand: Errand, header: Mapping[str, Any], sealed: bytes) -> bytes | Missing | None:
+        """What a reply says; nothing if it is not what its sender has sealed."""
+        name = errand.name
+        member = self.presence.member(name)
+        try:
+            if member is None:
+                raise Refused("it is no member that counts")
+            body = unseal(self.kit, member.card, bound(header), sealed)
+        except Refused as error:
+            self.say(f"an answer of {name} is refused: {error}")
+            return None
+        if header["kind"] == "answer":
+            return body
+        text = " ".join(body.decode("utf-8", "replace").split())[:2000]
+        if header["mine"] != errand.boot:
+            return Missing(name, "restarted", text)
+        return Missing(name, "refused", text)
+
+    # the line
+
+    def _send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        self._line.send(header, body)
+
+    def _turned(self, connected: bool, why: str) -> None:
+        if not connected and why != self._why and not self._closed:
+            self.say(f"{why}; trying again")
+        elif connected and self._why:
+            self.say("the line to the coordinator is back")
+        self._why = why
+        self.presence.turned(connected, why)
+        if connected:
+            with contextlib.suppress(Unreachable):
+                self._send({"to": "", "kind": "watch"})
+
+    def _receive(self, header: dict[str, Any], body: bytes) -> None:
+        kind = header.get("kind")
+        if header.get("from") == "":
+            self.presence.note(header, body)
+        elif header.get("to") != self.kit.name:
+            self.say(f"a message for {shown(header.get('to'))} came here: the relay is out of order")
+        elif kind in ("answer", "refusal"):
+            self._replied(header, body)
+        else:
+            self.inbox.put(header, body)
+
+    def _replied(self, header: dict[str, Any], body: bytes) -> None:
+        """A reply counts if it is for a question that waits, from the start of a process that was asked."""
+        errand = self._errands.get((str(header.get("from")), header.get("number", 0)))
+        known = errand is not None and header.get("boot") == self.boot and errand.boot
+        if errand is None or not known or (header.get("mine") != errand.boot and header["kind"] == "answer"):
+            self.say(f"an answer of {shown(header.get('from'))} is refused: nothing waits for it")
+            return
+        with self.presence.news:
+            if len(errand.replies) < MOST_REPLIES:
+                errand.replies.append((header, body))
+            self.presence.changed()

@@ -1,0 +1,287 @@
+"""The relay: the only process of a federation that listens, and that passes on what others send each other.
+
+It knows who is connected and tells everybody who watches. Messages between parties are sealed: it reads whom
+a frame is for, and of what kind it is, and hands it on. What it is asked itself:
+
+watch     members, now and whenever one comes or goes
+members   the same, once
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import logging.handlers
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coterie.core.errors import BadInput, CoterieError, shown
+from coterie.federation.certificates import Card
+from coterie.federation.flare import installed
+from coterie.federation.flare.tls import Unreachable
+from coterie.federation.headers import MOST_TEXT, wrong
+from coterie.federation.party import Kit, Revoked, read_revoked
+
+log = logging.getLogger("coterie")
+
+PING = 3.0  # seconds for an earlier connection of the same name to show that it is alive
+LOOK = 1.0  # seconds between two looks at the list of revoked certificates
+QUIET = 60.0  # seconds in which the same line about the same stranger is said once
+LOG_BYTES = 1 << 20
+SENDS: dict[str, tuple[str, ...]] = {
+    "site": ("letter", "answer", "refusal"),
+    "lead": ("ask", "refusal"),
+    "viewer": (),
+}
+
+
+@dataclass(frozen=True)
+class Present:
+    """One who is connected."""
+
+    card: Card
+    boot: str
+    version: str
+    address: str
+    since: float
+
+    def told(self) -> dict[str, Any]:
+        """What others hear of it; not from where it is connected."""
+        return {
+            "name": self.card.name,
+            "card": self.card.pem.decode("ascii"),
+            "boot": self.boot,
+            "version": self.version,
+            "since": self.since,
+        }
+
+
+class Relay:
+    """`say` gets one line for each arrival, leaving and refusal; the same goes to relay.log in the kit."""
+
+    def __init__(
+        self,
+        kit: Kit,
+        say: Callable[[str], None] = lambda line: None,
+        host: str = "",
+        port: int | None = None,
+    ) -> None:
+        with installed():
+            from coterie.federation.flare.line import Hub
+
+        if kit.role != "coordinator":
+            raise BadInput(
+                f"{kit.folder} is the kit of a {kit.role}: give the coordinator's, as DIR/coordinator"
+            )
+        self.kit, self._screen = kit, say
+        self._present: dict[str, Present] = {}
+        self._coming: dict[str, Present] = {}  # let in, and not yet greeted
+        self._watching: set[str] = set()
+        self._lock = threading.Lock()
+        self._order = threading.Lock()  # of what is told to those who watch
+        self._said: dict[tuple[str, str], float] = {}
+        self._over = threading.Event()
+        self._file = logging.handlers.RotatingFileHandler(
+            kit.folder / "relay.log", maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True
+        )
+        self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        self.revoked = read_revoked(kit)  # a list that cannot be read is no empty one: then nobody is let in
+        self.hub = Hub(kit, self._admit, self._receive, self._arrived, self._left, self._stranger, host, port)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.hub.address
+
+    @property
+    def members(self) -> dict[str, Present]:
+        with self._lock:
+            return dict(self._present)
+
+    def start(self) -> None:
+        self.hub.start()
+        threading.Thread(target=self._look, name="coterie-revoked", daemon=True).start()
+
+    def close(self) -> None:
+        self._over.set()
+        self.hub.close()
+        self._file.close()
+
+    def say(self, line: str) -> None:
+        line = " ".join(line.split())
+        with contextlib.suppress(OSError, ValueError):
+            self._file.emit(logging.LogRecord("relay", logging.INFO, "", 0, line, None, None))
+        if not self._over.is_set():
+            self._screen(line)
+
+    # who comes and goes; these are called by the connections' threads
+
+    def _admit(self, card: Card, address: str, about: Mapping[str, Any]) -> str:
+        boot, version = (str(about.get(key, ""))[:MOST_TEXT] for key in ("boot", "version"))
+        comer = Present(card, boot, version, address, time.time())
+        with self._lock:
+            why = self._unwanted(card)
+            if not why and card.name in self._coming:
+                why = (
+                    f"{card.name} is already connecting from {self._coming[card.name].address}: wait a moment"
+                )
+            if not why:
+                self._coming[card.name] = comer
+            earlier = self._present.get(card.name)
+        if not why and earlier is not None:
+            why = self._same_name(earlier)
+            if why:
+                with self._lock:
+                    self._coming.pop(card.name, None)
+        if why:
+            self._say_once(address, f"refused {card.name} from {address}: {why}")
+        return why
+
+    def _unwanted(self, card: Card) -> str:
+        if card.serial in self.revoked.serials:
+            return f"the certificate of {card.name} is revoked: ask for a new kit"
+        if card.role == "coordinator":
+            return "a coordinator's kit cannot take part: use a site's or a person's"
+        return ""
+
+    def _same_name(self, earlier: Present) -> str:
+        """Of two with the same kit the first stays, if it is still there."""
+        if self.hub.alive(earlier.card.name, PING):
+            return (
+                f"{earlier.card.name} is already connected from {earlier.address}: end that one first, "
+                "or revoke the kit if it is not yours"
+            )
+        self.hub.drop(earlier.card.name, "another connection has taken its place")
+        return ""
+
+    def _arrived(self, name: str, about: Mapping[str, Any]) -> None:
+        with self._lock:
+            comer = self._present[name] = self._coming.pop(name)
+            unwanted = self._unwanted(comer.card)  # the list may have changed meanwhile
+        if unwanted:
+            self.hub.drop(name, unwanted)
+            return
+        self.say(f"{name} ({comer.card.role}) is here, from {comer.address}")
+        if self.revoked.told:
+            self._tell(name, {"kind": "revoked"}, self.revoked.told)
+        self._tell_watchers({"kind": "arrived"}, json.dumps(comer.told()).encode())
+
+    def _left(self, name: str) -> None:
+        with self._lock:
+            gone = self._present.pop(name, None)
+            if gone is None:
+                self._coming.pop(name, None)
+            self._watching.discard(name)
+        if gone is not None and not self._over.is_set():
+            self.say(f"{name} has left")
+            self._tell_watchers({"kind": "left"}, json.dumps({"name": name}).encode())
+
+    def _stranger(self, address: str, why: str) -> None:
+        self._say_once(address, f"refused {address}: {why}")
+
+    # what parties send
+
+    def _receive(self, name: str, header: dict[str, Any], part: memoryview) -> None:
+        problem = wrong(header, len(part))
+        if problem:
+            self._say_once(name, f"a message of {name} is dropped: {problem}")
+            return
+        sender = self._present.get(name)
+        to, kind = header["to"], header["kind"]
+        if sender is None:
+            return
+        if to == "":
+            self._asked(name, kind)
+        elif kind not in SENDS[sender.card.role]:
+            self._say_once(
+                name, f"a message of {name} is dropped: a {sender.card.role} may not send {shown(kind)}"
+            )
+        else:
+            try:
+                self.hub.send(to, header, part)
+            except Unreachable:
+                if header.get("at", 0) == 0:
+                    number = header.get("number", 0)
+                    about = json.dumps({"name": to, "kind": kind, "number": number}).encode()
+                    self.hub.room(name)
+                    self._tell(name, {"kind": "absent"}, about)
+
+    def _asked(self, name: str, kind: str) -> None:
+        if kind not in ("watch", "members"):
+            self._say_once(name, f"a message of {name} is dropped: it asks for {shown(kind)}")
+            return
+        self.hub.room(name)  # who asks and does not listen waits for itself
+        with self._order:
+            with self._lock:
+                told = [present.told() for present in self._present.values()]
+                if kind == "watch":
+                    self._watching.add(name)
+            self._tell(name, {"kind": "members"}, json.dumps(told).encode())
+
+    # telling
+
+    def _tell(self, name: str, header: Mapping[str, Any], body: bytes) -> None:
+        with contextlib.suppress(Unreachable):
+            self.hub.send(name, {**header, "from": "", "to": name}, body, wait=False)
+
+    def _tell_watchers(self, header: Mapping[str, Any], body: bytes) -> None:
+        with self._order:
+            with self._lock:
+                watching = list(self._watching)
+            for name in watching:
+                self._tell(name, header, body)
+
+    def _say_once(self, whom: str, line: str) -> None:
+        """A port scanner, or a party gone wild, does not fill the screen."""
+        whom, now = whom.rpartition(":")[0] or whom, time.monotonic()
+        key = (whom, line.partition(": ")[2])
+        with self._lock:
+            if now - self._said.get(key, -QUIET) < QUIET:
+                return
+            if len(self._said) > 1000:
+                self._said.clear()
+            self._said[key] = now
+        self.say(line)
+
+    # the list of revoked certificates
+
+    def _look(self) -> None:
+        seen = self._stamp()
+        while not self._over.wait(LOOK):
+            stamp = self._stamp()
+            if stamp != seen:
+                seen = stamp
+                self.reread()
+
+    def reread(self) -> None:
+        """Takes the list as it is now; whoever is on it is hung up on, and all others get it."""
+        before, self.revoked = self.revoked, self._read_revoked(self.revoked)
+        if self.revoked.number == before.number:
+            return
+        for name, present in self.members.items():
+            if present.card.serial in self.revoked.serials:
+                self.say(f"{name} is revoked")
+                self.hub.drop(name, f"the certificate of {name} is revoked: ask for a new kit")
+            else:
+                self._tell(name, {"kind": "revoked"}, self.revoked.told)
+
+    def _read_revoked(self, before: Revoked) -> Revoked:
+        try:
+            found = read_revoked(self.kit)
+        except (CoterieError, OSError) as error:
+            self.say(f"the list of revoked certificates cannot be read, the last one holds: {error}")
+            return before
+        if found.number < before.number:
+            self.say(f"the list of revoked certificates is older ({found.number}) than the one that holds")
+            return before
+        return found
+
+    def _stamp(self) -> tuple[int, int]:
+        try:
+            found = self.kit.revoked_path.stat()
+        except OSError:
+            return 0, 0
+        return found.st_mtime_ns, found.st_size

@@ -1,0 +1,314 @@
+"""The rows of one site, and the steps in which they become its client without leaving it.
+
+    holding = Holding.read(source, "north")   its rows
+    holding.hello()                           what it has, for all to see (`told.py`)
+    holding = holding.joined(common)          the same rows, columns and classes in the order of all sites
+    holding.deal(...)                         rows set aside for testing; which columns the others lack
+    holding.sums(lacks of all)                what the others need of its columns, and no more
+    holding.fit(lacks of all, sums of all)    its client
+    holding.facts(), holding.labels()         what a roster says of it
+
+Given the same rows, seed and order of sites, the clients are those of one process that has all rows, to the
+last bit (`data/build.py` takes the same steps). Whatever comes from others is checked first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from coterie.core.checks import is_number, is_whole
+from coterie.core.client import Client, class_count, digest_of
+from coterie.core.errors import BadData, BadInput, Refused, UnknownName, shown
+from coterie.core.seeds import Key
+from coterie.data.build import apart_from_split, client_of, parted, turned
+from coterie.data.clients import check_clients
+from coterie.data.dataset import Arrays, Dataset
+from coterie.data.intake import Array
+from coterie.data.partition.base import Split
+from coterie.data.partition.silos import Silos
+from coterie.data.preparation import Column
+from coterie.data.sources.base import Source
+from coterie.data.sources.table import TableFile
+from coterie.data.tables.texts import plain
+from coterie.data.tabular import TabularPrepare, Told
+from coterie.federation.meeting import differences, several
+from coterie.federation.own_table import own_rows, rearranged
+from coterie.federation.told import Common, Hello, common_of, lacks_of, sums_of
+from coterie.sites.folds import deal_folds, first_rows, held_out, refuse_many_folds
+
+PARTS = ("train", "validation", "test")
+FEWEST = 3  # of one or two values, the mean and the deviation are as good as the values
+
+
+@dataclass(frozen=True)
+class Share:
+    """How a run sets a site's rows aside."""
+
+    pools: tuple[Arrays, ...]
+    number: int
+    one_class: bool
+    lacks: tuple[bool, ...]
+
+
+class Holding:
+    """One site's rows. The steps of a run follow each other; a new run begins with `joined`."""
+
+    def __init__(
+        self, data: Dataset, name: str, cluster: int | None = None, place: int | None = None
+    ) -> None:
+        self.data, self.name, self.cluster, self.place = data, name, cluster, place
+        self.share: Share | None = None
+        self.client: Client | None = None
+
+    @classmethod
+    def read(cls, source: Source, name: str) -> Holding:
+        """A table of the site's own; of a recipe or files for several sites, the rows of that name."""
+        if not isinstance(source, TableFile):
+            called = getattr(type(source), "name", type(source).__name__)
+            raise BadInput(
+                f"{called} is no table of a site's own: use --data table, or say how it is dealt to sites, "
+                "--split iid --clients 10"
+            )
+        return cls(apart_from_split(own_rows(source, name), Silos()), name)
+
+    @classmethod
+    def dealt(cls, source: Source, split: Split, clients: int | None, seed: int, name: str) -> Holding:
+        """The client of that name in a study, which every site deals alike and takes its own of."""
+        key, data = Key(seed).at("data"), apart_from_split(source.load(), split)
+        deal = split.deal(data, data.train, clients, key)
+        if name not in deal.names:
+            raise UnknownName(f"client of {data.name}", name, deal.names)
+        number = deal.names.index(name)
+        train, test = data.train.take(np.flatnonzero(deal.owner == number)), None
+        if data.test is not None:
+            owner = split.deal(data, data.test, len(deal.names), key).owner
+            test = turned(data.test.take(np.flatnonzero(owner == number)), deal, number)
+        data = replace(
+            data,
+            train=turned(train, deal, number),
+            test=test,
+            one_class=data.one_class or deal.one_class,
+            notes=(*data.notes, *deal.notes),
+        )
+        return cls(data, name, deal.clusters[number] if deal.clusters else None, number)
+
+    @property
+    def prepare(self) -> TabularPrepare | None:
+        """How its columns become inputs; None for data that is no table."""
+        return self.data.prepare if isinstance(self.data.prepare, TabularPrepare) else None
+
+    @property
+    def common(self) -> Common:
+        """What it would have all sites have."""
+        data, prepare = self.data, self.prepare
+        target = data.recipe.target if data.recipe is not None else ""
+        if prepare is None:
+            return Common(data.task, (), data.classes, target, {}, data.train.x.shape[1:])
+        rules = {name: getattr(prepare, name) for name in ("missing", "scale", "absent")}
+        columns = tuple(c if prepare.scale == "constants" else unscaled(c) for c in prepare.columns)
+        return Common(data.task, columns, data.classes, target, rules, ())
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Columns of which no row has a value."""
+        columns = () if self.prepare is None else self.prepare.columns
+        pools = self.data.pools
+        return frozenset(c.name for i, c in enumerate(columns) if all(unknown(p.x, i) for p in pools))
+
+    def hello(self) -> dict[str, Any]:
+        """What it says of its rows before anything else: no value of any."""
+        data = self.data
+        rows, patients = sum(map(len, data.pools)), bool(data.together)
+        return Hello(self.common, self.absent, rows, patients, digest_of_rows(data), self.place).told()
+
+    def joined(self, told: Mapping[str, Any]) -> Holding:
+        """The same rows, with columns and classes in the order that all sites have (`Meeting.told`); refused
+        where that is not what this site has, or goes by other rules than its own.
+        """
+        common, data, prepare = common_of(told), self.data, self.prepare
+        if said := differences(self.common, self.absent, common):
+            raise BadData(f"site {self.name!r} does not have what is said to be common: {several(said)}")
+        if prepare is not None:
+            places = {plain(c.name): i for i, c in enumerate(prepare.columns)}
+            order = [places[plain(c.name)] for c in common.columns]
+            constants, absent = prepare.scale == "constants", self.absent
+            own = [prepare.columns[i] for i in order]
+            columns = tuple(
+                adopted(o, c, o.name in absent, constants) for o, c in zip(own, common.columns, strict=True)
+            )
+            prepare = replace(prepare, columns=columns)
+            data = replace(
+                with_pools(data, [Arrays(p.x[:, order], p.y, p.columns) for p in data.pools]),
+                prepare=prepare,
+                features=prepare.features,
+            )
+        if common.classes != data.classes:
+            numbers = np.array([common.classes.index(c) for c in data.classes])
+            data = with_pools(data, [Arrays(p.x, numbers[p.y], p.columns) for p in data.pools])
+        if data.recipe is not None:
+            names = [c.name for c in common.columns]
+            data = replace(data, recipe=rearranged(data.recipe, names, common.classes))
+        return Holding(replace(data, classes=common.classes), self.name, self.cluster, self.place)
+
+    def deal(
+        self, test: float, validation: float, deal_seed: int, number: int, one_class: bool = False
+    ) -> dict[str, Any]:
+        """Sets rows aside, as the site of that number among all; tells how many, and which columns its
+        training rows lack.
+        """
+        for what, share in (("test", test), ("validation", validation)):
+            if not is_number(share) or not 0 <= share < 1:
+                raise BadInput(f"{what}={shown(share)} must lie in [0, 1): try 0.2")
+        for what, whole in (("deal", deal_seed), ("number", number)):
+            if not is_whole(whole) or not 0 <= whole < 2**63:
+                raise BadInput(f"{what}={shown(whole)} must be a whole number of at least 0: try 0")
+        data, key, whose = self.data, Key(deal_seed).at("data"), f"client {self.name!r}"
+        rows = np.arange(len(data.train))
+        pools = tuple(parted(data, rows, data.test, test, validation, key, number, whose))
+        lacks = () if self.prepare is None else self.prepare.lacks(pools[0], f"{whose}: ")
+        self.share, self.client = Share(pools, number, one_class, lacks), None
+        return {**dict(zip(PARTS, map(len, pools), strict=True)), "lacks": list(lacks)}
+
+    def sums(self, lacks: Any, at: int | None = None, fewest: int = FEWEST) -> list[Told]:
+        """[column] what the others need to know of it; `lacks` [site, column] are of all sites. Refused where
+        it would be of fewer values than `fewest`.
+        """
+        share = self._share()
+        if self.prepare is None:
+            return []
+        told = self.prepare.sums(share.pools[0], self.prepare.gaps(self._lacks(lacks, share, at)))
+        for column, numbers in zip(self.prepare.columns, told, strict=True):
+            known = 0 if numbers is None else numbers[0] if column.kind == "number" else sum(numbers)
+            if 0 < known < fewest:
+                raise Refused(
+                    f"site {self.name!r}: column {column.name!r} has {known:g} known training value(s), and "
+                    f"sums of fewer than {fewest} would tell them: blank or leave out that column"
+                )
+        return told
+
+    def fit(self, lacks: Any, sums: Any, at: int | None = None, late: bool = False) -> Client:
+        """Its client, from its own rows and what all sites told, in the order of sites; its own is at its
+        number, or at `at`. A site that comes late is not among them, and takes what the others agreed on.
+        """
+        share, prepare, way = self._share(), self.prepare, self.data.prepare
+        if prepare is not None and late:
+            told = lacks_of(lacks, len(share.lacks))
+            gaps = prepare.gaps(told)
+            refuse_new_gaps(self.name, prepare, gaps, share.lacks)
+            way = prepare.prepared(
+                share.pools[0], gaps, prepare.agreed(gaps, sums_of(sums, prepare, told))
+            )
+        elif prepare is not None:
+            told = self._lacks(lacks, share, at)
+            gaps, every = prepare.gaps(told), sums_of(sums, prepare, told)
+            own = share.number if at is None else at
+            if every[own] != [s and tuple(s) for s in prepare.sums(share.pools[0], gaps)]:
+                raise BadData(
+                    f"site {self.name!r}: the sums passed on as its own are not: start the run anew"
+                )
+            way = prepare.prepared(share.pools[0], gaps, prepare.agreed(gaps, every))
+        client = client_of(self.data, self.name, way, share.pools, self.cluster)
+        check_clients([client], allow_one_class=share.one_class or self.data.one_class)
+        self.client = client
+        return client
+
+    def part(self, fold: Mapping[str, Any] | None) -> Client:
+        """Its client; of a tuning's trial, without a fold of its training rows, on which it is tested."""
+        return self._client() if fold is None else without_fold(self._client(), fold, self._share().number)
+
+    def facts(self) -> dict[str, Any]:
+        """What the roster needs of its client: sizes, shape, names of inputs."""
+        client = self._client()
+        return {
+            **{part: len(getattr(client, part)) for part in PARTS},
+            "shape": list(client.train.x.shape[1:]),
+            "outputs": class_count([client]),
+            "features": list(client.features),
+            "cluster": client.cluster,
+            "digest": digest_of(client),
+        }
+
+    def labels(self) -> list[list[int]] | None:
+        """How many rows of each class are for training, validation and testing; None for a regression."""
+        client = self._client()
+        if client.task == "regression":
+            return None
+        parts = (getattr(client, part).y for part in PARTS)
+        return [torch.bincount(y, minlength=class_count([client])).tolist() for y in parts]
+
+    def _share(self) -> Share:
+        if self.share is None:
+            raise BadInput(f"site {self.name!r} has set no rows aside yet: deal first")
+        return self.share
+
+    def _client(self) -> Client:
+        if self.client is None:
+            raise BadInput(f"site {self.name!r} has no inputs yet: fit first")
+        return self.client
+
+    def _lacks(self, lacks: Any, share: Share, at: int | None = None) -> list[tuple[bool, ...]]:
+        found, own = lacks_of(lacks, len(share.lacks)), share.number if at is None else at
+        if not is_whole(own) or not 0 <= own < len(found) or found[own] != share.lacks:
+            raise BadData(
+                f"site {self.name!r}: the columns passed on as lacking in it are not: start the run anew"
+            )
+        return found
+
+
+def refuse_new_gaps(name: str, prepare: TabularPrepare, gaps: Any, lacks: Sequence[bool]) -> None:
+    """A site that comes late and lacks a column that nobody lacked who began: the model has no place for
+    that, unless zeros stand for it.
+    """
+    new = [c.name for c, mine, others in zip(prepare.columns, lacks, gaps.some, strict=True) if mine and not others]
+    if new and prepare.absent != "mask":
+        raise Refused(f"site {name!r} lacks column {new[0]!r}, which all have that began: start the run anew")
+
+
+def without_fold(client: Client, fold: Mapping[str, Any], number: int) -> Client:
+    """As `sites/folds.py` leaves it out in one process."""
+    first, of = first_rows(client)
+    many, which, seed = (fold.get(name) for name in ("folds", "fold", "seed"))
+    if not is_whole(many) or not is_whole(which) or not is_whole(seed) or not 0 <= which < many or many < 2:
+        raise BadInput(f"fold {shown(dict(fold))} is none: is it of another version?")
+    refuse_many_folds(client, many, len(first))
+    dealt = deal_folds(client.train.y.numpy()[first], many, Key(seed).at("folds", number).numpy())[of]
+    return held_out(client, dealt, which)
+
+
+# what it says, and the common order
+
+
+def unknown(x: Array, column: int) -> bool:
+    """Whether no row has a value."""
+    return bool(np.isnan(np.asarray(x[:, column], dtype=np.float64)).all())
+
+
+def with_pools(data: Dataset, pools: Sequence[Arrays]) -> Dataset:
+    return replace(data, train=pools[0], test=pools[1] if len(pools) > 1 else None)
+
+
+def unscaled(column: Column) -> Column:
+    """Without constants that scale nothing."""
+    return replace(column, center=0.0, spread=1.0)
+
+
+def digest_of_rows(data: Dataset) -> str:
+    total = hashlib.sha256()
+    for pool in data.pools:
+        for array in (pool.x, pool.y):
+            total.update(repr((array.dtype.str, array.shape)).encode())
+            plain_bytes = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+            total.update(plain_bytes)
+    return total.hexdigest()[:16]
+
+
+def adopted(own: Column, common: Column, absent: bool, constants: bool) -> Column:
+    """A column as all have it; what is not common stays its own."""
+    mine = common if absent else replace(own, name=common.name, unit=common.unit)
+    return mine if constants else replace(mine, center=own.center, spread=own.spread)

@@ -1,0 +1,137 @@
+"""One run at a site: its model, what it holds, and the policy that every message is held against."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Belief
+from coterie.core.client import Client
+from coterie.core.errors import BadData, BadRun, Refused, shown
+from coterie.core.wire import pack, payload, unpack
+from coterie.federation.policy import Policy, check_message, check_model, foreign_after
+from coterie.models import MODELS
+from coterie.models.base import count_parameters
+from coterie.nets.site import Answer, Site, detupled
+from coterie.storage.atomic import readable_errors
+
+RUN = re.compile(r"[0-9a-f]{32}")
+Letters = Callable[[str, dict[str, Any], bytes], None]
+
+
+class Session(Site):
+    """A site in one run, which a person leads; `others` are the sites that take part beside it."""
+
+    def __init__(
+        self,
+        client: Client,
+        number: int,
+        home: Path,
+        policy: Policy,
+        others: frozenset[str],
+        letters: Letters,
+    ) -> None:
+        super().__init__(client, number, home)
+        self.policy, self.others, self.letters = policy, others, letters
+        self.visits, self.foreign = 0, frozenset[int]()
+        self.asked: dict[str, Any] = {}  # how it began
+        self.lock = threading.Lock()
+
+    def began(self, message: Mapping[str, Any]) -> bool:
+        """Builds the model; whether nothing of an earlier process of ours is in memory."""
+        told = {k: message[k] for k in ("model", "options", "shape", "outputs", "precision", "engine")}
+        if self.net is not None and self.asked == told:
+            return False
+        check_model(self.policy, str(told["model"]), parameters_of(told))
+        self.do_begin(told, {})
+        self.asked = told
+        return True
+
+    def obey(self, data: bytes) -> bytes:
+        """What it is asked within the run."""
+        message, tensors = unpack(data)
+        if message.get("do") == "letters":
+            return pack(*self.do_letters(message))
+        with self.lock:
+            self.visits = check_message(self.policy, message, len(data), self.visits, self.foreign)
+            do = getattr(self, f"do_{message['do']}")
+            answer = pack(*do(message, tensors))
+            self.foreign = foreign_after(message, self.foreign)
+            return answer
+
+    def do_letters(self, message: Mapping[str, Any]) -> Answer:
+        """Contents for other sites: each goes to its receiver, sealed for it, and the answer says how much."""
+        sent = []
+        for order in message["orders"]:
+            to = str(order["to"])
+            if to not in self.others:
+                raise Refused(f"a letter to {shown(to)}, who takes no part in this run: start the run anew")
+            with self.lock:
+                check_message(self.policy, {**order, "do": "letter"}, 0, self.visits, self.foreign)
+                letter = pack(*self.do_letter(order, {}))
+            self.letters(to, {"run": message["run"]}, letter)
+            sent.append(payload(letter))
+        return {"sent": sent}, {}
+
+    def take_letter(self, sender: str, data: bytes) -> None:
+        """Contents of another site. What this site made itself stays as it is."""
+        if sender not in self.others:
+            raise Refused(f"a letter of {shown(sender)}, who takes no part in this run")
+        _, tensors = unpack(data)
+        ids = {int(name.partition("/")[0]) for name in tensors}
+        with self.lock:
+            if ids & (self.held.keys() - self.copies):
+                raise Refused(f"a letter of {shown(sender)} has the names of what is ours")
+            refuse_not_finite(tensors, sender)
+            self._take(tensors)
+            self.foreign |= ids
+
+    def final(self, message: Mapping[str, Any], tensors: dict[str, Tensor]) -> Belief:
+        """The model that the run ends with here."""
+        with self.lock:
+            self._take(tensors)
+            return dict(self._belief(message["row"]))
+
+    def over(self) -> None:
+        """Nothing of the run is needed any more."""
+        if self.home is not None:
+            shutil.rmtree(self.home, ignore_errors=True)
+
+
+def run_of(message: Mapping[str, Any]) -> str:
+    """The run that a message names; also the name of a folder."""
+    run = message.get("run")
+    if not isinstance(run, str) or not RUN.fullmatch(run):
+        raise BadData(f"{shown(run)} names no run: is it of another version?")
+    return run
+
+
+def home_of(state: Path, run: str) -> Path:
+    folder = state / "runs" / run
+    with readable_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def parameters_of(told: Mapping[str, Any]) -> int:
+    """Numbers of a model, counted before they take up memory."""
+    made = MODELS.make(told["model"], **{k: detupled(v) for k, v in told["options"].items()})
+    try:
+        with torch.device("meta"):
+            return count_parameters(made.build(tuple(told["shape"]), int(told["outputs"]), 0))
+    except (RuntimeError, TypeError, ValueError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise BadRun(f"model {shown(told['model'])} cannot be built here: {text}") from None
+
+
+def refuse_not_finite(tensors: Mapping[str, Tensor], sender: str) -> None:
+    for name, t in tensors.items():
+        if t.is_floating_point() and not bool(torch.isfinite(t.sum()) or torch.isfinite(t).all()):
+            raise BadData(f"{shown(name)} from {sender} is not finite: leave that site out, or lower lr")

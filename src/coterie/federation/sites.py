@@ -1,0 +1,251 @@
+"""The sites of a federation as a run meets them: who is there, what they have, how their rows become inputs.
+
+Numbers of sites are places in the roster. A site that is named but not there yet is in it without rows; it
+comes in when it connects (`net.py`), fitted by what those told who began.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Gone, Refused, Several
+from coterie.core.roster import Member, Roster
+from coterie.core.wire import pack, unpack
+from coterie.federation import meeting
+from coterie.federation.party import read_kit
+from coterie.federation.post import Missing, Post
+from coterie.federation.told import common_of, facts_of, hello_of, lacks_of
+from coterie.nets.site import ERRORS
+
+log = logging.getLogger("coterie")
+
+TICK = 0.05
+HELLO = 60.0  # seconds that a site may take to look at its rows
+
+Told = dict[str, Any]
+
+
+class Lines:
+    """A person's line to the coordinator, one for this process, and questions to sites in plain JSON."""
+
+    def __init__(self, kit: Path, say: Callable[[str], None]) -> None:
+        self.kit = read_kit(kit)
+        if self.kit.role != "lead":
+            raise BadInput(
+                f"{kit} is the kit of {self.kit.name}, a {self.kit.role}; runs are led with the kit of a lead: "
+                "give --federation.kit DIR/people/lead"
+            )
+        self.post = Post(self.kit, say=say)
+        self.post.start()
+
+    def there(self) -> dict[str, str]:
+        """Sites that are connected, each with what tells its process from a later one."""
+        members = self.post.members().items()
+        return {name: m.boot for name, m in members if m.card.role == "site"}
+
+    def ask(
+        self, messages: Mapping[str, Told], deadline: float = HELLO, patience: float = 10.0
+    ) -> tuple[dict[str, Told], dict[str, CoterieError]]:
+        """Answers by site, and why there is none; a refusal is no answer."""
+        packed = {name: pack(message, {}) for name, message in messages.items()}
+        answers, failed = dict[str, Told](), dict[str, CoterieError]()
+        for name, data in self.post.ask(packed, deadline, patience).items():
+            try:
+                if isinstance(data, Missing):
+                    raise Gone({name: data.text})
+                answers[name] = plain_answer(data)
+            except CoterieError as error:
+                failed[name] = error
+        return answers, failed
+
+
+def plain_answer(data: bytes) -> Told:
+    answer, _ = unpack(data)
+    if not isinstance(answer, dict):
+        raise BadData("an answer that is no table: is it of another version?")
+    if "error" in answer:
+        raise ERRORS.get(str(answer["error"]), BadRun)(str(answer.get("text", ""))[:2000])
+    return answer
+
+
+OPEN: dict[Path, Lines] = {}
+_lock = threading.Lock()
+
+
+def lines_of_kit(kit: str, say: Callable[[str], None]) -> Lines:
+    """One line for all runs of this process."""
+    path = Path(kit).resolve()
+    with _lock:
+        if path not in OPEN:
+            OPEN[path] = Lines(path, say)
+        return OPEN[path]
+
+
+def hang_up() -> None:
+    """Ends all lines of this process."""
+    with _lock:
+        while OPEN:
+            OPEN.popitem()[1].post.close()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How rows are set aside; `ground` is its name at the sites."""
+
+    test: float
+    validation: float
+    deal: int
+    one_class: bool
+
+    @property
+    def ground(self) -> str:
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+
+
+@dataclass(eq=False)
+class Met:
+    """Sites that have met, by their numbers in the roster.
+
+    lacks, sums   [site] what each has told, or None of one that was not there
+    digests       {site: of its rows}, so that a site that comes back has the same
+    boots         {site: the process that has made inputs of them}
+    """
+
+    lines: Lines
+    rule: Rule
+    common: Told
+    roster: Roster
+    notes: tuple[str, ...]
+    policies: dict[str, Told]
+    lacks: list[list[bool] | None]
+    sums: list[list[Any] | None]
+    digests: dict[str, str] = field(default_factory=dict)
+    boots: dict[str, str] = field(default_factory=dict)
+
+    def enter(self, number: int, boot: str) -> Member:
+        """A site that begins, or comes back: its rows become inputs as those of all; what it says of them.
+
+        A process that has done so already need not do it again.
+        """
+        name = self.roster.names[number]
+        if self.boots.get(name) == boot:
+            return self.roster.members[number]
+        hello = self._one(name, {"do": "hello"})
+        mine = hello_of(hello.get("hello"), name)
+        if differs := meeting.differences(mine.common, mine.absent, common_of(self.common)):
+            raise Refused(f"site {name!r}: {'; '.join(differs[:20])}: change its recipe")
+        if self.digests.setdefault(name, mine.digest) != mine.digest:
+            raise Refused(f"site {name!r} has other rows than when the run began: start the run anew")
+        self.policies[name] = dict(hello.get("policy") or {})
+        self._one(name, deal_message(self.rule, self.common, number))
+        began = [i for i, row in enumerate(self.lacks) if row is not None]
+        told = {"lacks": [self.lacks[i] for i in began], "sums": [self.sums[i] for i in began]}
+        at = began.index(number) if number in began else None
+        facts = self._one(name, {"do": "fit", "ground": self.rule.ground, **told, "at": at})
+        member = meeting.member(name, facts_of(facts, name), self.roster.outputs)
+        self.boots[name] = boot
+        return member
+
+    def _one(self, name: str, message: Told) -> Told:
+        answers, failed = self.lines.ask({name: message})
+        if failed:
+            raise failed[name]
+        return answers[name]
+
+
+def deal_message(rule: Rule, common: Told, number: int) -> Told:
+    told = {"test": rule.test, "validation": rule.validation, "deal": rule.deal, "one_class": rule.one_class}
+    return {"do": "deal", "ground": rule.ground, "common": common, "number": number, **told}
+
+
+def meet(
+    lines: Lines, rule: Rule, names: Sequence[str], least: int, wait: float, say: Callable[[str], None]
+) -> Met:
+    """Sites say hello, are matched by name, set rows aside and make inputs of them.
+
+    Named sites are waited for; without names, those who are there take part.
+    """
+    there = gathered(lines, names, least, wait, say)
+    boots = lines.there()
+    hellos, failed = lines.ask({name: {"do": "hello"} for name in there})
+    found = meeting.match({name: told.get("hello") for name, told in hellos.items()})
+    refused = {**{n: f"site {n}: {error}" for n, error in failed.items()}, **found.refused}
+    order = ordered(found, [n for n in names if n not in found.sites and n not in refused])
+    place = {name: i for i, name in enumerate(order)}
+    common = found.told()
+    dealt = every(lines, {n: deal_message(rule, common, place[n]) for n in found.sites})
+    lacks = [dealt[n].get("lacks") for n in found.sites]
+    for row in lacks:
+        lacks_of([row], len(found.common.columns))
+    ground = {"ground": rule.ground, "lacks": lacks}
+    sums = every(lines, {n: {"do": "sums", **ground, "at": i} for i, n in enumerate(found.sites)})
+    told = [sums[n].get("sums") for n in found.sites]
+    fits = every(lines, {n: {"do": "fit", **ground, "sums": told, "at": i} for i, n in enumerate(found.sites)})
+    roster = with_late(meeting.roster(found, fits), order)
+    rows = {place[n]: (lacks[i], told[i]) for i, n in enumerate(found.sites)}
+    late = [n for n in order if n not in found.sites]
+    notes = (*refused.values(), *(f"site {n} is not there yet: it joins when it comes" for n in late))
+    return Met(
+        lines,
+        rule,
+        common,
+        roster,
+        notes,
+        {n: dict(hellos[n].get("policy") or {}) for n in found.sites},
+        [rows[i][0] if i in rows else None for i in range(len(order))],
+        [rows[i][1] if i in rows else None for i in range(len(order))],
+        {n: found.hellos[n].digest for n in found.sites},
+        {n: boots[n] for n in found.sites if n in boots},
+    )
+
+
+def gathered(
+    lines: Lines, names: Sequence[str], least: int, wait: float, say: Callable[[str], None]
+) -> list[str]:
+    """Those who are there: all that are named, or as many as are needed, within so many seconds."""
+    end, said = time.monotonic() + wait, ""
+    while True:
+        there = lines.there()
+        here = [n for n in (names or there) if n in there]
+        missing = [n for n in names if n not in there]
+        if not missing and len(here) >= least:
+            return here
+        if time.monotonic() > end:
+            break
+        text = f"waiting for {', '.join(missing)}" if missing else f"{len(here)} of at least {least} sites are there"
+        if text != said:
+            say(text)
+            said = text
+        time.sleep(TICK)
+    if len(here) < least:
+        raise BadRun(
+            f"{len(here)} site(s) are connected ({', '.join(here) or 'nobody'}), at least {least} are needed: start "
+            "coterie site at others, or lower --federation.least"
+        )
+    return here
+
+
+def every(lines: Lines, messages: Mapping[str, Told]) -> dict[str, Told]:
+    """All of them are needed: before a run begins, a site that goes or refuses is said and nothing runs."""
+    answers, failed = lines.ask(messages)
+    if failed:
+        raise Several([f"site {name}: {error}" for name, error in failed.items()])
+    return answers
+
+
+def ordered(found: meeting.Meeting, late: Sequence[str]) -> list[str]:
+    """All sites of a run: as those who are there are ordered, or by name with those who are not."""
+    return list(found.sites) if not late else sorted([*found.sites, *late], key=meeting.by_name)
+
+
+def with_late(roster: Roster, order: Sequence[str]) -> Roster:
+    """The roster with those who are not there yet, without rows."""
+    known = {m.name: replace(m, digest="") for m in roster.members}
+    return replace(roster, members=tuple(known.get(n) or Member(n, 0, 0, 0) for n in order))

@@ -1,0 +1,249 @@
+"""A site's process: what it answers to those who lead runs, within its policy.
+
+    hello     what its rows are, and what it takes part in
+    deal      rows are set aside for testing, as the site of some number; sums and fit make inputs of them
+    begin     a run, by its id: a model to train; the messages of `nets/site.py` then name the run
+    finish    the model that a run ends with here: it is written down, to be used
+    end       nothing of a run is needed any more
+
+Everything is said in a line, and written into asked.jsonl with who asked: done or refused.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+import coterie
+from coterie.core.belief import Belief
+from coterie.core.errors import BadRun, CoterieError, Refused, lines_of, shown
+from coterie.core.options import plain
+from coterie.core.wire import pack, unpack
+from coterie.federation.certificates import Card
+from coterie.federation.policy import Policy, check_begin, check_may, told
+from coterie.federation.rows import Holding
+from coterie.federation.session import Session, home_of, run_of
+from coterie.nets.courier import said
+from coterie.nets.site import ERRORS
+
+log = logging.getLogger("coterie")
+
+MOST_GROUNDS = 16  # ways to set rows aside that are kept in memory
+A_DAY = 24 * 3600
+Message = tuple[dict[str, Any], dict[str, Tensor]]
+Keep = Callable[[Session, Mapping[str, Any], Belief], str]
+
+
+class Station:
+    """`letters(to, header, body)` sends to another site; `keep` writes a run's model down, and says where;
+    `say` is for people.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        holding: Holding,
+        policy: Policy,
+        state: Path,
+        letters: Callable[[str, dict[str, Any], bytes], None],
+        keep: Keep,
+        say: Callable[[str], None],
+    ) -> None:
+        self.name, self.holding, self.policy, self.state = name, holding, policy, state
+        self.letters, self.keep, self.say = letters, keep, say
+        self.grounds: OrderedDict[str, Holding] = OrderedDict()
+        self.session: Session | None = None
+        self.run = self.leader = ""
+        self.heard = 0.0  # when the session was last asked something
+
+    # the post
+
+    def answer(self, sender: Card, header: Mapping[str, Any], body: bytes) -> bytes:
+        """An answer to whoever leads; a refusal is one too, and so is a mishap."""
+        message: dict[str, Any] = {}
+        try:
+            message, _ = unpack(body)
+            found = self._answer(sender.name, message, body)
+        except CoterieError as error:
+            text = "; ".join(lines_of(error))
+            self._note(sender.name, message, f"refused: {text}")
+            kind = next((name for name, cls in ERRORS.items() if isinstance(error, cls)), "BadRun")
+            return pack({"error": kind, "text": text}, {})
+        except Exception as error:  # whatever a message that fits nothing may do: the process goes on
+            log.debug("a message could not be done", exc_info=True)
+            text = f"{shown(message.get('do'))} could not be done ({type(error).__name__}: {str(error)[:200]})"
+            self._note(sender.name, message, f"failed: {text}")
+            return pack({"error": "BadRun", "text": " ".join(text.split())}, {})
+        return found
+
+    def take_letter(self, sender: Card, header: Mapping[str, Any], body: bytes) -> None:
+        session = self._session(header)
+        session.take_letter(sender.name, body)
+        self.say(f"{sender.name} sends models, {len(body):,} bytes")
+
+    # what it is asked
+
+    def _answer(self, leader: str, message: dict[str, Any], body: bytes) -> bytes:
+        do = {
+            "hello": self._hello,
+            "deal": self._deal,
+            "sums": self._sums,
+            "fit": self._fit,
+            "begin": self._begin,
+            "finish": self._finish,
+            "end": self._end,
+        }.get(str(message.get("do")))
+        self._note(leader, message)
+        if do is not None:
+            self._known(leader)
+            return pack(*do(leader, message, body))
+        session = self._session(message, leader)
+        self.heard = time.monotonic()
+        return session.obey(body)
+
+    def _known(self, leader: str) -> None:
+        if self.policy.requesters is not None and leader not in self.policy.requesters:
+            raise Refused(f"{shown(leader)} is not among the policy's requesters: add it to requesters")
+
+    def _hello(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
+        return {
+            "hello": self.holding.hello(),
+            "policy": told(self.policy),
+            "version": coterie.__version__,
+        }, {}
+
+    def _deal(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
+        if self.policy.deal is not None and message["deal"] != self.policy.deal:
+            raise Refused(
+                f"rows held out by seed {shown(message['deal'])}, where the policy has {self.policy.deal}: "
+                f"run with --deal {self.policy.deal}"
+            )
+        holding = self.holding.joined(message["common"])
+        found = holding.deal(
+            message["test"],
+            message["validation"],
+            message["deal"],
+            message["number"],
+            bool(message["one_class"]),
+        )
+        self.grounds[str(message["ground"])[:64]] = holding
+        while len(self.grounds) > MOST_GROUNDS:
+            self.grounds.popitem(last=False)
+        return found, {}
+
+    def _sums(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
+        found = self._ground(message).sums(message["lacks"], message["at"])
+        if any(s is not None for s in found):
+            check_may(self.policy, "sums")
+        return {"sums": found}, {}
+
+    def _fit(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
+        holding = self._ground(message)
+        at = message["at"]
+        client = holding.fit(message["lacks"], message["sums"], at, late=at is None)
+        facts = holding.facts()
+        if self.policy.sums:  # what was fitted is in them
+            facts["notes"] = list(client.notes)
+        if self.policy.label_counts:
+            facts["labels"] = holding.labels()
+        return plain(facts), {}
+
+    def _begin(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
+        run, holding = run_of(message), self._ground(message)
+        if self.session is None or self.run != run:
+            self._free_for(leader)
+            check_begin(self.policy, message["work"], leader, self._today(run))
+            client, home = holding.part(message.get("fold")), home_of(self.state, run)
+            others = frozenset(map(str, message["sites"])) - {self.name}
+            self.session = Session(client, int(message["number"]), home, self.policy, others, self.letters)
+            self.run, self.leader = run, leader
+        self.heard = time.monotonic()
+        return {"blank": self.session.began(message)}, {}
+
+    def _finish(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
+        session = self._session(message, leader)
+        where = self.keep(session, message, session.final(message, unpack(body)[1]))
+        self.say(f"the run's model for this site is in {where}")
+        return {}, {}
+
+    def _end(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
+        if self.session is not None and self.run == run_of(message):
+            self._session(message, leader).over()
+            self.session, self.run, self.leader = None, "", ""
+        return {}, {}
+
+    # what it has
+
+    def _ground(self, message: Mapping[str, Any]) -> Holding:
+        found = self.grounds.get(str(message.get("ground"))[:64])
+        if found is None:
+            raise BadRun(f"site {self.name!r} has not set rows aside for this: start the run anew")
+        return found
+
+    def _session(self, message: Mapping[str, Any], leader: str | None = None) -> Session:
+        if self.session is None or message.get("run") != self.run:
+            raise BadRun(f"site {self.name!r} is not in that run: start it anew, or resume it")
+        if leader is not None and leader != self.leader:
+            raise Refused(f"this run is led by {self.leader}, not by {shown(leader)}")
+        return self.session
+
+    def _free_for(self, leader: str) -> None:
+        """One run at a time; one that nobody has asked anything of for a while may be set aside."""
+        quiet = time.monotonic() - self.heard
+        if self.session is not None and self.leader != leader and quiet < IDLE:
+            raise Refused(f"site {self.name!r} is in a run led by {self.leader}: try again when it is over")
+
+    def _today(self, run: str) -> int:
+        """How many other runs began here within a day; each has left a line."""
+        path, since = self.state / BEGUN, time.time() - A_DAY
+        lines = path.read_text().splitlines() if path.exists() else []
+        begun = {r for when, _, r in (line.partition(" ") for line in lines) if float(when) > since}
+        if run not in begun:
+            with path.open("a") as file:
+                file.write(f"{time.time():.0f} {run}\n")
+        return len(begun - {run})
+
+    # what it says
+
+    def _note(self, leader: str, message: Mapping[str, Any], outcome: str = "") -> None:
+        what = words(message)
+        self.say(f"{leader} asks: {what}" + (f" · {outcome}" if outcome else ""))
+        entry = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "by": leader, "run": message.get("run")}
+        line = json.dumps({**entry, "asked": what, "outcome": outcome or "accepted"}, default=str)
+        try:
+            path = self.state / ASKED
+            if path.exists() and path.stat().st_size > LARGEST:
+                path.replace(path.with_suffix(".old.jsonl"))
+            with path.open("a") as file:
+                file.write(line + "\n")
+        except OSError as error:  # a full disk must not end the process
+            self.say(f"asked.jsonl cannot be written: {error.strerror}")
+
+
+ASKED, BEGUN, LARGEST, IDLE = "asked.jsonl", "begun.txt", 64 << 20, 120.0
+
+
+def words(message: Mapping[str, Any]) -> str:
+    """What a message asks, in a few words that a person can read."""
+    what = str(message.get("do"))
+    try:
+        if what == "visit":
+            round = f"round {int(message['key']['round'])}"
+            return f"{said(message['kernel'])[:200]} on {len(message['rows'])} model(s), {round}"
+        if what == "begin":
+            work = message["work"]
+            return f"begin a run: {work['model']}, {work['rounds']} rounds, {work['sites']} sites"
+        if what == "letters":
+            return f"send models to {', '.join(str(o['to']) for o in message['orders'])[:200]}"
+        if what == "give":
+            return f"give {len(message['rows'])} model(s), to {message['why']}"
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        pass
+    return shown(what)[1:-1] if what.isascii() else shown(what)

@@ -1,0 +1,202 @@
+"""Models in fewer bytes, without losing a bit.
+
+From one round to the next most of a weight stays as it was: its sign, its exponent, the first bits of its
+mantissa. Where both ends of a wire hold an earlier model, the `Reference`, only what has changed needs to go:
+
+    change   bits of the model XOR bits of the reference       what stayed the same is zero
+    planes   first bytes of all numbers, then second bytes ... zeros lie side by side
+    zstd     long runs of zeros take next to nothing
+
+Both ends name a reference by its digest, so that nobody adds a change to the wrong model: a receiver that
+has no such model raises `LostReference`, and the sender packs again without one. Without a reference the
+planes of the model itself are packed. What is small, or hardly becomes smaller, goes as plain bytes.
+
+A packed model is `meta`, which JSON can hold, and `data`. Meta comes from elsewhere as well, so that `unpack`
+believes none of it: sizes are checked before memory is taken for them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from coterie.core.errors import BadData, BadInput, BadRun, shown
+from coterie.nets.layouts import (
+    Bytes,
+    Layout,
+    flat,
+    groups,
+    layout_of,
+    listed,
+    planes,
+    size_of,
+    told_layout,
+    unflat,
+    unplanes,
+)
+
+LEAST = 16 * 1024  # bytes: what is smaller leaves in one go over a new connection, packed or not
+WORTH = 0.9  # of the bytes: what stays above costs about as many seconds as it saves at 100 Mbit/s
+LEVEL = 1  # of zstd: 3 and 9 take two and six times as long and save no more
+MOST_TIMES = 64  # so many times its bytes may a model without a reference become, so that none fills a memory
+LOOK, LOOKS = 4096, 32  # numbers side by side, and in how many places, that tell whether packing pays
+
+Meta = dict[str, Any]
+
+
+class LostReference(BadRun):
+    """A change arrived, but not the model that it is to be added to: the sender should send the whole."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        super().__init__(
+            f"a model came as a change of model {shown(digest)}, which is not here: send it whole"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """A model that both ends hold, and what it is called. Its tensors must not change any more."""
+
+    tensors: Mapping[str, Tensor]
+    digest: str
+    layout: Layout
+
+
+def reference_of(tensors: Mapping[str, Tensor]) -> Reference:
+    """A model with its digest: 16 letters of the SHA-256 of its names, dtypes, shapes and bytes."""
+    layout = layout_of(tensors)
+    found = hashlib.sha256(json.dumps(sorted(layout.items())).encode())
+    found.update(flat(tensors, layout).data)
+    return Reference(tensors, found.hexdigest()[:16], layout)
+
+
+def pack(
+    tensors: Mapping[str, Tensor], reference: Reference | None = None, least: int = LEAST
+) -> tuple[Meta, bytes]:
+    """A model in as few bytes as is worth the time; a reference of other names, dtypes or shapes is not used.
+
+    What is below `least` bytes goes as it is.
+    """
+    layout = layout_of(tensors)
+    if reference is not None and layout != reference.layout:
+        reference = None
+    whole = flat(tensors, layout)
+    data = shrunk(whole, layout, None if reference is None else flat(reference.tensors, layout), least)
+    if data is not None and reference is not None:
+        return {"how": "delta", "reference": reference.digest}, data
+    if data is None or len(data) * MOST_TIMES < whole.nbytes:  # so much smaller that no receiver believes it
+        return {"how": "plain", "tensors": listed(layout)}, whole.tobytes()
+    return {"how": "planes", "tensors": listed(layout)}, data
+
+
+def unpack(
+    meta: Mapping[str, Any], data: bytes | memoryview, reference: Reference | None = None
+) -> dict[str, Tensor]:
+    """The same tensors, bit by bit, in memory of their own; anything else is refused."""
+    how = how_of(meta)
+    if how == "delta":
+        reference = needed(meta, reference)
+        change = grown(data, reference.layout, packed=True)
+        np.bitwise_xor(change, flat(reference.tensors, reference.layout), out=change)
+        return unflat(change, reference.layout)
+    if how not in ("plain", "planes"):
+        raise BadData(f"a model packed by {shown(how)} cannot be read: are both ends of the same version?")
+    layout = told_layout(meta.get("tensors"))
+    check_believable(layout, data)
+    return unflat(grown(data, layout, packed=how == "planes"), layout)
+
+
+def how_of(meta: Any) -> str:
+    """By what a model was packed."""
+    how = meta.get("how") if isinstance(meta, Mapping) else meta
+    if not isinstance(how, str):
+        raise BadData(f"a packed model says by what it was packed; got {shown(how)}: send it again")
+    return how
+
+
+def needed(meta: Mapping[str, Any], reference: Reference | None) -> Reference:
+    """The reference that a packed model names, if it is the one at hand."""
+    name = meta.get("reference")
+    if not isinstance(name, str):
+        raise BadData(f"a change names its model by a text; got {shown(name)}: send it whole")
+    if reference is None or reference.digest != name:
+        raise LostReference(name)
+    return reference
+
+
+# zstd
+
+
+def shrunk(whole: Bytes, layout: Layout, earlier: Bytes | None, least: int) -> bytes | None:
+    """The planes of what differs from earlier bytes, which are used up, by zstd; None if it does not pay."""
+    if whole.nbytes < max(least, 1) or not _looks_worth(whole, earlier, layout):
+        return None
+    change = whole if earlier is None else np.bitwise_xor(whole, earlier, out=earlier)
+    data: bytes = _zstd().ZstdCompressor(level=LEVEL).compress(planes(change, layout))
+    return data if len(data) <= WORTH * whole.nbytes else None
+
+
+def grown(data: bytes | memoryview, layout: Layout, packed: bool) -> Bytes:
+    """The bytes of tensors of this layout, packed or as they are; without its reference, of a change."""
+    size = size_of(layout)
+    if packed:
+        return unplanes(_expanded(data, size), layout)
+    if len(data) != size:
+        raise BadData(f"a model of {size} bytes came in {len(data)}: send it again")
+    return np.frombuffer(data, np.uint8)
+
+
+def check_believable(layout: Layout, data: bytes | memoryview) -> None:
+    """Nobody takes memory for a model without a reference that is far larger than what came."""
+    if (size := size_of(layout)) > MOST_TIMES * len(data):
+        raise BadData(
+            f"a model of {size} bytes in {len(data)} is more than {MOST_TIMES} times as large: send it plain"
+        )
+
+
+def _looks_worth(whole: Bytes, earlier: Bytes | None, layout: Layout) -> bool:
+    """What some numbers from all over say; a model of few numbers is worth a try."""
+    packed = seen = 0
+    for width, start, stop in groups(layout):
+        piece, size = LOOK * width, stop - start
+        if size <= 2 * LOOKS * piece:
+            continue
+        firsts = start + np.linspace(0, size // width - LOOK, LOOKS).astype(np.int64) * width
+        some = np.concatenate([whole[f : f + piece] for f in firsts])
+        if earlier is not None:
+            some ^= np.concatenate([earlier[f : f + piece] for f in firsts])
+        packed += len(_zstd().ZstdCompressor(level=LEVEL).compress(some.reshape(-1, width).T.tobytes()))
+        seen += len(some)
+    return bool(packed <= WORTH * seen)
+
+
+def _expanded(data: bytes | memoryview, size: int) -> Bytes:
+    """Bytes that zstd packed, if they are as many as they should be."""
+    zstd = _zstd()
+    try:
+        told = zstd.frame_content_size(data)  # what `decompress` takes memory for
+        whole = b""
+        if told == size:
+            whole = zstd.ZstdDecompressor().decompress(data, max_output_size=size, allow_extra_data=False)
+    except zstd.ZstdError as error:
+        raise BadData(f"{len(data)} packed bytes cannot be read ({error}): send it again") from None
+    if not told == size == len(whole):
+        raise BadData(f"packed bytes expand to {told} instead of {size}: send it again")
+    return np.frombuffer(whole, np.uint8)
+
+
+@functools.cache
+def _zstd() -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise BadInput("packing models needs zstandard: pip install 'coterie[network]'") from None
+    return zstandard

@@ -1,0 +1,271 @@
+"""The relay: knows who is here, passes on what it may, and survives whatever a party sends."""
+
+import contextlib
+import itertools
+import json
+import os
+import queue
+import random
+import time
+
+import msgpack
+import pytest
+from nvflare.fuel.f3.sfm.constants import Types
+from nvflare.fuel.f3.sfm.prefix import PREFIX_STRUCT
+from parties import Ward, until
+
+from coterie.core.errors import BadInput
+from coterie.federation import relay as relays
+from coterie.federation.flare import wire as wires
+from coterie.federation.flare.line import Line
+from coterie.federation.flare.tls import client_context, dial
+from coterie.federation.flare.wire import PART, frame_of
+from coterie.federation.headers import wrong
+from coterie.federation.kits import revoke
+from coterie.federation.relay import Relay
+
+
+@pytest.fixture
+def ward(tmp_path):
+    made = Ward(tmp_path / "ward")
+    yield made
+    made.close()
+
+
+def test_who_is_here_is_told_to_all_who_watch(ward):
+    told = queue.Queue()
+    anna = ward.post("anna")
+    anna.watch(lambda name, here: told.put((name, here)))
+    a = ward.post("a", lambda card, header, body: body)
+    assert told.get(timeout=5) == ("a", True)
+    assert set(anna.members()) == set(a.members()) == {"anna", "a"}
+    member = anna.members()["a"]
+    assert (member.card.role, member.boot) == ("site", a.boot)
+    assert abs(member.since - time.time()) < 60
+    assert ward.relay.members["a"].address.startswith("127.0.0.1:")
+    a.close()
+    assert told.get(timeout=5) == ("a", False)
+    assert ward.lines[:2] == [
+        f"anna (viewer) is here, from {ward.relay.members['anna'].address}",
+        next(line for line in ward.lines if line.startswith("a (site) is here")),
+    ]
+    until(lambda: "a has left" in ward.lines)
+    written = (ward.folder / "coordinator" / "relay.log").read_text()
+    assert [line.split(" ", 2)[2] for line in written.splitlines()] == ward.lines
+
+
+def test_questions_and_letters_pass_and_a_viewer_sends_none(ward):
+    a = ward.post("a", lambda card, header, body: card.name.encode() + body)
+    b, taken = ward.post("b"), queue.Queue()
+    b.on_letter(lambda card, header, body: taken.put((card.name, header, body)))
+    lead = ward.post("lead")
+    body = os.urandom(3 * PART)
+    assert lead.ask({"a": body}, 10)["a"] == b"lead" + body
+    a.letter("b", {"x": 1}, body, 10)
+    assert taken.get(timeout=1) == ("a", {"x": 1}, body)
+    anna = ward.post("anna")
+    for header in ({"to": "a", "kind": "ask"}, {"to": "a", "kind": "answer"}, {"to": "", "kind": "secrets"}):
+        anna._send(header)
+    until(lambda: sum("of anna is dropped" in line for line in ward.lines) == 3)
+
+
+def test_a_name_that_is_not_here_is_answered_so(ward):
+    got = queue.Queue()
+    line = Line(ward.kits["lead"], lambda h, b: got.put((h, json.loads(b))), lambda c, w: got.put(c))
+    line.start()
+    assert got.get(timeout=5) is True
+    line.send({"to": "c", "kind": "ask", "number": 7}, b"x")
+    assert got.get(timeout=5) == (
+        {"kind": "absent", "from": "", "to": "lead"},
+        {"name": "c", "kind": "ask", "number": 7},
+    )
+    line.send({"to": "", "kind": "members"})
+    header, members = got.get(timeout=5)
+    assert (header["kind"], [m["name"] for m in members]) == ("members", ["lead"])
+    line.close()
+
+
+def test_of_two_with_one_kit_the_first_stays_while_it_is_alive(ward, monkeypatch):
+    first, said = ward.post("a"), queue.Queue()
+    second = ward.post("a", start=False, say=said.put)
+    second._line.start()
+    line = said.get(timeout=5)
+    assert f"a is already connected from {ward.relay.members['a'].address}: end that one first" in line
+    assert ward.relay.members["a"].boot == first.boot
+    monkeypatch.setattr(relays, "PING", 0.2)
+    ward.relay.hub._wires["a"].alive = lambda seconds: False
+    until(lambda: ward.relay.members.get("a") and ward.relay.members["a"].boot == second.boot)
+    assert sum("refused a from" in line for line in ward.lines) == 1, "said once"
+
+
+def test_whoever_is_revoked_is_hung_up_on_and_stays_out(ward, monkeypatch):
+    monkeypatch.setattr(relays, "LOOK", 0.05)
+    ward.close()
+    ward.lines.clear()
+    ward.open()
+    a, said = ward.post("a"), queue.Queue()
+    a.say = said.put
+    b = ward.post("b")
+    (ward.folder / "coordinator" / "revoked.json").write_text("{}")
+    until(lambda: any("cannot be read, the last one holds" in line for line in ward.lines))
+    assert set(ward.relay.members) == {"a", "b"}
+    revoke(ward.folder, "a")
+    assert "the certificate of a is revoked" in said.get(timeout=5)
+    until(lambda: b.presence.revoked.number == 1)
+    assert ward.kits["a"].card.serial in b.presence.revoked.serials
+    until(lambda: any(line.startswith("refused a from") for line in ward.lines))
+    assert set(ward.relay.members) == {"b"}
+    assert ward.post("c").presence.revoked.number == 1, "who comes later gets the list"
+
+
+def test_a_list_of_revoked_certificates_that_cannot_be_read_lets_nobody_in(ward):
+    (ward.folder / "coordinator" / "revoked.json").write_text("{}")
+    with pytest.raises(Exception, match="not signed by the authority"):
+        Relay(ward.kits["coordinator"], port=0)
+    with pytest.raises(BadInput, match="is the kit of a site"):
+        Relay(ward.kits["a"])
+
+
+HEADERS = [
+    ({"to": "a", "kind": "ask"}, ""),
+    ({"to": "", "kind": "watch", "number": 3, "id": 1, "at": 0, "size": 5, "boot": "x", "mine": "y"}, ""),
+    ({"to": "a"}, "of what kind"),
+    ({"kind": "ask"}, "for whom"),
+    ({"to": "a", "kind": "ask", "path": "/etc"}, "unknown key 'path'"),
+    ({"to": 3, "kind": "ask"}, "to must be a text"),
+    ({"to": "a" * 200, "kind": "ask"}, "at most 128"),
+    ({"to": "a", "kind": ["ask"]}, "kind must be a text"),
+    ({"to": "a", "kind": "ask", "number": -1}, "number must be a whole number"),
+    ({"to": "a", "kind": "ask", "number": True}, "number must be a whole number"),
+    ({"to": "a", "kind": "ask", "at": 1.5}, "at must be a whole number"),
+    ({"to": "a", "kind": "ask", "size": (2 << 30) + 1}, "of at most 2147483648"),
+]
+
+
+@pytest.mark.parametrize(("header", "why"), HEADERS)
+def test_headers(header, why):
+    assert why in wrong(header, 5)
+    assert bool(wrong(header, 5)) == bool(why)
+
+
+def fuzzed(seed):
+    """Frames as a party gone wild may send them: most are frames, and their headers tables."""
+    draw = random.Random(seed)
+    values = [
+        0,
+        -1,
+        1 << 70,
+        2.5,
+        "",
+        "a",
+        "b",
+        "lead",
+        "é" * 99,
+        None,
+        True,
+        b"\xff",
+        [],
+        {"x": [1]},
+        "\x1b[2J",
+    ]
+    keys = ["to", "from", "kind", "number", "id", "at", "size", "boot", "mine", "path", "\n"]
+    kinds = ["ask", "letter", "answer", "refusal", "watch", "members", "revoked", "left"]
+    while True:
+        header = {key: draw.choice(values) for key in draw.sample(keys, draw.randrange(len(keys)))}
+        if draw.random() < 0.7:
+            header |= {"to": draw.choice(["", "a", "b", "zoe"]), "kind": draw.choice(kinds)}
+        if draw.random() < 0.3:
+            header |= {"id": draw.randrange(9), "at": draw.choice([0, 5]), "size": draw.choice([9, 1 << 30])}
+        try:
+            told = msgpack.packb(header)
+        except OverflowError:
+            continue
+        if draw.random() < 0.002:
+            told = draw.randbytes(len(told))
+        body = draw.randbytes(draw.randrange(64))
+        kind = draw.choices([Types.DATA, Types.PING, Types.PONG, draw.randrange(256)], [90, 4, 4, 0.1])[0]
+        length = 16 + len(told) + len(body) if draw.random() < 0.999 else draw.randrange(1 << 32)
+        yield PREFIX_STRUCT.pack(length, len(told), kind, 0, 0, 17, 0, 0) + told + body
+
+
+def test_who_asks_and_does_not_listen_fills_no_memory(ward, monkeypatch):
+    monkeypatch.setattr(wires, "MOST_QUEUED", 1 << 16)
+    sock, _ = dial(ward.kits["b"], client_context(ward.kits["b"]))
+    sock.setblocking(True)
+    sock.settimeout(0.5)
+    hello = frame_of(Types.HELLO, None, msgpack.packb({"endpoint_name": "b", "timestamp": 0.0}), app=0)[0]
+    sock.sendall(hello)
+    question = b"".join(frame_of(Types.DATA, {"to": "", "kind": "members"})[0] for _ in range(1000))
+
+    def flood():
+        for _ in range(10_000):
+            sock.sendall(question)
+
+    with pytest.raises(TimeoutError):
+        flood()
+    assert ward.relay.hub._wires["b"]._queued < 1 << 17
+    sock.close()
+
+
+def memory():
+    """Megabytes that this process has."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def test_ten_thousand_strange_frames_leave_a_relay_and_the_others_as_they_were(ward):
+    a = ward.post("a", lambda card, header, body: body)
+    lead = ward.post("lead")
+    frames, kit, context = fuzzed(1), ward.kits["b"], client_context(ward.kits["b"])
+    hello = frame_of(Types.HELLO, None, msgpack.packb({"endpoint_name": "b", "timestamp": 0.0}), app=0)[0]
+    receive, got, lines, before = ward.relay.hub.receive, [0], 0, memory()
+
+    def count(name, header, part):
+        got[0] += name == "b"
+        receive(name, header, part)
+
+    ward.relay.hub.receive = count
+    while got[0] < 10_000:
+        sock, _ = dial(kit, context)
+        sock.setblocking(True)
+        sock.settimeout(5)
+        lines += 1
+        with contextlib.suppress(OSError):
+            sock.sendall(hello)
+            assert sock.recv(16), "it is greeted"
+            for _ in range(100):
+                sock.sendall(b"".join(next(frames) for _ in range(10)))
+        sock.close()
+        until(lambda: "b" not in ward.relay.members)
+    assert lead.ask({"a": b"still here"}, 5)["a"] == b"still here"
+    assert a.presence.turns == lead.presence.turns == 1, "nobody else has lost the line"
+    assert len(ward.lines) < 3 * lines + 200, "and the screen is not flooded"
+    assert memory() - before < 50
+
+
+def test_ten_thousand_strange_messages_leave_a_post_as_it_was(ward):
+    """As a relay gone wild may send them."""
+    asked, before = [], memory()
+    a = ward.post("a", lambda card, header, body: asked.append(body) or body, say=lambda line: None)
+    lead = ward.post("lead", say=lambda line: None)
+    draw = random.Random(2)
+    bodies = [
+        b"",
+        b"{}",
+        b"[]",
+        b"[1]",
+        b'{"name": 3}',
+        b"[" * 9999,
+        b'[{"name": "b", "card": "x"}]',
+        b"\xff",
+    ]
+    for frame in itertools.islice(fuzzed(2), 12_000):
+        with contextlib.suppress(ValueError, msgpack.exceptions.ExtraData):
+            header = msgpack.unpackb(frame[16 : 16 + (frame[4] << 8 | frame[5])])
+            header |= {"from": draw.choice(["", "", "lead", "a", "b"])} if draw.random() < 0.9 else {}
+            ward.relay.hub.send("a", header, draw.choice([*bodies, frame]))
+    assert a.presence.turns == 1
+    assert asked == []
+    ward.relay._asked("a", "watch")
+    assert lead.ask({"a": b"still here"}, 5)["a"] == b"still here"
+    assert memory() - before < 50
