@@ -8,6 +8,17 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """As runs and sites compute: how many threads share a sum decides its last bits."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def processes():
     """Five sites in processes of their own, for all tests of a worker."""

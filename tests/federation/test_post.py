@@ -222,6 +222,26 @@ def test_who_leaves_is_away_after_a_while_and_at_once_the_next_time(scene):
     assert time.monotonic() - start < 0.2
 
 
+def test_an_answer_counts_even_if_its_sender_has_left_since(scene):
+    def leave(header, body):
+        if header["kind"] == "answer":
+            scene.switch.pass_on(header, body)
+            scene.switch.lines["a"].close()
+            return []
+        return [(header, body)]
+
+    scene.switch.tamper = leave
+    assert scene.lead.ask({"a": b"1"}, 5, patience=0.2)["a"] == b"answer to 1"
+
+
+def test_what_others_say_cannot_write_over_the_screen(scene):
+    def refuse(card, header, body):
+        raise BadData("no\x1b[2J rows")
+
+    scene.b.inbox.answers["ask"] = refuse
+    assert scene.lead.ask({"b": b"1"}, 5)["b"].text == "no [2J rows"
+
+
 def test_arrivals_and_leavings_are_told(scene):
     told = []
     scene.lead.watch(lambda name, here: told.append((name, here)))

@@ -41,3 +41,8 @@ def wrong(header: Mapping[str, Any], size: int) -> str:
 
 def bound(header: Mapping[str, Any]) -> dict[str, Any]:
     return {key: header[key] for key in BOUND if key in header}
+
+
+def printable(text: Any, most: int = 500) -> str:
+    """What another party says, in one line that cannot write over others on a screen."""
+    return " ".join("".join(c if c.isprintable() else " " for c in str(text)[:most]).split())

@@ -20,7 +20,7 @@ from coterie.core.errors import BadInput, BadRun, Refused, shown
 from coterie.federation.certificates import Card
 from coterie.federation.flare import new_line
 from coterie.federation.flare.tls import Unreachable
-from coterie.federation.headers import bound
+from coterie.federation.headers import bound, printable
 from coterie.federation.inbox import ASKERS, NAMES, Answer, Inbox, enveloped, opened
 from coterie.federation.party import Kit
 from coterie.federation.presence import Member, Presence
@@ -61,7 +61,8 @@ class Errand:
     kind: str
     number: int
     body: bytes
-    boot: str = ""  # of the receiver, once it has been sent to
+    card: Card | None = None  # of the receiver, once it has been sent to
+    boot: str = ""
     sent: tuple[int, float] | None = None  # by which line of ours, and to which of the receiver's
     replies: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)
 
@@ -236,24 +237,23 @@ class Post:
             "boot": member.boot,
             "mine": self.boot,
         }
-        errand.boot, errand.sent = member.boot, turn
+        errand.card, errand.boot, errand.sent = member.card, member.boot, turn
         with contextlib.suppress(Unreachable):  # sent again by the next line
             self._send(header, seal(self.kit, member.card, bound(header), errand.body))
 
     def _opened(self, errand: Errand, header: Mapping[str, Any], sealed: bytes) -> bytes | Missing | None:
         """What a reply says; nothing if it is not what its sender has sealed."""
-        name = errand.name
-        member = self.presence.member(name)
+        name, card = errand.name, errand.card
         try:
-            if member is None:
-                raise Refused("it is no member that counts")
-            body = unseal(self.kit, member.card, bound(header), sealed)
+            if card is None or card.serial in self.presence.revoked.serials:
+                raise Refused("it counts no more")
+            body = unseal(self.kit, card, bound(header), sealed)
         except Refused as error:
             self.say(f"an answer of {name} is refused: {error}")
             return None
         if header["kind"] == "answer":
             return body
-        text = " ".join(body.decode("utf-8", "replace").split())[:2000]
+        text = printable(body.decode("utf-8", "replace"), 2000)
         if header["mine"] != errand.boot:
             return Missing(name, "restarted", text)
         return Missing(name, "refused", text)

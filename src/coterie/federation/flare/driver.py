@@ -35,6 +35,7 @@ from coterie.federation.flare.tls import (
     tend,
 )
 from coterie.federation.flare.wire import Broken, Wire, greeting_of
+from coterie.federation.headers import printable
 from coterie.federation.party import Kit
 
 MOST = 256  # parties at once
@@ -238,7 +239,7 @@ class CallingDriver(_Driver):
             if frame[6] != Types.READY:
                 raise Broken("the coordinator greets as a party does")
             if "refused" in told:
-                raise Broken(f"the coordinator refuses: {told['refused']}")
+                raise Broken(f"the coordinator refuses: {printable(told['refused'])}")
             if let_in.is_set() or told.get(HandshakeKeys.ENDPOINT_NAME) != card.name:
                 raise Broken("the coordinator greets twice, or by another name")
             self.gap = float(told.get(HandshakeKeys.TIMESTAMP, 0.0)) - time.time()
