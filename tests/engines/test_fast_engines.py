@@ -98,7 +98,7 @@ class Counting(nn.Linear):
 class TestScoring:
     def test_a_pair_is_scored_once_and_all_guests_in_one_pass(self, monkeypatch):
         monkeypatch.setattr(replay, "PATIENCE", 100)  # recording passes some times more
-        net, beliefs = net_of(Loop(), Counting(3, 2))
+        net, beliefs = net_of(Stacked(), Counting(3, 2))
         edges = edges_of([(0, 2), (0, 0), (1, 1), (0, 2), (0, 1)])
         net.visit(Score(), beliefs, edges, Key(0))  # what the model is like is found out once, by trying
         Counting.passes = 0
@@ -116,7 +116,7 @@ class TestScoring:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Conv2d(channels, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
         model.append(nn.Linear(16, 2))
-        net, _ = net_of(Loop(), model, (5, 9, 8), (channels, 6, 6))
+        net, _ = net_of(Stacked(), model, (5, 9, 8), (channels, 6, 6))
         others = [tree.belief_of(model), {n: -t for n, t in tree.belief_of(model).items()}]
         edges = edges_of([(0, 2), (1, 0), (0, 0), (1, 1)])
         found = net.visit(Score(), held(tree.stack(others)), edges, Key(0)).numbers

@@ -14,7 +14,7 @@ from coterie.core.held import at_coordinator, hold
 from coterie.core.learner import Learner
 from coterie.core.net import edges_of, to_own
 from coterie.core.seeds import Key
-from coterie.engines import Loop, passage, replay, scoring
+from coterie.engines import Stacked, passage, replay, scoring
 from coterie.kernels import Calibrate, Crowd, Score
 from coterie.nets import InProcess
 
@@ -30,7 +30,7 @@ def samples(n, seed=0):
 
 def net_of(module, parts, task="classification"):
     clients = tuple(Client(f"c{i}", part, part, EMPTY) for i, part in enumerate(parts))
-    return InProcess(Loop(), Learner(module, task), clients)
+    return InProcess(Stacked(), Learner(module, task), clients)
 
 
 def beliefs_of(module, n):

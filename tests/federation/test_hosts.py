@@ -346,7 +346,7 @@ def test_a_cable_is_slow(hosts_of):
             "network namespaces need tc: install iproute2 and util-linux",
         ),
         (
-            lambda m: m.setattr(hosts, "tool", lambda words, lines=(): "not allowed"),
+            lambda m: m.setattr(hosts.places, "tool", lambda words, lines=(): "not allowed"),
             "no network namespaces on this machine: not allowed",
         ),
     ],

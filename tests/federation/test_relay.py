@@ -118,6 +118,19 @@ def test_whoever_is_revoked_is_hung_up_on_and_stays_out(ward, monkeypatch):
     assert ward.post("c").presence.revoked.number == 1, "who comes later gets the list"
 
 
+def test_a_screen_or_a_disk_that_takes_nothing_ends_no_connection(tmp_path):
+    def screen(line):
+        raise BrokenPipeError
+
+    ward = Ward(tmp_path / "ward", relay=False)
+    (ward.folder / "coordinator" / "relay.log").mkdir()
+    ward.relay = Relay(ward.kits["coordinator"], screen, "127.0.0.1", 0)
+    ward.relay.start()
+    ward.port(ward.relay.address[1])
+    assert set(ward.post("a", say=screen).members()) == {"a"}
+    ward.close()
+
+
 def test_a_list_of_revoked_certificates_that_cannot_be_read_lets_nobody_in(ward):
     (ward.folder / "coordinator" / "revoked.json").write_text("{}")
     with pytest.raises(Exception, match="not signed by the authority"):

@@ -90,6 +90,9 @@ def predicted(
             with seeded(key.at("score", part, called[guest] if called else guest).integer(), net.device):
                 found = passage.alone(net.learner, turn)
             yield from found
+    elif getattr(getattr(net, "engine", None), "apart", False):
+        for turn in turns:
+            yield from passage.one_by_one(net.learner, turn)
     elif traits.convolves and net.device.type == "cpu":
         yield from in_threads(net.learner, passage, turns)
     elif len(turns) == 1 or traits.convolves or not has_batched_form(net.learner, beliefs, bank.x[:4]):
@@ -120,6 +123,11 @@ class Passage:
         first, end = self._firsts[turn : turn + 2]
         sizes = self.visits.sizes[first:end].tolist()
         return [self._run(learner, belief, first + a, first + b) for a, b in runs(sizes)]
+
+    def one_by_one(self, learner: Learner, turn: int) -> list[Passed]:
+        """One guest's visits, each in passes of its own: to the last bit as if nobody else were there."""
+        belief = tree.row(self.beliefs, self.visits.guests[turn])
+        return [self._run(learner, belief, v, v + 1) for v in range(*self._firsts[turn : turn + 2])]
 
     def _run(self, learner: Learner, belief: Belief, first: int, end: int) -> Passed:
         """One guest's visits from the first up to the end."""

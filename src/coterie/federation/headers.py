@@ -1,4 +1,4 @@
-"""The header of a message: few keys, short texts and whole numbers, whoever wrote it.
+"""The header of a message: few keys, short texts and whole numbers, whoever wrote it; and what is said of it.
 
 to, from      names; "" is the relay itself. From whom is written by the relay, by the sender's certificate
 kind          ask, letter, answer or refusal between parties; watch, members and others with the relay
@@ -9,7 +9,8 @@ id, at, size  of a body that goes in parts
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from coterie.core.errors import shown
@@ -46,3 +47,13 @@ def bound(header: Mapping[str, Any]) -> dict[str, Any]:
 def printable(text: Any, most: int = 500) -> str:
     """What another party says, in one line that cannot write over others on a screen."""
     return " ".join("".join(c if c.isprintable() else " " for c in str(text)[:most]).split())
+
+
+def safely(say: Callable[[str], None]) -> Callable[[str], None]:
+    """A screen that nobody reads any more ends no connection."""
+
+    def told(line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            say(line)
+
+    return told

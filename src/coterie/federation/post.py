@@ -20,7 +20,7 @@ from coterie.core.errors import BadInput, BadRun, Refused, shown
 from coterie.federation.certificates import Card
 from coterie.federation.flare import new_line
 from coterie.federation.flare.tls import Unreachable
-from coterie.federation.headers import bound, printable
+from coterie.federation.headers import bound, printable, safely
 from coterie.federation.inbox import ASKERS, NAMES, Answer, Inbox, enveloped, opened
 from coterie.federation.party import Kit
 from coterie.federation.presence import Member, Presence
@@ -77,7 +77,7 @@ class Post:
         say: Callable[[str], None] = lambda line: None,
         line: Callable[..., Wireless] | None = None,
     ) -> None:
-        self.kit, self.say = kit, say
+        self.kit, self.say = kit, (say := safely(say))
         self.boot = secrets.token_hex(8)
         self.presence = Presence(kit, say)
         self.inbox = Inbox(kit, self.boot, self.presence, self._send, say)

@@ -23,7 +23,7 @@ from coterie.core.errors import BadInput, CoterieError, shown
 from coterie.federation.certificates import Card
 from coterie.federation.flare import installed
 from coterie.federation.flare.tls import Unreachable
-from coterie.federation.headers import MOST_TEXT, wrong
+from coterie.federation.headers import MOST_TEXT, safely, wrong
 from coterie.federation.party import Kit, Revoked, read_revoked
 
 log = logging.getLogger("coterie")
@@ -60,6 +60,11 @@ class Present:
         }
 
 
+class _File(logging.handlers.RotatingFileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """A full disk keeps nobody from talking to each other."""
+
+
 class Relay:
     """`say` gets one line for each arrival, leaving and refusal; the same goes to relay.log in the kit."""
 
@@ -77,7 +82,7 @@ class Relay:
             raise BadInput(
                 f"{kit.folder} is the kit of a {kit.role}: give the coordinator's, as DIR/coordinator"
             )
-        self.kit, self._screen = kit, say
+        self.kit, self._screen = kit, safely(say)
         self._present: dict[str, Present] = {}
         self._coming: dict[str, Present] = {}  # let in, and not yet greeted
         self._watching: set[str] = set()
@@ -85,7 +90,7 @@ class Relay:
         self._order = threading.Lock()  # of what is told to those who watch
         self._said: dict[tuple[str, str], float] = {}
         self._over = threading.Event()
-        self._file = logging.handlers.RotatingFileHandler(
+        self._file = _File(
             kit.folder / "relay.log", maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True
         )
         self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
@@ -112,8 +117,7 @@ class Relay:
 
     def say(self, line: str) -> None:
         line = " ".join(line.split())
-        with contextlib.suppress(OSError, ValueError):
-            self._file.emit(logging.LogRecord("relay", logging.INFO, "", 0, line, None, None))
+        self._file.handle(logging.LogRecord("relay", logging.INFO, "", 0, line, None, None))
         if not self._over.is_set():
             self._screen(line)
 

@@ -1,0 +1,162 @@
+"""A ward to disturb: a relay, sites with small tables of their own, and runs that a person leads, each a
+process of its own.
+
+    ward = Ward(hosts, folder)
+    ward.open()                                  # the relay and all sites, connected
+    driver = ward.run("x", "--method", "pens")   # coterie run
+    ward.halt("b", 5)                            # b stands still in the middle of round 5: so does the round
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import random
+import re
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hosts import Here, Running
+
+from coterie.federation.kits import found
+
+COTERIE = [sys.executable, "-m", "coterie"]
+ONE_CORE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+LONG = 90.0  # seconds for what takes a few on a machine that has nothing else to do
+RECIPE = 'target = "ill"\n[sites]\n{sites}\n{columns}[columns.ill]\nuse = "flag"\nvalues = ["no", "yes"]\n'
+INPUTS = ("age", "pulse", "weight")
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.socket() as some:
+        some.bind((host, 0))
+        port: int = some.getsockname()[1]
+        return port
+
+
+def write_tables(folder: Path, names: Sequence[str], rows: int = 80) -> Path:
+    """A table for each site, and one recipe for all; sites of odd number are ill for another reason."""
+    for i, name in enumerate(names):
+        draws = random.Random(i)
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            table = csv.writer(file)
+            table.writerow([*INPUTS, "ill"])
+            for _ in range(rows):
+                x = [draws.gauss(0, 1) for _ in INPUTS]
+                ill = x[0] + (0.5 if i % 2 else -0.5) * x[1] + draws.gauss(0, 0.5) > 0
+                table.writerow([*(f"{v:.3f}" for v in x), "yes" if ill else "no"])
+    sites = "\n".join(f'{name} = "{name}.csv"' for name in names)
+    columns = "".join(f'[columns.{name}]\nuse = "number"\n' for name in INPUTS)
+    path = folder / "recipe.toml"
+    path.write_text(RECIPE.format(sites=sites, columns=columns))
+    return path
+
+
+class Ward:
+    """Processes by name: `relay`, sites, and runs by the folder that they write."""
+
+    def __init__(self, hosts: Here, folder: Path, names: Sequence[str] = ("a", "b", "c", "d")) -> None:
+        self.hosts, self.folder, self.names = hosts, folder, tuple(names)
+        folder.mkdir(parents=True, exist_ok=True)
+        place = hosts.address(self._host("relay"))
+        kits = found(folder / "kits", names, host=place, port=free_port(hosts.here))
+        self.kits = {kit.name: kit.folder for kit in kits}
+        self.recipe = write_tables(folder, names)
+        self.relay: Running
+        self.sites: dict[str, Running] = {}
+
+    def _host(self, name: str) -> str:
+        return name if name in self.hosts.names else self.hosts.names[0]
+
+    def start(self, name: str, words: Sequence[Any], env: Mapping[str, str] | None = None) -> Running:
+        """Any process, on the host of that name."""
+        number = len(self.hosts.running)
+        log = self.folder / f"{name}-{number}.log"
+        return self.hosts.run(self._host(name), words, {**ONE_CORE, **(env or {})}, log, cwd=self.folder)
+
+    # parties
+
+    def open(self, names: Sequence[str] | None = None) -> None:
+        self.open_relay()
+        for name in names or self.names:
+            self.open_site(name)
+        for name in names or self.names:
+            self.connected(name)
+
+    def open_relay(self) -> None:
+        listen = ["--listen", self.hosts.address(self._host("relay"))]
+        self.relay = self.start("relay", [*COTERIE, "coordinate", self.kits["coordinator"], *listen])
+        self.relay.wait_for("listening", LONG)
+
+    def open_site(self, name: str, *words: Any, env: Mapping[str, str] | None = None) -> Running:
+        start = [*COTERIE, "site", self.kits[name], "--recipe", self.recipe]
+        self.sites[name] = self.start(name, [*start, *words], env)
+        return self.sites[name]
+
+    def connected(self, name: str) -> None:
+        self.sites[name].wait_for("connected", LONG)
+
+    def halt(self, name: str, round: int) -> None:
+        """A site stands still as soon as it is asked something of that round; the round waits for it."""
+        site = self.sites[name]
+        site.wait_for(in_round(round), LONG, after=self.at(name))
+        site.freeze()
+
+    def at(self, name: str) -> int:
+        """How much a site had said when its last run began."""
+        lines = self.sites[name].lines
+        return max((i for i, line in enumerate(lines) if "asks: begin a run" in line), default=0)
+
+    # runs
+
+    def run(self, out: str, *words: Any, net: Sequence[Any] = ()) -> Running:
+        kit = ["--net", "federation", "--federation.kit", self.kits["lead"], *net]
+        return self.start("lead", [*COTERIE, "run", *kit, "--engine", "loop", "--out", self.folder / out, *words])
+
+    def resume(self, out: str) -> Running:
+        return self.start("lead", [*COTERIE, "resume", self.folder / out])
+
+    def lines(self, out: str) -> list[dict[str, Any]]:
+        """What a run has written down, round by round."""
+        path = self.folder / out / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def numbers(self, out: str) -> list[dict[str, Any]]:
+        """The same without who was away, which a round that waited for somebody tells as well."""
+        return [{k: v for k, v in line.items() if k != "away"} for line in self.lines(out)]
+
+    def away(self, out: str, name: str) -> dict[int, str]:
+        """Rounds without a site, and why."""
+        lines = self.lines(out)
+        return {line["round"]: line["away"][name] for line in lines if name in line.get("away", {})}
+
+
+def in_round(round: int) -> re.Pattern[str]:
+    """What a site says when it is asked to do something in that round."""
+    return re.compile(rf"asks: .*, round {round}\b")
+
+
+def rounds_of(lines: Sequence[Mapping[str, Any]]) -> list[int]:
+    return [line["round"] for line in lines]
+
+
+def finite(value: Any) -> bool:
+    """Whether all numbers in there are; null is none."""
+    if isinstance(value, Mapping):
+        return all(map(finite, value.values()))
+    if isinstance(value, list):
+        return all(map(finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def wait_until(true: Any, seconds: float = LONG) -> None:
+    """For what no line tells of, such as a file of another process."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.02)
