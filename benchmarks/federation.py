@@ -43,7 +43,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True)
 class Asked:
-    what: Literal["rounds", "sizes", "start", "memory", "all"] = "all"
+    what: tyro.conf.Positional[Literal["rounds", "sizes", "start", "memory", "all"]] = "all"
     """What to measure."""
     sites: tuple[int, ...] = (2, 4, 10)
     """Sites of a federation, for rounds."""
@@ -72,15 +72,15 @@ def watched(out: str, words: Sequence[str]) -> int:
 
 
 def _parts(command: str) -> list[tuple[Any, str, str]]:
-    from coterie.federation import inbox, net, orders, post, session, station
-    from coterie.nets import courier, in_process, remote
+    from coterie.federation import inbox, net, orders, parcels, post, station
+    from coterie.nets import courier, in_process, remote, site
     from coterie.runs import runner
 
     sealing = [(m, name, "seal") for m in (post, inbox) for name in ("seal", "unseal")]
-    packing = [(m, name, "pack") for m in (courier, session, station) for name in ("pack", "unpack")]
+    packing = [(m, name, "pack") for m in (courier, parcels) for name in ("pack", "unpack")]
     if command == "site":
         own = [(station.Station, "answer", "answer"), (in_process.InProcess, "work", "work")]
-        return [*sealing, *packing, *own, (session.Session, "do_store", "store")]
+        return [*sealing, *packing, *own, (site.Site, "do_store", "store")]
     verbs = [(remote.Remote, "visit", "visit"), (orders.Orders, "carry", "carry")]
     ends = [(runner, "one_round", "round"), (net.Federated, "finish", "finish")]
     return [*sealing, *packing, *verbs, *ends, (post.Post, "ask", "ask")]
@@ -283,7 +283,7 @@ def _size_row(folder: Path, names: Sequence[str], size: float, asked: Asked) -> 
     hidden = WIDE[size]
     model = ["--model", "mlp", "--mlp.hidden", *map(str, hidden), "--evaluate", "1000"]
     numbers = sum((a + 1) * b for a, b in zip((COLUMNS, *hidden), (*hidden, 2), strict=True))
-    one = [*federated(names[:1]), "--federation.least", "1"]
+    one = [*federated(names[:1]), "--federation.least", "1", "--federation.squeeze", "none"]
     (folder / "alone.toml").write_text("min_sites = 1\n")
     plain, drivers = [], []
     all = [Party(folder, ["coordinate", "ward/coordinator"])]
@@ -392,4 +392,4 @@ if __name__ == "__main__":
         os._exit(code)  # as the command itself does: torch takes long to leave
     if sys.argv[1:2] == ["echo"]:
         sys.exit(echo(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])))
-    measure(tyro.cli(Asked, description=__doc__, config=(tyro.conf.PositionalRequiredArgs,)))
+    measure(tyro.cli(Asked, description=__doc__))

@@ -19,7 +19,7 @@ NAMES = [
 
 
 def test_all_sources_are_registered():
-    assert list(SOURCES) == sorted([*NAMES, "table"])
+    assert list(SOURCES) == sorted([*NAMES, "sites", "table"])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -58,8 +58,7 @@ def test_a_site_is_killed_in_the_middle_of_a_round_and_comes_back(ward):
     driver = ward.run("site", "--method", "pens", "--rounds", 40, net=["--federation.patience", 1])
     ward.halt("b", 5)
     ward.sites["b"].kill()
-    ward.sites["a"].wait_for(in_round(8), LONG, after=ward.at("a"))
-    ward.sites["a"].freeze()  # the run waits
+    ward.halt("a", 8)  # the run waits
     ward.open_site("b")
     ward.connected("b")
     ward.sites["a"].thaw()

@@ -69,6 +69,7 @@ class Ward:
         self.recipe = write_tables(folder, names)
         self.relay: Running
         self.sites: dict[str, Running] = {}
+        self.marks: dict[int, int] = {}  # how much each site had said when the last run was started
 
     def _host(self, name: str) -> str:
         return name if name in self.hosts.names else self.hosts.names[0]
@@ -103,19 +104,19 @@ class Ward:
 
     def halt(self, name: str, round: int) -> None:
         """A site stands still as soon as it is asked something of that round; the round waits for it."""
-        site = self.sites[name]
-        site.wait_for(in_round(round), LONG, after=self.at(name))
-        site.freeze()
+        self.asked(name, round)
+        self.sites[name].freeze()
 
-    def at(self, name: str) -> int:
-        """How much a site had said when its last run began."""
-        lines = self.sites[name].lines
-        return max((i for i, line in enumerate(lines) if "asks: begin a run" in line), default=0)
+    def asked(self, name: str, round: int) -> None:
+        """Returns when a site is asked something of that round, in the run that was started last."""
+        site = self.sites[name]
+        site.wait_for(in_round(round), LONG, after=self.marks.get(site.pid, 0))
 
     # runs
 
     def run(self, out: str, *words: Any, net: Sequence[Any] = ()) -> Running:
-        kit = ["--net", "federation", "--federation.kit", self.kits["lead"], *net]
+        self.marks = {site.pid: len(site.lines) for site in self.sites.values()}
+        kit = ["--net", "federation", "--federation.kit", self.kits["lead"], "--federation.sites", *self.names, *net]
         return self.start("lead", [*COTERIE, "run", *kit, "--engine", "loop", "--out", self.folder / out, *words])
 
     def resume(self, out: str) -> Running:

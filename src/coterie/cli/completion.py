@@ -1,5 +1,6 @@
 """coterie completion"""
 
+import contextlib
 import dataclasses
 import functools
 import operator
@@ -82,6 +83,16 @@ def everything() -> Any:
         "bench": Bench,
         "completion": Completion,
     }
+    with contextlib.suppress(ModuleNotFoundError):  # of the extra coterie[network]
+        from coterie.cli.coordinate import Coordinate
+        from coterie.cli.federation import KINDS as FEDERATION
+        from coterie.cli.site import OWN as SITE
+        from coterie.cli.site import SETTINGS
+
+        kinds["federation"], kinds["coordinate"] = _either(FEDERATION), Coordinate
+        rows = [("kit", tyro.conf.Positional[str]), *(s for s in shared if s[0] in SETTINGS)]
+        rows += [(o.name, o.hint, _default(o.default)) for o in SITE]
+        kinds["site"] = dataclasses.make_dataclass("AtSite", [*rows, *tables])
     return _either(kinds)
 
 

@@ -1,10 +1,11 @@
-"""coterie federation init | invite | revoke"""
+"""coterie federation init | invite | revoke | demo | rehearse"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Literal
 
@@ -12,7 +13,7 @@ import tyro
 
 from coterie.cli.flags import dispatch, parse
 from coterie.core.errors import BadInput
-from coterie.storage.paths import given_folder, given_path
+from coterie.storage.paths import fresh_path, given_folder, given_path
 
 HELP = """A federation of several hosts: a kit, which is a folder, for each of its parties.
 
@@ -20,8 +21,11 @@ usage: coterie federation init DIR --sites NAME... [--people NAME[:viewer]...]
                                [--host HOST] [--port N] [--listen ADDRESS] [--days N]
        coterie federation invite DIR NAME [--role site|lead|viewer] [--days N]
        coterie federation revoke DIR NAME
+       coterie federation demo [--out DIR] [--hosts] [--rounds N]
+       coterie federation rehearse [--out DIR] [--times N]
 
 examples:
+  coterie federation demo
   coterie federation init ward --sites north south east
   coterie federation invite ward west
   coterie federation revoke ward south
@@ -48,6 +52,27 @@ REVOKE = """Shuts a party out: its certificate counts no more once the coordinat
 
 example:
   coterie federation revoke ward south
+"""
+
+DEMO = """Shows a federation at work: a coordinator and four hospitals, each a process of its own, on this machine.
+
+Kits are made, all connect, four methods are compared over the federation, and a hospital predicts with the
+model that stayed there. In the end everything is ended; a folder for each host tells what was where.
+
+examples:
+  coterie federation demo
+  coterie federation demo --hosts
+"""
+
+REHEARSE = """Rehearses what goes wrong: cables are cut, and a site, the relay and the driver are killed in a run.
+
+A coordinator and four sites run in network namespaces of their own (this needs root and iproute2). The run must
+come to its end, with every round once; as long as nobody was away, with the very numbers of an undisturbed run.
+A minute or two for each time; the exit code is 1 if anything was not as it must be.
+
+examples:
+  coterie federation rehearse
+  coterie federation rehearse --times 10
 """
 
 FOLDER = tyro.conf.arg(metavar="DIR", help="The folder that coterie federation init has made.")
@@ -91,11 +116,33 @@ class Revoke:
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help="The party to shut out.")]
 
 
-KINDS = {"init": Init, "invite": Invite, "revoke": Revoke}
+@dataclass(frozen=True)
+class Demo:
+    out: Annotated[
+        str, tyro.conf.arg(metavar="DIR", help="A new folder; by default one in runs/, federation-demo.")
+    ] = ""
+    hosts: Annotated[
+        tyro.conf.FlagCreatePairsOff[bool],
+        tyro.conf.arg(help="Each host in a network namespace of its own; needs root and iproute2."),
+    ] = False
+    rounds: Annotated[int, tyro.conf.arg(help="Rounds of training for each method.")] = 15
+
+
+@dataclass(frozen=True)
+class Rehearse:
+    out: Annotated[
+        str, tyro.conf.arg(metavar="DIR", help="A new folder; by default one in runs/, federation-rehearsal.")
+    ] = ""
+    times: Annotated[int, tyro.conf.arg(help="How many times; each has a folder of its own.")] = 1
+
+
+KINDS = {"init": Init, "invite": Invite, "revoke": Revoke, "demo": Demo, "rehearse": Rehearse}
 
 
 def federation(words: Sequence[str]) -> int:
-    known = {"init": init, "invite": invite, "revoke": revoke}
+    if words[:1] == ["rehearse"]:  # the only one with an exit code of its own
+        return rehearse(words[1:])
+    known = {"init": init, "invite": invite, "revoke": revoke, "demo": demo, "rehearse": rehearse}
     return dispatch("federation", known, words, HELP)
 
 
@@ -127,6 +174,51 @@ def revoke(words: Sequence[str]) -> None:
     _kits().revoke(folder, asked.name)
     print(f"{asked.name} is revoked; a coordinator that runs from {folder / 'coordinator'} shuts it out now")
     print(f"if it runs from a copy, put {folder / 'authority' / 'revoked.json'} into that")
+
+
+def demo(words: Sequence[str]) -> None:
+    asked = parse(Demo, words, "federation demo", DEMO)
+    if asked.rounds < 1:
+        raise BadInput(f"--rounds {asked.rounds} must be at least 1: try 15")
+    folder = _new_folder(asked.out, "federation-demo")
+    if asked.hosts:
+        _need_hosts("leave --hosts out to see it on loopback")
+    from coterie.federation.demo import show
+
+    show.demo(folder, asked.hosts, asked.rounds, _say)
+
+
+def rehearse(words: Sequence[str]) -> int:
+    asked = parse(Rehearse, words, "federation rehearse", REHEARSE)
+    if asked.times < 1:
+        raise BadInput(f"--times {asked.times} must be at least 1: try 1")
+    folder = _new_folder(asked.out, "federation-rehearsal")
+    _need_hosts("rehearse where there are some; coterie federation demo does without")
+    from coterie.federation.demo import rehearsal
+
+    return 0 if rehearsal.rehearse(folder, asked.times, _say) else 1
+
+
+def _new_folder(out: str, name: str) -> Path:
+    """Where to write; nothing is there yet."""
+    folder = given_folder(out) if out else fresh_path(Path("runs") / name)
+    _kits().check_free(folder)
+    from coterie.federation.flare import installed
+
+    with installed():
+        import coterie.federation.flare.line  # noqa: F401
+    return folder
+
+
+def _need_hosts(remedy: str) -> None:
+    from coterie.federation.demo.hosts import Hosts
+
+    if why := Hosts.possible():
+        raise BadInput(f"{why}; {remedy}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def _kits() -> ModuleType:

@@ -41,6 +41,7 @@ examples:
 Python: import coterie; coterie.train(model, clients, method="fedavg")
 """
 STOPPED: list[int] = []  # signals that asked this command to stop
+NETWORK = ("cryptography", "nvflare", "msgpack", "zstandard")  # of the extra coterie[network]
 NO_MEMORY = "can't allocate memory"  # torch's words, in an error of no kind of its own
 
 
@@ -81,6 +82,11 @@ def told(error: Exception) -> tuple[list[str], int]:
         return ["not enough memory: take a smaller model, fewer clients or fewer rows"], 2
     if isinstance(error, OSError) and error.filename is not None:
         return [f"cannot use {shown(str(error.filename))}: {error.strerror}: check the path"], 2
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and (package := (error.name or "").partition(".")[0]) in NETWORK
+    ):
+        return [f"a federation needs the package {package}: pip install 'coterie[network]'"], 2
     said = f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return [f"{said.rstrip(': ')}: please report it; --debug shows where"], 1
 

@@ -31,10 +31,10 @@ from coterie.storage.plugins import load_plugins
 
 HELP = """Takes part in a federation, with rows that stay on this machine, until it is ended.
 
-KIT is the folder that the federation's founder gave to this site. One connection goes out, to the coordinator;
-nothing listens here. What is asked, and by whom, is said in a line each and written into KIT/state/asked.jsonl.
-The policy says what this site takes part in; see docs/federation.md. Models for this site end up in
-KIT/state/models, to be used with coterie predict.
+KIT is the folder that the federation's founder gave to this site. One connection goes out, to the
+coordinator; nothing listens here. What is asked, and by whom, is said in a line each and written into
+KIT/state/asked.jsonl. The policy says what this site takes part in; see docs/federation.md. Models for this
+site end up in KIT/state/models, to be used with coterie predict.
 
 usage: coterie site KIT --data table --recipe my.toml [--policy policy.toml]
        coterie site check KIT
@@ -44,12 +44,17 @@ examples:
   coterie site ward/sites/c3 --data digits --split shift --clients 10 --client 3
   coterie site check ward/sites/north
 """
-CHECK = "Tells in one line what keeps a site from connecting: name, port, certificate, clock; or that all is well."
+CHECK = "Tells in one line what keeps a site from connecting: name, port, certificate, clock; or nothing."
 SETTINGS = ("data", "split", "clients", "seed", "plugins")
 OWN = [
     Option("policy", str, "", "A TOML file that says what this site takes part in; without one, the usual."),
     Option("state", str, "", "The folder for models and what runs leave here; by default KIT/state."),
-    Option("client", str, "", "Of data that is dealt to several, whose part this site has; by default its own name."),
+    Option(
+        "client",
+        str,
+        "",
+        "Of data that is dealt to several, whose part this site has; by default its own name.",
+    ),
 ]
 
 
@@ -63,7 +68,9 @@ def site(words: Sequence[str]) -> int:
         return check(words[1:])
     if not words or words[0].startswith("-"):
         if not {"-h", "--help"} & set(words):
-            raise BadInput("coterie site needs the folder of its kit first: coterie site KIT --recipe my.toml")
+            raise BadInput(
+                "coterie site needs the folder of its kit first: coterie site KIT --recipe my.toml"
+            )
         read_settings(words, "site KIT", HELP, OWN, only=SETTINGS)
     kit = kit_of(words[0])
     settings, extra = read_settings(words[1:], "site", HELP, OWN, only=SETTINGS)
@@ -97,7 +104,9 @@ def kit_of(folder: str) -> Kit:
 def rows_of(settings: Settings, kit: Kit, client: str) -> Holding:
     """The site's rows, read once; they are in memory until it ends."""
     if settings.data in ("auto", "sites"):
-        raise BadInput("which rows does this site have? give --recipe my.toml, or --data table --table.path FILE")
+        raise BadInput(
+            "which rows does this site have? give --recipe my.toml, or --data table --table.path FILE"
+        )
     load_plugins(settings.plugins)
     settings = settings.resolved()
     source = settings.made("data")
@@ -125,9 +134,7 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
 
     def keep(session: Session, message: Mapping[str, Any], belief: Belief) -> str:
         recipe = holding.data.recipe
-        where = keep_model(
-            state / "models", session.client, session.asked, belief, message["facts"], recipe
-        )
+        where = keep_model(state / "models", session.client, session.asked, belief, message["facts"], recipe)
         return str(where)
 
     station = Station(

@@ -16,6 +16,7 @@ from coterie.core.learner import Learner
 from coterie.core.net import NETS, Net
 from coterie.models.base import count_parameters
 from coterie.nets.ground import Ground, begin_of
+from coterie.nets.lossy import squeeze_of
 
 if TYPE_CHECKING:
     from coterie.federation.sites import Met, Rule
@@ -43,8 +44,12 @@ class Federation:
     """Seconds that a site may take for one request; it is then left out of the round."""
     patience: float = 20.0
     """Seconds that a site may be unreachable before a round goes on without it."""
+    squeeze: str = "auto"
+    """How models cross: none, delta (exact, what has changed), fp16, int8, topk=0.01; auto is exact."""
 
     def __post_init__(self) -> None:
+        if self.squeeze != "auto":
+            squeeze_of(self.squeeze)
         if self.least < 1:
             raise BadInput(f"least={self.least} must be at least 1: try 2")
         for name in ("wait", "deadline", "patience"):
@@ -55,8 +60,8 @@ class Federation:
         path = Path(self.kit or os.environ.get(KIT) or USUAL)
         if not path.is_dir():
             raise BadInput(
-                f"no kit of a lead at {path}: give --federation.kit DIR/people/lead, as coterie federation init "
-                "made it"
+                f"no kit of a lead at {path}: give --federation.kit DIR/people/lead, as coterie federation "
+                "init made it"
             )
         return path
 
@@ -74,7 +79,7 @@ class Federation:
         met: Met = ground.met
         told = {**begin_of(ground, "federation"), **self._work(ground, met)}
         learner = Learner(ground.model, ground.roster.task)
-        bounds = Bounds(self.deadline, self.patience, self.wait, self.least)
+        bounds = Bounds(self.deadline, self.patience, self.wait, self.least, self.squeeze)
         return Federated(met, learner, ground.engine, told, bounds, log.warning)
 
     def _work(self, ground: Ground, met: Met) -> dict[str, Any]:

@@ -68,7 +68,9 @@ class Federated(Remote):
 
     def away(self) -> Mapping[str, str]:
         here, names = set(self.here()), self.roster.names
-        return {names[s]: self.post.silent.get(s, "not there yet") for s in range(len(names)) if s not in here}
+        return {
+            names[s]: self.post.silent.get(s, "not there yet") for s in range(len(names)) if s not in here
+        }
 
     def unsound(
         self, kernel: Kernel, answers: Mapping[int, Message], visits: Mapping[int, int]
@@ -123,6 +125,7 @@ class Federated(Remote):
                 members = (*self.roster.members[:site], member, *self.roster.members[site + 1 :])
                 self.roster = self.post.roster = replace(self.roster, members=members)
             begin = {**self.begin, "do": "begin", "ground": self.met.rule.ground, "number": site}
+            begin["fold"] = self.met.fold
             answer, _ = self.post.ask({site: (begin, {})}, quiet=True)[site]
             due = self.due.get(site, [])
             if self.last[site] >= 0:
@@ -175,8 +178,8 @@ class Federated(Remote):
                 self.post.need({place: Silence(self.post.silent.get(place, "not there")) for place in lost})
             if to not in here and places - {COORDINATOR, to}:
                 raise BadInput(
-                    f"a method sums models of others at {self.roster.names[to]}, which is away: leave out who "
-                    "did not answer"
+                    f"a method sums others' models at {self.roster.names[to]}, which is away: leave out "
+                    "who did not answer"
                 )
         self._forget(away)  # each message to come is complete by itself
         brought = super().bring(wanted)
@@ -218,7 +221,7 @@ class Federated(Remote):
             net.keep((), round)
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
-        own = dict(super().kept(live, round))
+        own = dict(self.kept_here(live))
         own["run|id"] = torch.tensor(list(bytes.fromhex(self.post.transport.run)), dtype=torch.uint8)
         own["run|last"] = torch.tensor(self.last)
         for site, due in self.due.items():
@@ -238,7 +241,8 @@ class Federated(Remote):
         self.restore_here(mine, round)
 
     def keep_at(self, folder: str) -> None:
-        """Sites keep what is theirs in folders of their own."""
+        """Sites keep what is theirs in folders of their own, until the run is over."""
+        self.stores = True
 
     def save(self, beliefs: Held, paths: Mapping[int, str]) -> None:
         """Rows at the coordinator go into files; those at sites stay there."""
@@ -258,4 +262,14 @@ class Federated(Remote):
         _, silent = self.post.try_to_ask(messages, quiet=True)
         for site, silence in silent.items():
             self.say(f"{self.roster.names[site]} has not got its model: {silence.why}")
-        self.post.try_to_ask({site: ({"do": "end"}, {}) for site in self.here()}, quiet=True)
+        self._end()
+
+    def close(self) -> None:
+        """A run that nobody can go on with is over."""
+        if not self.stores:
+            self._end()
+
+    def _end(self) -> None:
+        if self.here():
+            self.post.try_to_ask({site: ({"do": "end"}, {}) for site in self.here()}, quiet=True)
+        self.boots = {}

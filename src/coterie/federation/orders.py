@@ -8,6 +8,7 @@ ends the run, as on one machine.
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,23 +21,28 @@ from coterie.core.errors import CoterieError, Diverged, Gone, shown
 from coterie.core.held import COORDINATOR
 from coterie.core.kernel import Kernel, scores
 from coterie.core.roster import Roster
+from coterie.federation.parcels import Parcels
 from coterie.federation.post import Missing
 from coterie.federation.sites import Met
 from coterie.nets.courier import Content, Courier, Letter, Message, Silence, named
+from coterie.nets.packing import WHOLE
 
 log = logging.getLogger("coterie")
 
+LARGE = 2**20  # bytes of models from which it matters how fast the line is
+SLOW = 50e6  # bytes a second below which packing takes less time than it saves (benchmarks/packing.py)
 MOST_NUMBERS = 10_000  # that a site tells of one visit
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """How long a run waits, in seconds, and for how many sites."""
+    """How long a run waits, in seconds, and for how many sites; how models are squeezed."""
 
     deadline: float
     patience: float
     wait: float
     least: int
+    squeeze: str = "none"
 
 
 class Transport:
@@ -76,6 +82,8 @@ class Orders(Courier):
         self.barred: dict[int, str] = {}
         self.used: set[int] = set()
         self.broken = False
+        self.parcels, self.squeeze = Parcels(), transport.bounds.squeeze
+        self.slow, self.came = False, 0  # the line, as of the last large models; bytes of models just now
 
     def try_to_ask(
         self,
@@ -85,9 +93,35 @@ class Orders(Courier):
     ) -> tuple[dict[int, Message], dict[int, Silence]]:
         told = {s: ({**m, "run": self.transport.run}, t) for s, (m, t) in messages.items()}
         answers, silent = super().try_to_ask(told, counted, quiet)
+        lost = [s for s, silence in silent.items() if silence.why.endswith(WHOLE)]
+        if lost:  # an end was started anew: whole models, from which changes can be told again
+            for s in lost:
+                self.parcels.forget(self.name_of(s))
+            again = {s: ({**told[s][0], "whole": True}, told[s][1]) for s in lost}
+            more, still = super().try_to_ask(again, counted, quiet)
+            answers, silent = answers | more, {s: w for s, w in silent.items() if s not in lost} | still
+        for s in answers:
+            self.parcels.taken(self.name_of(s))
         self.fall_silent(silent)
         self.used |= answers.keys()
         return answers, silent
+
+    def packed(self, site: int, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
+        squeeze = self.squeeze_for(sum(t.nbytes for t in tensors.values()))
+        return self.parcels.pack(self.name_of(site), {**message, "squeeze": squeeze}, tensors, squeeze, True)
+
+    def opened(self, site: int, data: bytes) -> Message:
+        return self.parcels.unpack(self.name_of(site), data, False)
+
+    def squeeze_for(self, size: int) -> str:
+        """As asked for; by itself, exact changes where the line is slow or there is little to pack."""
+        if self.squeeze != "auto":
+            return self.squeeze
+        return "delta" if self.slow or size < LARGE else "none"
+
+    def passed(self, place: int, to: int, size: int) -> None:
+        super().passed(place, to, size)
+        self.came += size
 
     def answer(self, site: int, data: bytes) -> Message | Silence:
         try:
@@ -126,7 +160,10 @@ class Orders(Courier):
                 continue
             for to, size in zip(receivers[place], sent, strict=True):
                 self.passed(place, to, size)
+        self.came, before = 0, time.monotonic()
         super().carry({pair: some for pair, some in letters.items() if pair[1] == COORDINATOR}, why)
+        if self.came >= LARGE:
+            self.slow = self.came < SLOW * (time.monotonic() - before)
 
     def check(self, place: int, tensors: Mapping[str, Tensor], wanted: Sequence[Content]) -> None:
         like = {f"{id}/{name}": t for id, some in wanted for name, t in some.items()}
@@ -146,14 +183,12 @@ def unlike(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> str:
     for name, t in tensors.items():
         if (t.shape, t.dtype) != (like[name].shape, like[name].dtype):
             return f"it gives {shown(name)} of shape {list(t.shape)}, not {list(like[name].shape)}"
-        if t.is_floating_point() and not bool(torch.isfinite(t).all()):
+        if t.is_floating_point() and not bool(torch.isfinite(t.sum()) or torch.isfinite(t).all()):
             return f"it gives {shown(name)} with numbers that are not finite"
     return ""
 
 
-def unsound(
-    kernel: Kernel, answers: Mapping[int, Message], visits: Mapping[int, int]
-) -> dict[int, Silence]:
+def unsound(kernel: Kernel, answers: Mapping[int, Message], visits: Mapping[int, int]) -> dict[int, Silence]:
     """Sites whose answers to a visit cannot be; `visits` are how many each had."""
     together, measures = bool(getattr(kernel, "together", False)), scores(kernel)
     found = {s: odd_numbers(a, t, 1 if together else visits[s], measures) for s, (a, t) in answers.items()}

@@ -68,7 +68,7 @@ class Policy:
     max_bytes: int = 2**30
     max_parameters: int = 100_000_000
     min_sites: int = 2
-    runs_a_day: int = 100
+    runs_a_day: int = 1000
     to_coordinator: bool = True
     open: bool = False
     to_peers: bool = True

@@ -201,9 +201,7 @@ class Holding:
             told = lacks_of(lacks, len(share.lacks))
             gaps = prepare.gaps(told)
             refuse_new_gaps(self.name, prepare, gaps, share.lacks)
-            way = prepare.prepared(
-                share.pools[0], gaps, prepare.agreed(gaps, sums_of(sums, prepare, told))
-            )
+            way = prepare.prepared(share.pools[0], gaps, prepare.agreed(gaps, sums_of(sums, prepare, told)))
         elif prepare is not None:
             told = self._lacks(lacks, share, at)
             gaps, every = prepare.gaps(told), sums_of(sums, prepare, told)
@@ -265,7 +263,11 @@ def refuse_new_gaps(name: str, prepare: TabularPrepare, gaps: Any, lacks: Sequen
     """A site that comes late and lacks a column that nobody lacked who began: the model has no place for
     that, unless zeros stand for it.
     """
-    new = [c.name for c, mine, others in zip(prepare.columns, lacks, gaps.some, strict=True) if mine and not others]
+    new = [
+        c.name
+        for c, mine, others in zip(prepare.columns, lacks, gaps.some, strict=True)
+        if mine and not others
+    ]
     if new and prepare.absent != "mask":
         raise Refused(f"site {name!r} lacks column {new[0]!r}, which all have that began: start the run anew")
 
@@ -273,9 +275,10 @@ def refuse_new_gaps(name: str, prepare: TabularPrepare, gaps: Any, lacks: Sequen
 def without_fold(client: Client, fold: Mapping[str, Any], number: int) -> Client:
     """As `sites/folds.py` leaves it out in one process."""
     first, of = first_rows(client)
-    many, which, seed = (fold.get(name) for name in ("folds", "fold", "seed"))
-    if not is_whole(many) or not is_whole(which) or not is_whole(seed) or not 0 <= which < many or many < 2:
+    told: list[Any] = [fold.get(name) for name in ("folds", "fold", "seed")]
+    if not all(map(is_whole, told)) or not 0 <= told[1] < told[0] or told[0] < 2 or told[2] < 0:
         raise BadInput(f"fold {shown(dict(fold))} is none: is it of another version?")
+    many, which, seed = told
     refuse_many_folds(client, many, len(first))
     dealt = deal_folds(client.train.y.numpy()[first], many, Key(seed).at("folds", number).numpy())[of]
     return held_out(client, dealt, which)

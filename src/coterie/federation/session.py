@@ -15,11 +15,13 @@ from torch import Tensor
 from coterie.core.belief import Belief
 from coterie.core.client import Client
 from coterie.core.errors import BadData, BadRun, Refused, shown
-from coterie.core.wire import pack, payload, unpack
+from coterie.core.wire import pack
+from coterie.federation.parcels import Parcels
 from coterie.federation.policy import Policy, check_message, check_model, foreign_after
 from coterie.models import MODELS
 from coterie.models.base import count_parameters
-from coterie.nets.site import Answer, Site, detupled
+from coterie.nets.packing import WHOLE
+from coterie.nets.site import Answer, Site, detupled, ids_in
 from coterie.storage.atomic import readable_errors
 
 RUN = re.compile(r"[0-9a-f]{32}")
@@ -35,11 +37,14 @@ class Session(Site):
         number: int,
         home: Path,
         policy: Policy,
+        leader: str,
         others: frozenset[str],
         letters: Letters,
+        parcels: Parcels,
     ) -> None:
         super().__init__(client, number, home)
-        self.policy, self.others, self.letters = policy, others, letters
+        self.policy, self.leader, self.others, self.letters = policy, leader, others, letters
+        self.parcels = parcels
         self.visits, self.foreign = 0, frozenset[int]()
         self.asked: dict[str, Any] = {}  # how it began
         self.lock = threading.Lock()
@@ -56,18 +61,23 @@ class Session(Site):
 
     def obey(self, data: bytes) -> bytes:
         """What it is asked within the run."""
-        message, tensors = unpack(data)
+        with self.lock:
+            message, tensors = self.parcels.unpack(self.leader, data, learns=True)
+        squeeze = str(message.get("squeeze", "none"))
         if message.get("do") == "letters":
-            return pack(*self.do_letters(message))
+            return pack(*self.do_letters(message, squeeze))
         with self.lock:
             self.visits = check_message(self.policy, message, len(data), self.visits, self.foreign)
             do = getattr(self, f"do_{message['do']}")
-            answer = pack(*do(message, tensors))
+            found, models = do(message, tensors)
+            how = "none" if message.get("whole") else squeeze
+            answer = self.parcels.pack(self.leader, found, models, how, learns=False)
+            self.parcels.taken(self.leader)
             self.foreign = foreign_after(message, self.foreign)
             return answer
 
-    def do_letters(self, message: Mapping[str, Any]) -> Answer:
-        """Contents for other sites: each goes to its receiver, sealed for it, and the answer says how much."""
+    def do_letters(self, message: Mapping[str, Any], squeeze: str = "none") -> Answer:
+        """Contents for other sites: each goes to its receiver, sealed for it; the answer says how much."""
         sent = []
         for order in message["orders"]:
             to = str(order["to"])
@@ -75,17 +85,40 @@ class Session(Site):
                 raise Refused(f"a letter to {shown(to)}, who takes no part in this run: start the run anew")
             with self.lock:
                 check_message(self.policy, {**order, "do": "letter"}, 0, self.visits, self.foreign)
-                letter = pack(*self.do_letter(order, {}))
-            self.letters(to, {"run": message["run"]}, letter)
-            sent.append(payload(letter))
+                head, models = self.do_letter(order, {})
+            self._send(to, {"run": message["run"]}, head, models, squeeze)
+            sent.append(sum(t.nbytes for t in models.values()))
         return {"sent": sent}, {}
+
+    def _send(
+        self,
+        to: str,
+        header: dict[str, Any],
+        head: Mapping[str, Any],
+        models: Mapping[str, Tensor],
+        squeeze: str,
+    ) -> None:
+        """In changes, or whole if the receiver has lost what they are of."""
+        way = f"to {to}"
+        for how in (squeeze, "none"):
+            with self.lock:
+                letter = self.parcels.pack(way, head, models, how, learns=True)
+            try:
+                self.letters(to, header, letter)
+                self.parcels.taken(way)
+                return
+            except BadRun as error:
+                self.parcels.forget(way)
+                if how == "none" or not str(error).endswith(WHOLE):
+                    raise
 
     def take_letter(self, sender: str, data: bytes) -> None:
         """Contents of another site. What this site made itself stays as it is."""
         if sender not in self.others:
             raise Refused(f"a letter of {shown(sender)}, who takes no part in this run")
-        _, tensors = unpack(data)
-        ids = {int(name.partition("/")[0]) for name in tensors}
+        with self.lock:
+            _, tensors = self.parcels.unpack(f"from {sender}", data, learns=True)
+        ids = set(ids_in(tensors).values())
         with self.lock:
             if ids & (self.held.keys() - self.copies):
                 raise Refused(f"a letter of {shown(sender)} has the names of what is ours")

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Gone, Refused, Several
+from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Gone, Refused, Several, shown
 from coterie.core.roster import Member, Roster
 from coterie.core.wire import pack, unpack
 from coterie.federation import meeting
 from coterie.federation.party import read_kit
 from coterie.federation.post import Missing, Post
-from coterie.federation.told import common_of, facts_of, hello_of, lacks_of
+from coterie.federation.told import COUNT, common_of, facts_of, hello_of, lacks_of
 from coterie.nets.site import ERRORS
 
 log = logging.getLogger("coterie")
@@ -39,8 +39,8 @@ class Lines:
         self.kit = read_kit(kit)
         if self.kit.role != "lead":
             raise BadInput(
-                f"{kit} is the kit of {self.kit.name}, a {self.kit.role}; runs are led with the kit of a lead: "
-                "give --federation.kit DIR/people/lead"
+                f"{kit} is the kit of {self.kit.name}, a {self.kit.role}; runs are led by a lead: give "
+                "--federation.kit DIR/people/lead"
             )
         self.post = Post(self.kit, say=say)
         self.post.start()
@@ -116,6 +116,7 @@ class Met:
     lacks, sums   [site] what each has told, or None of one that was not there
     digests       {site: of its rows}, so that a site that comes back has the same
     boots         {site: the process that has made inputs of them}
+    fold          of a tuning's trial: which rows are left out
     """
 
     lines: Lines
@@ -128,6 +129,16 @@ class Met:
     sums: list[list[Any] | None]
     digests: dict[str, str] = field(default_factory=dict)
     boots: dict[str, str] = field(default_factory=dict)
+    fold: Told | None = None
+
+    def without(self, folds: int, fold: int, seed: int) -> Met:
+        """The same sites, each without one of so many folds of its training rows, and tested on that."""
+        told = {"folds": folds, "fold": fold, "seed": seed}
+        names = [m.name for m in self.roster.members if m.train]
+        ask = {"do": "fold", "ground": self.rule.ground, "fold": told}
+        sizes = every(self.lines, dict.fromkeys(names, ask))
+        members = tuple(resized(m, sizes[m.name]) if m.train else m for m in self.roster.members)
+        return replace(self, roster=replace(self.roster, members=members), fold=told)
 
     def enter(self, number: int, boot: str) -> Member:
         """A site that begins, or comes back: its rows become inputs as those of all; what it says of them.
@@ -160,6 +171,15 @@ class Met:
         return answers[name]
 
 
+def resized(member: Member, told: Told) -> Member:
+    """With the rows that a fold leaves it."""
+    parts: list[Any] = [told.get(part) for part in ("train", "validation", "test")]
+    if not all(map(COUNT.fits, parts)):
+        raise BadData(f"site {member.name}: a fold of {shown(parts)} rows: is it of another version?")
+    train, validation, test = parts
+    return replace(member, train=train, validation=validation, test=test, labels=None)
+
+
 def deal_message(rule: Rule, common: Told, number: int) -> Told:
     told = {"test": rule.test, "validation": rule.validation, "deal": rule.deal, "one_class": rule.one_class}
     return {"do": "deal", "ground": rule.ground, "common": common, "number": number, **told}
@@ -187,7 +207,9 @@ def meet(
     ground = {"ground": rule.ground, "lacks": lacks}
     sums = every(lines, {n: {"do": "sums", **ground, "at": i} for i, n in enumerate(found.sites)})
     told = [sums[n].get("sums") for n in found.sites]
-    fits = every(lines, {n: {"do": "fit", **ground, "sums": told, "at": i} for i, n in enumerate(found.sites)})
+    fits = every(
+        lines, {n: {"do": "fit", **ground, "sums": told, "at": i} for i, n in enumerate(found.sites)}
+    )
     roster = with_late(meeting.roster(found, fits), order)
     rows = {place[n]: (lacks[i], told[i]) for i, n in enumerate(found.sites)}
     late = [n for n in order if n not in found.sites]
@@ -219,14 +241,18 @@ def gathered(
             return here
         if time.monotonic() > end:
             break
-        text = f"waiting for {', '.join(missing)}" if missing else f"{len(here)} of at least {least} sites are there"
+        text = (
+            f"waiting for {', '.join(missing)}"
+            if missing
+            else f"{len(here)} of at least {least} sites are there"
+        )
         if text != said:
             say(text)
             said = text
         time.sleep(TICK)
     if len(here) < least:
         raise BadRun(
-            f"{len(here)} site(s) are connected ({', '.join(here) or 'nobody'}), at least {least} are needed: start "
+            f"{len(here)} site(s) are connected ({', '.join(here) or 'nobody'}), {least} are needed: start "
             "coterie site at others, or lower --federation.least"
         )
     return here

@@ -2,6 +2,7 @@
 
     hello     what its rows are, and what it takes part in
     deal      rows are set aside for testing, as the site of some number; sums and fit make inputs of them
+    fold      for a tuning, how many rows a fold leaves
     begin     a run, by its id: a model to train; the messages of `nets/site.py` then name the run
     finish    the model that a run ends with here: it is written down, to be used
     end       nothing of a run is needed any more
@@ -25,8 +26,9 @@ import coterie
 from coterie.core.belief import Belief
 from coterie.core.errors import BadRun, CoterieError, Refused, lines_of, shown
 from coterie.core.options import plain
-from coterie.core.wire import pack, unpack
+from coterie.core.wire import message_in, pack
 from coterie.federation.certificates import Card
+from coterie.federation.parcels import Parcels
 from coterie.federation.policy import Policy, check_begin, check_may, told
 from coterie.federation.rows import Holding
 from coterie.federation.session import Session, home_of, run_of
@@ -60,6 +62,7 @@ class Station:
         self.letters, self.keep, self.say = letters, keep, say
         self.grounds: OrderedDict[str, Holding] = OrderedDict()
         self.session: Session | None = None
+        self.parcels = Parcels()
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
 
@@ -69,7 +72,7 @@ class Station:
         """An answer to whoever leads; a refusal is one too, and so is a mishap."""
         message: dict[str, Any] = {}
         try:
-            message, _ = unpack(body)
+            message = message_in(body)
             found = self._answer(sender.name, message, body)
         except CoterieError as error:
             text = "; ".join(lines_of(error))
@@ -78,14 +81,19 @@ class Station:
             return pack({"error": kind, "text": text}, {})
         except Exception as error:  # whatever a message that fits nothing may do: the process goes on
             log.debug("a message could not be done", exc_info=True)
-            text = f"{shown(message.get('do'))} could not be done ({type(error).__name__}: {str(error)[:200]})"
+            text = (
+                f"{shown(message.get('do'))} could not be done ({type(error).__name__}: {str(error)[:200]})"
+            )
             self._note(sender.name, message, f"failed: {text}")
             return pack({"error": "BadRun", "text": " ".join(text.split())}, {})
         return found
 
     def take_letter(self, sender: Card, header: Mapping[str, Any], body: bytes) -> None:
-        session = self._session(header)
-        session.take_letter(sender.name, body)
+        try:
+            self._session(header).take_letter(sender.name, body)
+        except CoterieError as error:
+            self._note(sender.name, {**header, "do": "letter"}, f"refused: {'; '.join(lines_of(error))}")
+            raise
         self.say(f"{sender.name} sends models, {len(body):,} bytes")
 
     # what it is asked
@@ -96,6 +104,7 @@ class Station:
             "deal": self._deal,
             "sums": self._sums,
             "fit": self._fit,
+            "fold": self._fold,
             "begin": self._begin,
             "finish": self._finish,
             "end": self._end,
@@ -155,6 +164,10 @@ class Station:
             facts["labels"] = holding.labels()
         return plain(facts), {}
 
+    def _fold(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
+        client = self._ground(message).part(message["fold"])
+        return {part: len(getattr(client, part)) for part in ("train", "validation", "test")}, {}
+
     def _begin(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         run, holding = run_of(message), self._ground(message)
         if self.session is None or self.run != run:
@@ -162,14 +175,18 @@ class Station:
             check_begin(self.policy, message["work"], leader, self._today(run))
             client, home = holding.part(message.get("fold")), home_of(self.state, run)
             others = frozenset(map(str, message["sites"])) - {self.name}
-            self.session = Session(client, int(message["number"]), home, self.policy, others, self.letters)
+            self.parcels.forget(leader)
+            self.session = Session(
+                client, int(message["number"]), home, self.policy, leader, others, self.letters, self.parcels
+            )
             self.run, self.leader = run, leader
         self.heard = time.monotonic()
         return {"blank": self.session.began(message)}, {}
 
     def _finish(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         session = self._session(message, leader)
-        where = self.keep(session, message, session.final(message, unpack(body)[1]))
+        message, tensors = self.parcels.unpack(leader, body, learns=True)
+        where = self.keep(session, message, session.final(message, tensors))
         self.say(f"the run's model for this site is in {where}")
         return {}, {}
 

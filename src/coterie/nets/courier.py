@@ -214,7 +214,7 @@ class Courier:
             models = tensors if counted is None else counted[site]
             if models:
                 self.measured.bytes[COORDINATOR, site] += _size(models)
-            packed[site] = pack(message, tensors)
+            packed[site] = self.packed(site, message, tensors)
             if not quiet:
                 log.info("→ %s  %s, %d bytes of models", self.name_of(site), _words(message), _size(models))
         answers, silent = dict[int, Message](), dict[int, Silence]()
@@ -235,10 +235,16 @@ class Courier:
 
     def answer(self, site: int, data: bytes) -> Message | Silence:
         """What a site says; a refusal is ours."""
-        answer, tensors = unpack(data)
+        answer, tensors = self.opened(site, data)
         if "error" in answer:
             raise ERRORS.get(str(answer["error"]), BadRun)(str(answer.get("text", "")))
         return answer, tensors
+
+    def packed(self, site: int, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
+        return pack(message, tensors)
+
+    def opened(self, site: int, data: bytes) -> Message:
+        return unpack(data)
 
     def need(self, silent: Mapping[int, Silence]) -> None:
         """Sites that must answer did not; whoever can do without them may try again."""

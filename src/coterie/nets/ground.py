@@ -112,9 +112,7 @@ def begin_of(ground: Ground, net: str) -> dict[str, object]:
             "plugin, or take --net in-process"
         )
     if ground.device.type != "cpu":
-        raise BadInput(
-            f"net {net} computes on the processor; got device={ground.device}: take device=cpu"
-        )
+        raise BadInput(f"net {net} computes on the processor; got device={ground.device}: take device=cpu")
     first = next(p for p in ground.model.parameters() if p.is_floating_point())
     return {
         "model": ground.made.name,

@@ -260,7 +260,7 @@ def mixed_apart(weights: Weights, beliefs: Held, at: Tensor, in_turn: bool) -> B
     """Sums as each place makes them by itself, of what it listens to: to the last bit, whoever makes them."""
     tensors = beliefs.tensors
     if not in_turn:
-        made = {}
+        made = dict[int, Belief]()
         for place in dict.fromkeys(at.tolist()):
             here = (at == place).nonzero().flatten()
             made |= dict(zip(here.tolist(), _rows(mixed_at(weights, tensors, here)), strict=True))

@@ -48,6 +48,8 @@ LEVEL = 1  # of zstd: 3 and 9 take two and six times as long and save no more
 MOST_TIMES = 64  # so many times its bytes may a model without a reference become, so that none fills a memory
 LOOK, LOOKS = 4096, 32  # numbers side by side, and in how many places, that tell whether packing pays
 
+WHOLE = "send it whole"
+
 Meta = dict[str, Any]
 
 
@@ -56,9 +58,7 @@ class LostReference(BadRun):
 
     def __init__(self, digest: str) -> None:
         self.digest = digest
-        super().__init__(
-            f"a model came as a change of model {shown(digest)}, which is not here: send it whole"
-        )
+        super().__init__(f"a model came as a change of model {shown(digest)}, which is not here: {WHOLE}")
 
 
 @dataclass(frozen=True, eq=False)

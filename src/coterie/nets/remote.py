@@ -72,9 +72,7 @@ class Remote:
         """Rows come to places, to be summed or kept there."""
         return self.post.bring(wanted)
 
-    def order(
-        self, messages: Mapping[int, Message], counted: Mapping[int, Mapping[str, Tensor]]
-    ) -> None:
+    def order(self, messages: Mapping[int, Message], counted: Mapping[int, Mapping[str, Tensor]]) -> None:
         """Sites make something new of what they have and what comes along."""
         self.post.ask(messages, counted)
 
@@ -310,6 +308,11 @@ class Remote:
             self.post.ask(
                 {s: ({"do": "store", "live": sorted(ids[s]), "round": round}, {}) for s in everyone}
             )
+        return self.kept_here(live)
+
+    def kept_here(self, live: Iterable[Held]) -> dict[str, Tensor]:
+        """What is the coordinator's own."""
+        ids = self.post.ids(live)
         here = sorted(id for id in ids[COORDINATOR] if id in self.post.store)
         mine = {f"{id}|{name}": t for id in here for name, t in self.post.store[id].items()}
         for groups, net in self.pools.items():

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.client import Client, Samples
-from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Diverged, Refused
+from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Diverged, Refused, shown
 from coterie.core.learner import Learner
 from coterie.core.wire import key_of, pack, unpack
 from coterie.engines import ENGINES
@@ -211,11 +211,10 @@ class Site:
 
     def _take(self, tensors: Mapping[str, Tensor], copies: bool = True) -> None:
         """Contents named ID/NAME arrive; a copy lasts until the round is over."""
-        for key, t in tensors.items():
-            id, _, name = key.partition("/")
-            if copies and int(id) not in self.held:
-                self.copies.add(int(id))
-            self.held.setdefault(int(id), {})[name] = t
+        for key, id in ids_in(tensors).items():
+            if copies and id not in self.held:
+                self.copies.add(id)
+            self.held.setdefault(id, {})[key.partition("/")[2]] = tensors[key]
 
     def _stored(self) -> dict[int, Path]:
         """Files of what was stored, by round."""
@@ -234,6 +233,15 @@ class LocalSite(Site):
         self._take(tensors)
         write_tensors(message["path"], self._belief(message["row"]), {})
         return {}, {}
+
+
+def ids_in(tensors: Iterable[str]) -> dict[str, int]:
+    """The ids of contents named ID/NAME, by that."""
+    ids = {key: key.partition("/")[0] for key in tensors}
+    for key, id in ids.items():
+        if not (id.isascii() and id.isdecimal() and len(id) < 20 and "/" in key):
+            raise BadData(f"contents called {shown(key)} have no id: is it of another version?")
+    return {key: int(id) for key, id in ids.items()}
 
 
 def rows_of(client: Client) -> dict[str, Tensor]:

@@ -151,7 +151,9 @@ class Builder:
         from coterie.federation.sites import Rule
 
         if settings.features is not None:
-            raise BadInput("features are trained on rows of a server, and these are at their sites: leave it out")
+            raise BadInput(
+                "features are trained on rows of a server, and these are at their sites: leave it out"
+            )
         rule = Rule(settings.test, settings.validation, settings.dealt_by, settings.one_class == "allow")
         met = settings.made("net").meet(rule)
         model_of, roster, key = settings.made("model"), met.roster, Key(settings.seed)
@@ -261,7 +263,7 @@ def experiment_of(
         own,
         footing.met,
         method.reveals(),
-        tuple(told(kernel) for kernel in (getattr(method, "local", None),) if kernel is not None),
+        local_work(method) if footing.met is not None else (),
         int(config["rounds"]),
     )
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
@@ -281,6 +283,12 @@ def experiment_of(
         origin=Origin({c.name: c.preparation for c in footing.clients if c.preparation}, footing.recipe),
         own=own,
     )
+
+
+def local_work(method: Method) -> tuple[dict[str, Any], ...]:
+    """What a method does at sites, as they are told of it before a run."""
+    local = getattr(method, "local", None)
+    return () if local is None else (told(local),)
 
 
 def _large_batches(method: Method, roster: Roster) -> list[str]:

@@ -177,7 +177,7 @@ T = TypeVar("T")
 
 
 def steadily(net: Net, live: Sequence[Held], round: int, work: Callable[[], T]) -> T:
-    """Does some work after a round with those who are there; again, if some of them go in the middle of it."""
+    """Does some work after a round with those who are there; again, if some of them go meanwhile."""
     while True:
         net.regroup(live, round)
         try:

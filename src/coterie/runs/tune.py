@@ -35,7 +35,7 @@ from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
 from coterie.runs.experiment import Builder
 from coterie.runs.folder import Folder
 from coterie.runs.record import Record
-from coterie.runs.runner import evaluate, same_threads
+from coterie.runs.runner import evaluate, first_state, same_threads
 from coterie.runs.search import Axis, Options, need_optuna, suggest
 from coterie.runs.settings import Settings, read_toml
 from coterie.runs.trials import Trial, Tuned, Tuning, best_of, is_tuning
@@ -117,7 +117,7 @@ def ready(tuning: Tuning, command: str | None = None) -> Bench:
     folds = folds_of(whole, tuning.folds, experiment.key)
     first = fold_experiment(settings, folds[0], experiment.method)
     start = hold(first.beliefs, at_coordinator(tree.count(first.beliefs)))
-    known = evaluate(first, first.method.models(first.method.init(start, first.net)), 0)
+    known = evaluate(first, first.method.models(first_state(first, start)), 0)
     experiment.net.close()
     first.net.close()
     if known is None or metric not in known["own/test"]:

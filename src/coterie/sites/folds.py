@@ -36,6 +36,9 @@ def deal_folds(y: npt.NDArray[np.generic], folds: int, rng: np.random.Generator)
 
 def folds_of(footing: Footing, folds: int, key: Key) -> list[Footing]:
     """For each fold of every client's training rows, what leaving it out makes of the clients."""
+    if footing.met is not None:  # sites that have rows of their own leave them out themselves
+        parts = [footing.met.without(folds, fold, key.seed) for fold in range(folds)]
+        return [replace(footing, met=met, roster=met.roster) for met in parts]
     firsts = [first_rows(c) for c in footing.clients]
     fewest = min(range(len(firsts)), key=lambda i: len(firsts[i][0]))
     refuse_many_folds(footing.clients[fewest], folds, len(firsts[fewest][0]))

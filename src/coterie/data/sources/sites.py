@@ -21,7 +21,9 @@ class Sites:
     licence: ClassVar[str] = "theirs"
 
     def load(self) -> Dataset:
-        raise BadInput("data 'sites' is at the sites of a federation: add --net federation, or name other data")
+        raise BadInput(
+            "data 'sites' is held by sites of a federation: add --net federation, or name other data"
+        )
 
     def fetch(self) -> list[Path]:
         """Nothing comes here."""

@@ -1,0 +1,134 @@
+"""Models in messages, in fewer bytes: each end remembers what crossed, and sends what has changed since.
+
+A message's tensors called ID/NAME are models by id. From 16 KiB on, each is squeezed (`nets/lossy.py`)
+against a model that both ends hold, which they name by its digest:
+
+    lead to site, and back   the last model that the lead sent there, for each place in a message
+    site to site             the last that the one sent to the other
+
+An end that has lost it says so (`LostReference`), the other forgets its own, and sends the model whole. With
+lossy squeezes each end remembers the model as the receiver has it, and a sender what is still owed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core.errors import BadData, shown
+from coterie.core.wire import aligned, pack, unpack
+from coterie.nets.lossy import Lossy, Memory, Squeeze, squeeze_of
+from coterie.nets.lossy import unpack as unsqueezed
+from coterie.nets.packing import LEAST, LostReference, Reference, reference_of
+
+ROOM = 2**30  # bytes of models that are remembered
+MARK = "#"  # before the bytes of a squeezed model, among a message's tensors
+Place = tuple[str, int]
+
+Message = tuple[dict[str, Any], dict[str, Tensor]]
+
+
+class Parcels:
+    """What this end remembers of each way: (with whom, place in a message)."""
+
+    def __init__(self) -> None:
+        self.known: OrderedDict[Place, Reference] = OrderedDict()
+        self.owed: dict[Place, Memory] = {}
+        self.pending: dict[str, dict[Place, tuple[Reference | None, Memory | None]]] = {}
+
+    def pack(
+        self,
+        way: str,
+        message: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        squeeze: str,
+        learns: bool,
+    ) -> bytes:
+        """A message; `learns` where what goes is what the next change will be of, once it has been taken."""
+        models, others = models_in(tensors)
+        how = squeeze_of(squeeze)
+        if squeeze == "none" or not models:
+            return pack(message, tensors)
+        told, sent = dict[str, Any](), dict[Place, tuple[Reference | None, Memory | None]]()
+        for k, (id, model) in enumerate(models.items()):
+            place = (way, k)
+            reference = self.known.get(place)
+            meta, data, owed = how.pack(model, reference, self.owed.get(place) if reference else None)
+            told[id] = meta
+            others[MARK + id] = torch.frombuffer(bytearray(data) or bytearray(1), dtype=torch.uint8)[
+                : len(data)
+            ]
+            sent[place] = (self._after(how, model, meta, data, reference) if learns else None, owed)
+        self.pending[way] = sent
+        return pack({**message, "parcels": told}, others)
+
+    def _after(
+        self, how: Squeeze, model: Mapping[str, Tensor], meta: Any, data: bytes, reference: Reference | None
+    ) -> Reference:
+        """The model as the receiver has it."""
+        return reference_of(unsqueezed(meta, data, reference) if isinstance(how, Lossy) else dict(model))
+
+    def taken(self, way: str) -> None:
+        """What went this way last has arrived."""
+        for place, (reference, owed) in self.pending.pop(way, {}).items():
+            if reference is not None:
+                self._remember(place, reference)
+            if owed is not None:
+                self.owed[place] = owed
+
+    def unpack(self, way: str, data: bytes, learns: bool) -> Message:
+        """The inverse of `pack`; whatever is not one of its messages is refused."""
+        message, tensors = unpack(data)
+        told = message.pop("parcels", None)
+        if told is None:
+            return message, tensors
+        if not isinstance(told, Mapping) or any(MARK + str(id) not in tensors for id in told):
+            raise BadData(f"parcels {shown(told)} are not in the message: are both ends of the same version?")
+        found = {n: t for n, t in tensors.items() if not n.startswith(MARK)}
+        for k, (id, meta) in enumerate(told.items()):
+            packed, reference = tensors[MARK + str(id)], self.known.get((way, k))
+            if packed.dtype != torch.uint8 or packed.ndim != 1:
+                raise BadData(f"parcel {shown(id)} is no bytes: are both ends of the same version?")
+            model = unsqueezed(meta, packed.numpy().data, reference)
+            found |= {f"{id}/{name}": aligned(t) for name, t in model.items()}
+            if learns:
+                self._remember((way, k), reference_of(model))
+        return message, found
+
+    def forget(self, way: str) -> None:
+        """The other end has lost what it had, or has been started anew."""
+        for table in (self.known, self.owed):
+            for place in [p for p in table if p[0] == way]:
+                del table[place]
+        self.pending.pop(way, None)
+
+    def _remember(self, place: Place, reference: Reference) -> None:
+        self.known[place] = reference
+        self.known.move_to_end(place)
+        while len(self.known) > 1 and sum(map(size_of, self.known.values())) > ROOM:
+            self.owed.pop(self.known.popitem(last=False)[0], None)
+
+
+def models_in(tensors: Mapping[str, Tensor]) -> tuple[dict[str, dict[str, Tensor]], dict[str, Tensor]]:
+    """Models by id, of those that are worth a parcel, and all other tensors."""
+    by_id, others = dict[str, dict[str, Tensor]](), dict[str, Tensor]()
+    for key, t in tensors.items():
+        id, slash, name = key.partition("/")
+        if slash and id.isdecimal():
+            by_id.setdefault(id, {})[name] = t
+        else:
+            others[key] = t
+    for id in [i for i, model in by_id.items() if sum(t.nbytes for t in model.values()) < LEAST]:
+        others |= {f"{id}/{name}": t for name, t in by_id.pop(id).items()}
+    return by_id, others
+
+
+def size_of(reference: Reference) -> int:
+    return sum(t.nbytes for t in reference.tensors.values())
+
+
+__all__ = ["LostReference", "Parcels"]
