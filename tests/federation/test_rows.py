@@ -23,7 +23,7 @@ from coterie.data.preparation import Column, coded
 from coterie.data.sources.table import TableFile
 from coterie.data.tables.follow import rows_of
 from coterie.data.tabular import TabularPrepare
-from coterie.federation.meeting import match, roster
+from coterie.federation.meeting import agreed_from, gaps_from, match, roster
 from coterie.federation.rows import Holding
 
 COLUMNS = (
@@ -94,8 +94,13 @@ def by_themselves(holdings: dict[str, Holding], seed: int, test=0.3, validation=
     here = [holdings[name].joined(over_the_wire(meeting.told())) for name in meeting.sites]
     told = [over_the_wire(h.deal(test, validation, seed, i)) for i, h in enumerate(here)]
     lacks = [t["lacks"] for t in told]
-    sums = [over_the_wire(h.sums(lacks, fewest=0)) for h in here]
-    clients = [h.fit(lacks, sums) for h in here]
+    if meeting.common.columns:
+        gaps = over_the_wire(gaps_from(meeting.common, lacks))
+        sums = [over_the_wire(h.sums(gaps, fewest=0)) for h in here]
+        agreed = over_the_wire(agreed_from(meeting.common, lacks, sums)[0])
+    else:
+        gaps, agreed = {}, []
+    clients = [h.fit(gaps, agreed) for h in here]
     facts = {h.name: over_the_wire({**h.facts(), "labels": h.labels()}) for h in here}
     notes = {c.name: list(c.notes) for c in clients}
     return clients, roster(meeting, {n: {**f, "notes": notes[n]} for n, f in facts.items()})
@@ -245,7 +250,9 @@ def test_what_a_roster_needs_has_labels_apart():
     holding = holdings["b"]
     told = holding.deal(0.25, 0.25, 0, 0)
     assert told["train"] + told["validation"] + told["test"] == len(holding.data.train)
-    client = holding.fit([told["lacks"]], [holding.sums([told["lacks"]])])
+    lacks, common = [told["lacks"]], match({"b": holding.hello()}).common
+    gaps = gaps_from(common, lacks)
+    client = holding.fit(gaps, agreed_from(common, lacks, [holding.sums(gaps)])[0])
     assert "labels" not in holding.facts()
     assert [sum(part) for part in holding.labels()] == [
         len(client.train),
@@ -267,8 +274,10 @@ class TestRefusals:
     def dealt(self, **rules):
         holdings, _ = hearts(**rules)
         one, other = holdings["a"], holdings["b"]
+        common = match({n: h.hello() for n, h in holdings.items()}).common
         lacks = [h.deal(0.3, 0.0, 0, i)["lacks"] for i, h in enumerate((one, other))]
-        return one, lacks, [h.sums(lacks) for h in (one, other)]
+        gaps = gaps_from(common, lacks)
+        return one, common, lacks, gaps, [h.sums(gaps) for h in (one, other)]
 
     def test_steps_out_of_turn(self):
         holding = hearts()[0]["a"]
@@ -293,22 +302,21 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "change",
         [
-            lambda lacks: lacks[::-1],
-            lambda lacks: lacks[:0],
-            lambda lacks: [row[1:] for row in lacks],
-            lambda lacks: [lacks[0], [0] * len(lacks[0])],
-            lambda lacks: None,
+            lambda gaps: {**gaps, "some": [not s for s in gaps["some"]], "every": [False] * 6},
+            lambda gaps: {**gaps, "every": [True] * 6},
+            lambda gaps: {name: row[1:] for name, row in gaps.items()},
+            lambda gaps: {**gaps, "some": [0] * len(gaps["some"])},
+            lambda gaps: None,
         ],
     )
-    def test_lacks_that_are_not_what_was_told(self, change):
-        one, lacks, _ = self.dealt()
+    def test_gaps_that_are_not_what_was_told(self, change):
+        one, _, _, gaps, _ = self.dealt()
         with pytest.raises(BadData, match=r"lack"):
-            one.sums(change(lacks))
+            one.sums(change(gaps))
 
     @pytest.mark.parametrize(
         ("of", "column", "told", "said"),
         [
-            (0, 0, (3, 50.0, 1.0), "passed on as its own"),
             (1, 0, (3, 50.0), "3 finite numbers"),
             (1, 0, (3, 50.0, -1.0), "3 finite numbers"),
             (1, 0, (0, 50.0, 1.0), "3 finite numbers"),
@@ -322,17 +330,45 @@ class TestRefusals:
         ],
     )
     def test_sums_that_nobody_can_have_told(self, of, column, told, said):
-        one, lacks, sums = self.dealt(scale="shared")
+        _, common, lacks, _, sums = self.dealt(scale="shared")
         sums[of] = [told if i == column else s for i, s in enumerate(sums[of])]
         with pytest.raises(BadData, match=said):
-            one.fit(lacks, sums)
+            agreed_from(common, lacks, sums)
+
+    @pytest.mark.parametrize(
+        ("column", "told"),
+        [
+            (0, (False, (3, 50.0, -1.0), (0.0,))),
+            (0, (False, (3, float("nan"), 1.0), (0.0,))),
+            (0, (False, (3, 50.0), (0.0,))),
+            (0, (True, (3, 50.0, 1.0), (0.0,))),
+            (0, (False, (3, 50.0, 1.0), (0.0, 0.0))),
+            (0, (False, (3, 50.0, 1.0), (float("inf"),))),
+            (2, (False, (3, 50.0, 1.0), (0.0,))),
+            (0, None),
+        ],
+    )
+    def test_what_nobody_can_have_agreed_on(self, column, told):
+        one, common, lacks, gaps, sums = self.dealt(scale="shared")
+        agreed = agreed_from(common, lacks, sums)[0]
+        assert one.fit(gaps, agreed)
+        agreed[column] = told
+        with pytest.raises(BadData, match="agreed on of column"):
+            one.fit(gaps, agreed)
 
     @given(odd, st.integers(0, 5), st.booleans())
     @settings(max_examples=150, deadline=None)
     def test_whatever_comes_is_refused_or_fits(self, told, column, whole):
-        one, lacks, sums = self.dealt(scale="shared")
+        one, common, lacks, gaps, sums = self.dealt(scale="shared")
+        agreed = agreed_from(common, lacks, sums)[0]
         sums[1] = told if whole else [told if i == column else s for i, s in enumerate(sums[1])]
-        for asked in (lambda: one.fit(lacks, sums), lambda: one.sums(told)):
+        agreed = told if whole else [told if i == column else a for i, a in enumerate(agreed)]
+        for asked in (
+            lambda: agreed_from(common, lacks, sums),
+            lambda: one.sums(told),
+            lambda: one.fit(gaps, agreed),
+            lambda: one.fit(told, agreed),
+        ):
             with contextlib.suppress(BadData):
                 asked()
 
@@ -340,14 +376,14 @@ class TestRefusals:
     def test_sums_of_so_few_values_that_they_would_tell_them(self, known, scale):
         holdings, _ = hearts(scale=scale)
         one = holdings["b"]
-        lacks = [one.deal(0.3, 0.0, 0, 0)["lacks"]]
+        gaps = gaps_from(match({"b": one.hello()}).common, [one.deal(0.3, 0.0, 0, 0)["lacks"]])
         one.share.pools[0].x[known:, 1] = np.nan
         one.share.pools[0].x[:known, 1] = 200.0
         if known > 2 or scale == "site":
-            assert one.sums(lacks)[1] == (None if scale == "site" else (known, 200.0, 0.0))
+            assert one.sums(gaps)[1] == (None if scale == "site" else (known, 200.0, 0.0))
         else:
             with pytest.raises(Refused, match=rf"'chol' has {known} known.*fewer than 3"):
-                one.sums(lacks)
+                one.sums(gaps)
 
     def test_a_common_order_of_something_else(self):
         holdings, _ = hearts()

@@ -90,9 +90,10 @@ def everything() -> Any:
         from coterie.cli.site import SETTINGS
 
         kinds["federation"], kinds["coordinate"] = _either(FEDERATION), Coordinate
-        rows = [("kit", tyro.conf.Positional[str]), *(s for s in shared if s[0] in SETTINGS)]
-        rows += [(o.name, o.hint, _default(o.default)) for o in SITE]
-        kinds["site"] = dataclasses.make_dataclass("AtSite", [*rows, *tables])
+        own_flags = [(o.name, o.hint, _default(o.default)) for o in SITE]
+        rows = [s for s in shared if s[0] in SETTINGS]
+        kit: Any = ("kit", tyro.conf.Positional[str])
+        kinds["site"] = dataclasses.make_dataclass("AtSite", [kit, *rows, *own_flags, *tables])
     return _either(kinds)
 
 

@@ -54,7 +54,7 @@ example:
   coterie federation revoke ward south
 """
 
-DEMO = """Shows a federation at work: a coordinator and four hospitals, each a process of its own, on this machine.
+DEMO = """Shows a federation at work: a coordinator and four hospitals, each in a process of its own.
 
 Kits are made, all connect, four methods are compared over the federation, and a hospital predicts with the
 model that stayed there. In the end everything is ended; a folder for each host tells what was where.
@@ -64,11 +64,11 @@ examples:
   coterie federation demo --hosts
 """
 
-REHEARSE = """Rehearses what goes wrong: cables are cut, and a site, the relay and the driver are killed in a run.
+REHEARSE = """Rehearses what goes wrong: cables are cut; a site, the relay and the driver are killed in a run.
 
-A coordinator and four sites run in network namespaces of their own (this needs root and iproute2). The run must
-come to its end, with every round once; as long as nobody was away, with the very numbers of an undisturbed run.
-A minute or two for each time; the exit code is 1 if anything was not as it must be.
+A coordinator and four sites run in network namespaces of their own (this needs root and iproute2). The run
+must come to its end, with every round once; as long as nobody was away, with the very numbers of an
+undisturbed run. A minute or two for each time; the exit code is 1 if anything was not as it must be.
 
 examples:
   coterie federation rehearse
@@ -140,8 +140,6 @@ KINDS = {"init": Init, "invite": Invite, "revoke": Revoke, "demo": Demo, "rehear
 
 
 def federation(words: Sequence[str]) -> int:
-    if words[:1] == ["rehearse"]:  # the only one with an exit code of its own
-        return rehearse(words[1:])
     known = {"init": init, "invite": invite, "revoke": revoke, "demo": demo, "rehearse": rehearse}
     return dispatch("federation", known, words, HELP)
 
@@ -188,7 +186,7 @@ def demo(words: Sequence[str]) -> None:
     show.demo(folder, asked.hosts, asked.rounds, _say)
 
 
-def rehearse(words: Sequence[str]) -> int:
+def rehearse(words: Sequence[str]) -> None:
     asked = parse(Rehearse, words, "federation rehearse", REHEARSE)
     if asked.times < 1:
         raise BadInput(f"--times {asked.times} must be at least 1: try 1")
@@ -196,7 +194,8 @@ def rehearse(words: Sequence[str]) -> int:
     _need_hosts("rehearse where there are some; coterie federation demo does without")
     from coterie.federation.demo import rehearsal
 
-    return 0 if rehearsal.rehearse(folder, asked.times, _say) else 1
+    if not rehearsal.rehearse(folder, asked.times, _say):
+        raise SystemExit(1)
 
 
 def _new_folder(out: str, name: str) -> Path:

@@ -142,7 +142,7 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
         holding,
         policy,
         state,
-        letters=lambda to, header, body: post.letter(to, header, body, deadline=LETTER),
+        letters=lambda to, header, body, seconds: post.letter(to, header, body, seconds),
         keep=keep,
         say=say,
     )
@@ -170,7 +170,7 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
         say("ended")
 
 
-LETTER, WAIT = 600.0, 20.0
+WAIT = 20.0
 
 
 def say(line: str) -> None:

@@ -95,7 +95,7 @@ class Federation:
             len(met.roster),
             parameters=count_parameters(ground.model),
             deal=met.rule.deal,
-            sums=any(s is not None for some in met.sums if some for s in some),
+            sums=met.sums,
         )
         lines, me = [], met.lines.kit.name
         for name, policy in met.policies.items():

@@ -21,7 +21,8 @@ from coterie.data.partition.silos import in_order
 from coterie.data.preparation import Column
 from coterie.data.tables.texts import plain, some
 from coterie.data.tables.units import unit_of
-from coterie.federation.told import Common, Facts, Hello, facts_of, hello_of
+from coterie.data.tabular import TabularPrepare
+from coterie.federation.told import Common, Facts, Hello, facts_of, hello_of, lacks_of, sums_of, told_gaps
 
 T = TypeVar("T", bound=Hashable)
 MOST_SAID = 20  # differences that a person is shown at once
@@ -243,6 +244,27 @@ SAYS = {
 def sign(column: Column) -> tuple[Any, ...]:
     """What must be the same for all."""
     return tuple(of(column) for of, _ in ASPECTS.values())
+
+
+# how columns become inputs
+
+
+def prepare_of(common: Common) -> TabularPrepare:
+    return TabularPrepare(common.columns, **common.rules)  # type: ignore[arg-type]
+
+
+def gaps_from(common: Common, lacks: Any) -> dict[str, Any]:
+    """Which columns some site lacks, and all, from what each says of its own [site, column]."""
+    return told_gaps(prepare_of(common).gaps(lacks_of(lacks, len(common.columns))))
+
+
+def agreed_from(common: Common, lacks: Any, sums: Any) -> tuple[list[Any], bool]:
+    """[column] what follows from everybody's sums [site, column], which nobody else gets; and whether any
+    had to be told.
+    """
+    prepare, gone = prepare_of(common), lacks_of(lacks, len(common.columns))
+    found = sums_of(sums, prepare, gone)
+    return list(prepare.agreed(prepare.gaps(gone), found)), any(s is not None for row in found for s in row)
 
 
 # who they are

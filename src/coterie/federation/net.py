@@ -4,7 +4,8 @@ A round has those who are there when it begins. Who is silent at a visit before 
 is left out of it, as one who is absent; who goes after that is left out by doing the round again without it
 (`Gone`), from what was there before: visits are pure functions, and sites go back to that round. At the end
 of a round sites write down what is theirs before the round counts. Who comes back, or late, is brought up to
-date when a round begins: it builds the model, finds its own on its disk, and takes what it was due.
+date when a round begins: it builds the model, finds its own on its disk, and takes what it was due. A process
+that a round was lost with rests until that round is over, so that it cannot be lost with it for ever.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from coterie.federation.sites import TICK, Met
 from coterie.nets.courier import Message, Silence, Wanted
 from coterie.nets.remote import Remote
 
+PING = 2.0  # seconds in which who was silent must answer something small
+
 
 class Federated(Remote):
     """The coordinator's side. `begin` is what sites are told when a run begins; `say` is for people.
@@ -37,6 +40,7 @@ class Federated(Remote):
     last     [site] the last round that it has written down, -1 for none
     stored   the last round that was written down
     due      for who is away: new ids, and the message that makes them
+    resting  {site: its process} that the round was lost with, though it may be connected
     """
 
     courier = Orders
@@ -57,6 +61,9 @@ class Federated(Remote):
         self.last = [-1] * len(met.roster)
         self.stored = -1
         self.due: dict[int, list[tuple[set[int], bytes]]] = {}
+        self.resting: dict[int, str] = {}
+        self.called = 0  # how often who rests was called back in this round
+        self.told: set[str] = set()  # who is left out, as people know
 
     # who is there
 
@@ -80,40 +87,64 @@ class Federated(Remote):
         return found
 
     def missed(self, silent: Mapping[int, Silence]) -> None:
-        """A site that did something in this round is needed; one that did not is left out."""
-        if self.post.used & silent.keys():
+        """A site that did something in this round is needed; one that did not is left out, and so is one that
+        goes when the round is written down and only scores are missing.
+        """
+        if self.stored != self.now and self.post.used & silent.keys():
             self.post.need(silent)
 
     def regroup(self, live: Iterable[Held], round: int) -> None:
-        ids, end, said = self.post.ids(live), time.monotonic() + self.bounds.wait, False
+        ids, begun, said = self.post.ids(live), time.monotonic(), False
         self.post.known = set()
+        self.resting |= {site: self.boots.get(site, "") for site in self.post.lost}
         while self.post.broken:  # what was begun of the round does not count
             self.post.broken = False
             self._rewind(self.here(), ids)
         while True:
             self._welcome(ids)
-            self.post.used = set()
+            self.post.used, self.post.lost = set(), set()
             if len(self.here()) >= min(self.bounds.least, len(self.roster)):
+                self._tell()
                 return
-            why = "; ".join(f"{name}: {why}" for name, why in self.away().items())
-            if time.monotonic() > end or len(self.post.barred) == len(self.roster):
+            why, waited = "; ".join(f"{n}: {w}" for n, w in self.away().items()), time.monotonic() - begun
+            if waited > self.bounds.wait or len(self.post.barred) == len(self.roster):
                 raise BadRun(f"too few sites are there ({why}): go on with coterie resume when they are back")
             if not said:
                 self.say(f"waiting for sites ({why})")
                 said = True
+            if self.resting and waited > 2**self.called:
+                self.resting, self.called = {}, self.called + 1
             time.sleep(TICK)
+
+    def _tell(self) -> None:
+        """Who was in and is not any more."""
+        out = {n: why for n, why in self.away().items() if self.roster.names.index(n) in self.boots}
+        for name in out.keys() - self.told:
+            self.say(f"{name} is left out: {out[name]}")
+        self.told = set(out)
 
     def _welcome(self, ids: Mapping[int, set[int]]) -> None:
         """Who is connected comes in, if it is not in; who is not is silent."""
-        there = self.met.lines.there()
+        there, back = self.met.lines.there(), dict[int, str]()
         for site, name in enumerate(self.roster.names):
             if site in self.post.barred:
                 continue
             if name not in there:
+                self.resting.pop(site, None)
                 if site in self.boots:
                     self.post.silent.setdefault(site, "not connected")
             elif site in self.post.silent or self.boots.get(site) != there[name]:
-                self._enter(site, there[name], ids)
+                if self.resting.get(site) != there[name]:
+                    back[site] = there[name]
+        asleep = self._asleep([site for site, boot in back.items() if self.boots.get(site) == boot])
+        for site in back.keys() - asleep:
+            self._enter(site, back[site], ids)
+
+    def _asleep(self, sites: Sequence[int]) -> set[int]:
+        """Who was silent and still is: it is not waited for a second time."""
+        names = {self.roster.names[site]: site for site in sites}
+        _, failed = self.met.lines.ask({name: {"do": "ping"} for name in names}, PING, PING)
+        return {names[name] for name, error in failed.items() if isinstance(error, Gone)}
 
     def _enter(self, site: int, boot: str, ids: Mapping[int, set[int]]) -> None:
         """A site comes in: for the first time, back, or late."""
@@ -142,6 +173,7 @@ class Federated(Remote):
             self.post.fall_silent({site: Silence(why, lasting)})
             if lasting:
                 self.say(f"{name} takes no part: {why}")
+                self.told.add(name)
             return
         self.boots[site] = boot
         if known:
@@ -212,7 +244,7 @@ class Federated(Remote):
         if first:
             self.post.need(silent)
             self.last = [self.now if s in here else r for s, r in enumerate(self.last)]
-            self.stored = self.now
+            self.stored, self.resting, self.called = self.now, {}, 0
         self.post.store = {id: t for id, t in self.post.store.items() if id in ids[COORDINATOR]}
         self.post.known, self.post.used = set(), set()
         for site, due in self.due.items():
@@ -250,16 +282,16 @@ class Federated(Remote):
         super().save(beliefs, here)
 
     def finish(self, beliefs: Held, of: Mapping[int, int], facts: Mapping[int, Mapping[str, Any]]) -> None:
-        here = {site: of[site] for site in self.here() if site in of}
-        brought = self.post.bring({site: [(beliefs, [row])] for site, row in here.items()}, why="visit")
-        messages: dict[int, Message] = {
-            site: (
-                {"do": "finish", "row": self.post.row(beliefs, row), "facts": dict(facts[site])},
-                brought[site],
-            )
-            for site, row in here.items()
-        }
-        _, silent = self.post.try_to_ask(messages, quiet=True)
+        messages, silent = dict[int, Message](), dict[int, Silence]()
+        for site, row in {site: of[site] for site in self.here() if site in of}.items():
+            try:
+                brought = self.post.bring({site: [(beliefs, [row])]}, why="visit")[site]
+            except Gone as gone:
+                silent[site] = Silence(str(gone))
+                continue
+            told = {"do": "finish", "row": self.post.row(beliefs, row), "facts": dict(facts[site])}
+            messages[site] = (told, brought)
+        silent |= self.post.try_to_ask(messages, quiet=True)[1]
         for site, silence in silent.items():
             self.say(f"{self.roster.names[site]} has not got its model: {silence.why}")
         self._end()

@@ -1,8 +1,9 @@
 """The coordinator's post to sites that may go, refuse or answer nonsense.
 
 A site that does not answer is silent, and the others go on. What is wrong with a site's answer makes that
-site silent too: other shapes, numbers that are none, an answer to something else, a refusal. What diverged
-ends the run, as on one machine.
+site silent too: other shapes, numbers that are none, an answer to something else, a refusal. It takes no
+part any more, while a mishap, such as a full disk, may be over when the next round begins. What diverged ends
+the run, as on one machine.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coterie.core.errors import CoterieError, Diverged, Gone, shown
+from coterie.core.errors import BadRun, CoterieError, Diverged, Gone, shown
 from coterie.core.held import COORDINATOR
 from coterie.core.kernel import Kernel, scores
 from coterie.core.roster import Roster
@@ -72,6 +73,7 @@ class Orders(Courier):
     barred   those of them that take no part any more
     used     sites that have done something in this round
     broken   whether something of this round was lost with a site
+    lost     the sites that it was lost with
     """
 
     transport: Transport
@@ -81,7 +83,7 @@ class Orders(Courier):
         self.silent: dict[int, str] = {}
         self.barred: dict[int, str] = {}
         self.used: set[int] = set()
-        self.broken = False
+        self.broken, self.lost = False, set[int]()
         self.parcels, self.squeeze = Parcels(), transport.bounds.squeeze
         self.slow, self.came = False, 0  # the line, as of the last large models; bytes of models just now
 
@@ -129,7 +131,7 @@ class Orders(Courier):
         except Diverged:
             raise
         except CoterieError as error:
-            return Silence(str(error)[:2000], lasting=True)
+            return Silence(str(error)[:2000], lasting=not isinstance(error, BadRun))
 
     def fall_silent(self, silent: Mapping[int, Silence]) -> None:
         for site, (why, lasting) in silent.items():
@@ -142,6 +144,7 @@ class Orders(Courier):
         self.fall_silent(silent)
         if silent:
             self.broken = True
+            self.lost |= silent.keys()
             raise Gone({self.name_of(site): silence.why for site, silence in silent.items()})
 
     def carry(self, letters: Mapping[tuple[int, int], Sequence[Content]], why: str) -> None:
@@ -152,27 +155,53 @@ class Orders(Courier):
                 rows, new = named(some)
                 orders.setdefault(place, []).append({"to": self.name_of(to), "rows": rows, "new": new})
                 receivers.setdefault(place, []).append(to)
-        asked: dict[int, Message] = {s: ({"do": "letters", "orders": some}, {}) for s, some in orders.items()}
+        seconds = self.transport.bounds.deadline / 2  # a receiver that is late must not make senders late
+        asked: dict[int, Message] = {
+            s: ({"do": "letters", "orders": some, "seconds": seconds / len(some)}, {})
+            for s, some in orders.items()
+        }
+        failed: dict[tuple[int, int], str] = {}
         for place, (answer, _) in self.ask(asked).items():
             sent = answer.get("sent")
             if not isinstance(sent, list) or len(sent) != len(receivers[place]) or not are_sizes(sent):
                 self.need({place: Silence("its answer is not to what it was asked", lasting=True)})
                 continue
             for to, size in zip(receivers[place], sent, strict=True):
-                self.passed(place, to, size)
+                if isinstance(size, str):
+                    failed[place, to] = size[:2000]
+                else:
+                    self.passed(place, to, size)
+        self.need({site: Silence(text) for site, text in blamed(failed).items()})
         self.came, before = 0, time.monotonic()
         super().carry({pair: some for pair, some in letters.items() if pair[1] == COORDINATOR}, why)
         if self.came >= LARGE:
             self.slow = self.came < SLOW * (time.monotonic() - before)
 
-    def check(self, place: int, tensors: Mapping[str, Tensor], wanted: Sequence[Content]) -> None:
-        like = {f"{id}/{name}": t for id, some in wanted for name, t in some.items()}
+    def check(self, place: int, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> None:
         if why := unlike(tensors, like):
+            self.need({place: Silence(why, lasting=True)})
+
+    def check_rows(self, place: int, rows: Mapping[str, Tensor]) -> None:
+        if why := odd_rows(rows, self.roster, place):
             self.need({place: Silence(why, lasting=True)})
 
 
 def are_sizes(sent: Sequence[Any]) -> bool:
-    return all(type(n) is int and 0 <= n < 2**63 for n in sent)
+    """Bytes of models in each letter, or why one did not arrive."""
+    return all(isinstance(n, str) or (type(n) is int and 0 <= n < 2**63) for n in sent)
+
+
+def blamed(failed: Mapping[tuple[int, int], str]) -> dict[int, str]:
+    """Sites without which no letter would have failed, of {(sender, receiver): why}: whoever has part in the
+    most, and the sender of a single one.
+    """
+    found, left = dict[int, str](), dict(failed)
+    while left:
+        counts = Counter(site for pair in left for site in pair)
+        site = counts.most_common(1)[0][0]
+        found[site] = next(why for pair, why in left.items() if site in pair)
+        left = {pair: why for pair, why in left.items() if site not in pair}
+    return found
 
 
 def unlike(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> str:
@@ -186,6 +215,23 @@ def unlike(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> str:
         if t.is_floating_point() and not bool(torch.isfinite(t.sum()) or torch.isfinite(t).all()):
             return f"it gives {shown(name)} with numbers that are not finite"
     return ""
+
+
+def odd_rows(rows: Mapping[str, Tensor], roster: Roster, site: int) -> str:
+    """Why rows cannot be a site's; nothing if they can."""
+    member, like = roster.members[site], dict[str, Tensor]()
+    for part in ("train", "validation", "test"):
+        x, y, many = rows.get(f"{part}.x"), rows.get(f"{part}.y"), getattr(member, part)
+        if x is None or y is None:
+            return f"it gives no rows for {part}"
+        like[f"{part}.x"] = torch.empty((many, *roster.shape), dtype=x.dtype, device="meta")
+        like[f"{part}.y"] = torch.empty((many,), dtype=y.dtype, device="meta")
+        whole = y.dtype == torch.int64
+        if whole != (roster.task == "classification") or x.is_complex() or y.is_complex():
+            return f"it gives rows for {part} of another kind"
+        if whole and not bool(((y >= 0) & (y < roster.outputs)).all()):
+            return f"it gives rows for {part} of classes that there are not"
+    return unlike(rows, like)
 
 
 def unsound(kernel: Kernel, answers: Mapping[int, Message], visits: Mapping[int, int]) -> dict[int, Silence]:

@@ -26,6 +26,7 @@ from coterie.nets.lossy import unpack as unsqueezed
 from coterie.nets.packing import LEAST, LostReference, Reference, reference_of
 
 ROOM = 2**30  # bytes of models that are remembered
+TO, FROM = "to ", "from "  # before the name of another site: ways of letters
 MARK = "#"  # before the bytes of a squeezed model, among a message's tensors
 Place = tuple[str, int]
 
@@ -58,6 +59,10 @@ class Parcels:
             place = (way, k)
             reference = self.known.get(place)
             meta, data, owed = how.pack(model, reference, self.owed.get(place) if reference else None)
+            if way.startswith(
+                TO
+            ):  # a peer goes on with a model of its own, which has in it what was not sent
+                owed = None
             told[id] = meta
             others[MARK + id] = torch.frombuffer(bytearray(data) or bytearray(1), dtype=torch.uint8)[
                 : len(data)

@@ -162,9 +162,15 @@ class Relay:
         return ""
 
     def _arrived(self, name: str, about: Mapping[str, Any]) -> None:
-        with self._lock:
-            comer = self._present[name] = self._coming.pop(name)
-            unwanted = self._unwanted(comer.card)  # the list may have changed meanwhile
+        with self._order:  # it knows who is here before anybody knows of it, and asks it something
+            with self._lock:
+                comer = self._present[name] = self._coming.pop(name)
+                unwanted = self._unwanted(comer.card)  # the list may have changed meanwhile
+                told = [present.told() for present in self._present.values()]
+                if not unwanted:
+                    self._watching.add(name)
+            if not unwanted:
+                self._tell(name, {"kind": "members"}, json.dumps(told).encode())
         if unwanted:
             self.hub.drop(name, unwanted)
             return

@@ -4,8 +4,8 @@
     holding.hello()                           what it has, for all to see (`told.py`)
     holding = holding.joined(common)          the same rows, columns and classes in the order of all sites
     holding.deal(...)                         rows set aside for testing; which columns the others lack
-    holding.sums(lacks of all)                what the others need of its columns, and no more
-    holding.fit(lacks of all, sums of all)    its client
+    holding.sums(gaps)                        what is needed of its columns to agree on, and no more
+    holding.fit(gaps, agreed)                 its client
     holding.facts(), holding.labels()         what a roster says of it
 
 Given the same rows, seed and order of sites, the clients are those of one process that has all rows, to the
@@ -36,10 +36,10 @@ from coterie.data.preparation import Column
 from coterie.data.sources.base import Source
 from coterie.data.sources.table import TableFile
 from coterie.data.tables.texts import plain
-from coterie.data.tabular import TabularPrepare, Told
+from coterie.data.tabular import Gaps, TabularPrepare, Told
 from coterie.federation.meeting import differences, several
 from coterie.federation.own_table import own_rows, rearranged
-from coterie.federation.told import Common, Hello, common_of, lacks_of, sums_of
+from coterie.federation.told import Common, Hello, agreed_of, common_of, gaps_of
 from coterie.sites.folds import deal_folds, first_rows, held_out, refuse_many_folds
 
 PARTS = ("train", "validation", "test")
@@ -175,14 +175,14 @@ class Holding:
         self.share, self.client = Share(pools, number, one_class, lacks), None
         return {**dict(zip(PARTS, map(len, pools), strict=True)), "lacks": list(lacks)}
 
-    def sums(self, lacks: Any, at: int | None = None, fewest: int = FEWEST) -> list[Told]:
-        """[column] what the others need to know of it; `lacks` [site, column] are of all sites. Refused where
-        it would be of fewer values than `fewest`.
+    def sums(self, gaps: Any, fewest: int = FEWEST) -> list[Told]:
+        """[column] what the others need to know of it; `gaps` say which columns some or all sites lack.
+        Refused where it would be of fewer values than `fewest`.
         """
         share = self._share()
         if self.prepare is None:
             return []
-        told = self.prepare.sums(share.pools[0], self.prepare.gaps(self._lacks(lacks, share, at)))
+        told = self.prepare.sums(share.pools[0], self._gaps(gaps, share))
         for column, numbers in zip(self.prepare.columns, told, strict=True):
             known = 0 if numbers is None else numbers[0] if column.kind == "number" else sum(numbers)
             if 0 < known < fewest:
@@ -192,25 +192,14 @@ class Holding:
                 )
         return told
 
-    def fit(self, lacks: Any, sums: Any, at: int | None = None, late: bool = False) -> Client:
-        """Its client, from its own rows and what all sites told, in the order of sites; its own is at its
-        number, or at `at`. A site that comes late is not among them, and takes what the others agreed on.
+    def fit(self, gaps: Any, agreed: Any, late: bool = False) -> Client:
+        """Its client, from its own rows and what all sites agreed on; one that comes late had no part in it,
+        and takes what the others have.
         """
         share, prepare, way = self._share(), self.prepare, self.data.prepare
-        if prepare is not None and late:
-            told = lacks_of(lacks, len(share.lacks))
-            gaps = prepare.gaps(told)
-            refuse_new_gaps(self.name, prepare, gaps, share.lacks)
-            way = prepare.prepared(share.pools[0], gaps, prepare.agreed(gaps, sums_of(sums, prepare, told)))
-        elif prepare is not None:
-            told = self._lacks(lacks, share, at)
-            gaps, every = prepare.gaps(told), sums_of(sums, prepare, told)
-            own = share.number if at is None else at
-            if every[own] != [s and tuple(s) for s in prepare.sums(share.pools[0], gaps)]:
-                raise BadData(
-                    f"site {self.name!r}: the sums passed on as its own are not: start the run anew"
-                )
-            way = prepare.prepared(share.pools[0], gaps, prepare.agreed(gaps, every))
+        if prepare is not None:
+            found = self._gaps(gaps, share, late)
+            way = prepare.prepared(share.pools[0], found, agreed_of(agreed, prepare, found))
         client = client_of(self.data, self.name, way, share.pools, self.cluster)
         check_clients([client], allow_one_class=share.one_class or self.data.one_class)
         self.client = client
@@ -250,13 +239,17 @@ class Holding:
             raise BadInput(f"site {self.name!r} has no inputs yet: fit first")
         return self.client
 
-    def _lacks(self, lacks: Any, share: Share, at: int | None = None) -> list[tuple[bool, ...]]:
-        found, own = lacks_of(lacks, len(share.lacks)), share.number if at is None else at
-        if not is_whole(own) or not 0 <= own < len(found) or found[own] != share.lacks:
-            raise BadData(
-                f"site {self.name!r}: the columns passed on as lacking in it are not: start the run anew"
-            )
-        return found
+    def _gaps(self, told: Any, share: Share, late: bool = False) -> Gaps:
+        """What sites lack, which this one's own rows must fit."""
+        assert self.prepare is not None
+        gaps = gaps_of(told, self.prepare)
+        if late:
+            refuse_new_gaps(self.name, self.prepare, gaps, share.lacks)
+            return gaps
+        each = zip(share.lacks, gaps.some.tolist(), gaps.every.tolist(), strict=True)
+        if any(every if not mine else not some for mine, some, every in each):
+            raise BadData(f"site {self.name!r} lacks other columns than it is told: start the run anew")
+        return gaps
 
 
 def refuse_new_gaps(name: str, prepare: TabularPrepare, gaps: Any, lacks: Sequence[bool]) -> None:

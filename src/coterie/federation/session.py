@@ -16,7 +16,7 @@ from coterie.core.belief import Belief
 from coterie.core.client import Client
 from coterie.core.errors import BadData, BadRun, Refused, shown
 from coterie.core.wire import pack
-from coterie.federation.parcels import Parcels
+from coterie.federation.parcels import FROM, TO, Parcels
 from coterie.federation.policy import Policy, check_message, check_model, foreign_after
 from coterie.models import MODELS
 from coterie.models.base import count_parameters
@@ -25,7 +25,8 @@ from coterie.nets.site import Answer, Site, detupled, ids_in
 from coterie.storage.atomic import readable_errors
 
 RUN = re.compile(r"[0-9a-f]{32}")
-Letters = Callable[[str, dict[str, Any], bytes], None]
+Letters = Callable[[str, dict[str, Any], bytes, float], None]  # to, header, body, seconds
+LETTER = 600.0  # seconds, at most, for another site to take a letter
 
 
 class Session(Site):
@@ -77,8 +78,11 @@ class Session(Site):
             return answer
 
     def do_letters(self, message: Mapping[str, Any], squeeze: str = "none") -> Answer:
-        """Contents for other sites: each goes to its receiver, sealed for it; the answer says how much."""
-        sent = []
+        """Contents for other sites: each goes to its receiver, sealed for it; the answer says how much, or why
+        it was not taken.
+        """
+        sent: list[int | str] = []
+        seconds = min(float(message.get("seconds", LETTER)), LETTER)
         for order in message["orders"]:
             to = str(order["to"])
             if to not in self.others:
@@ -86,8 +90,11 @@ class Session(Site):
             with self.lock:
                 check_message(self.policy, {**order, "do": "letter"}, 0, self.visits, self.foreign)
                 head, models = self.do_letter(order, {})
-            self._send(to, {"run": message["run"]}, head, models, squeeze)
-            sent.append(sum(t.nbytes for t in models.values()))
+            try:
+                self._send(to, {"run": message["run"]}, head, models, squeeze, seconds)
+                sent.append(sum(t.nbytes for t in models.values()))
+            except BadRun as error:
+                sent.append(str(error))
         return {"sent": sent}, {}
 
     def _send(
@@ -97,14 +104,15 @@ class Session(Site):
         head: Mapping[str, Any],
         models: Mapping[str, Tensor],
         squeeze: str,
+        seconds: float,
     ) -> None:
         """In changes, or whole if the receiver has lost what they are of."""
-        way = f"to {to}"
+        way = TO + to
         for how in (squeeze, "none"):
             with self.lock:
                 letter = self.parcels.pack(way, head, models, how, learns=True)
             try:
-                self.letters(to, header, letter)
+                self.letters(to, header, letter, seconds)
                 self.parcels.taken(way)
                 return
             except BadRun as error:
@@ -117,7 +125,7 @@ class Session(Site):
         if sender not in self.others:
             raise Refused(f"a letter of {shown(sender)}, who takes no part in this run")
         with self.lock:
-            _, tensors = self.parcels.unpack(f"from {sender}", data, learns=True)
+            _, tensors = self.parcels.unpack(FROM + sender, data, learns=True)
         ids = set(ids_in(tensors).values())
         with self.lock:
             if ids & (self.held.keys() - self.copies):

@@ -21,7 +21,7 @@ from coterie.core.wire import pack, unpack
 from coterie.federation import meeting
 from coterie.federation.party import read_kit
 from coterie.federation.post import Missing, Post
-from coterie.federation.told import COUNT, common_of, facts_of, hello_of, lacks_of
+from coterie.federation.told import COUNT, common_of, facts_of, hello_of
 from coterie.nets.site import ERRORS
 
 log = logging.getLogger("coterie")
@@ -113,7 +113,8 @@ class Rule:
 class Met:
     """Sites that have met, by their numbers in the roster.
 
-    lacks, sums   [site] what each has told, or None of one that was not there
+    agreed        how columns become inputs: gaps, and what follows from everybody's sums (`told.py`)
+    sums          whether sites had to tell sums of their columns for that
     digests       {site: of its rows}, so that a site that comes back has the same
     boots         {site: the process that has made inputs of them}
     fold          of a tuning's trial: which rows are left out
@@ -125,8 +126,8 @@ class Met:
     roster: Roster
     notes: tuple[str, ...]
     policies: dict[str, Told]
-    lacks: list[list[bool] | None]
-    sums: list[list[Any] | None]
+    agreed: Told
+    sums: bool
     digests: dict[str, str] = field(default_factory=dict)
     boots: dict[str, str] = field(default_factory=dict)
     fold: Told | None = None
@@ -156,10 +157,8 @@ class Met:
             raise Refused(f"site {name!r} has other rows than when the run began: start the run anew")
         self.policies[name] = dict(hello.get("policy") or {})
         self._one(name, deal_message(self.rule, self.common, number))
-        began = [i for i, row in enumerate(self.lacks) if row is not None]
-        told = {"lacks": [self.lacks[i] for i in began], "sums": [self.sums[i] for i in began]}
-        at = began.index(number) if number in began else None
-        facts = self._one(name, {"do": "fit", "ground": self.rule.ground, **told, "at": at})
+        late = not self.roster.members[number].train
+        facts = self._one(name, {"do": "fit", "ground": self.rule.ground, **self.agreed, "late": late})
         member = meeting.member(name, facts_of(facts, name), self.roster.outputs)
         self.boots[name] = boot
         return member
@@ -202,16 +201,10 @@ def meet(
     common = found.told()
     dealt = every(lines, {n: deal_message(rule, common, place[n]) for n in found.sites})
     lacks = [dealt[n].get("lacks") for n in found.sites]
-    for row in lacks:
-        lacks_of([row], len(found.common.columns))
-    ground = {"ground": rule.ground, "lacks": lacks}
-    sums = every(lines, {n: {"do": "sums", **ground, "at": i} for i, n in enumerate(found.sites)})
-    told = [sums[n].get("sums") for n in found.sites]
-    fits = every(
-        lines, {n: {"do": "fit", **ground, "sums": told, "at": i} for i, n in enumerate(found.sites)}
-    )
+    agreed, tells = agreement(lines, rule, found, lacks)
+    fit = {"do": "fit", "ground": rule.ground, **agreed, "late": False}
+    fits = every(lines, dict.fromkeys(found.sites, fit))
     roster = with_late(meeting.roster(found, fits), order)
-    rows = {place[n]: (lacks[i], told[i]) for i, n in enumerate(found.sites)}
     late = [n for n in order if n not in found.sites]
     notes = (*refused.values(), *(f"site {n} is not there yet: it joins when it comes" for n in late))
     return Met(
@@ -221,11 +214,25 @@ def meet(
         roster,
         notes,
         {n: dict(hellos[n].get("policy") or {}) for n in found.sites},
-        [rows[i][0] if i in rows else None for i in range(len(order))],
-        [rows[i][1] if i in rows else None for i in range(len(order))],
+        agreed,
+        tells,
         {n: found.hellos[n].digest for n in found.sites},
         {n: boots[n] for n in found.sites if n in boots},
     )
+
+
+def agreement(lines: Lines, rule: Rule, found: meeting.Meeting, lacks: Sequence[Any]) -> tuple[Told, bool]:
+    """What sites need to make inputs of their columns, from what each tells of its own; and whether any had
+    to tell sums. Nobody else gets those.
+    """
+    if not found.common.columns:
+        return {"gaps": {}, "agreed": []}, False
+    gaps = meeting.gaps_from(found.common, list(lacks))
+    ask = {"do": "sums", "ground": rule.ground, "gaps": gaps}
+    told = every(lines, {name: ask for name in found.sites})
+    sums = [told[name].get("sums") for name in found.sites]
+    agreed, tells = meeting.agreed_from(found.common, list(lacks), sums)
+    return {"gaps": gaps, "agreed": agreed}, tells
 
 
 def gathered(

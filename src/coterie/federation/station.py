@@ -1,5 +1,6 @@
 """A site's process: what it answers to those who lead runs, within its policy.
 
+    ping      nothing: whether it answers
     hello     what its rows are, and what it takes part in
     deal      rows are set aside for testing, as the site of some number; sums and fit make inputs of them
     fold      for a tuning, how many rows a fold leaves
@@ -31,7 +32,7 @@ from coterie.federation.certificates import Card
 from coterie.federation.parcels import Parcels
 from coterie.federation.policy import Policy, check_begin, check_may, told
 from coterie.federation.rows import Holding
-from coterie.federation.session import Session, home_of, run_of
+from coterie.federation.session import Letters, Session, home_of, run_of
 from coterie.nets.courier import said
 from coterie.nets.site import ERRORS
 
@@ -44,8 +45,8 @@ Keep = Callable[[Session, Mapping[str, Any], Belief], str]
 
 
 class Station:
-    """`letters(to, header, body)` sends to another site; `keep` writes a run's model down, and says where;
-    `say` is for people.
+    """`letters(to, header, body, seconds)` sends to another site; `keep` writes a run's model down, and says
+    where; `say` is for people.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Station:
         holding: Holding,
         policy: Policy,
         state: Path,
-        letters: Callable[[str, dict[str, Any], bytes], None],
+        letters: Letters,
         keep: Keep,
         say: Callable[[str], None],
     ) -> None:
@@ -100,6 +101,7 @@ class Station:
 
     def _answer(self, leader: str, message: dict[str, Any], body: bytes) -> bytes:
         do = {
+            "ping": lambda *_: ({}, {}),
             "hello": self._hello,
             "deal": self._deal,
             "sums": self._sums,
@@ -148,15 +150,14 @@ class Station:
         return found, {}
 
     def _sums(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
-        found = self._ground(message).sums(message["lacks"], message["at"])
+        found = self._ground(message).sums(message["gaps"])
         if any(s is not None for s in found):
             check_may(self.policy, "sums")
         return {"sums": found}, {}
 
     def _fit(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         holding = self._ground(message)
-        at = message["at"]
-        client = holding.fit(message["lacks"], message["sums"], at, late=at is None)
+        client = holding.fit(message["gaps"], message["agreed"], late=bool(message["late"]))
         facts = holding.facts()
         if self.policy.sums:  # what was fitted is in them
             facts["notes"] = list(client.notes)
@@ -261,6 +262,6 @@ def words(message: Mapping[str, Any]) -> str:
             return f"send models to {', '.join(str(o['to']) for o in message['orders'])[:200]}"
         if what == "give":
             return f"give {len(message['rows'])} model(s), to {message['why']}"
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         pass
     return shown(what)[1:-1] if what.isascii() else shown(what)

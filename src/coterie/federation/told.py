@@ -7,6 +7,7 @@ hello     what a site has: columns or the shape of its inputs, classes, rules, h
 common    what the sites of a run have in common, which each puts its rows into
 lacks     [site, column] of which columns a site's training rows have no value
 sums      [site, column] what a preparation needs of a site's column (`TabularPrepare.sums`), or nothing
+gaps      which columns some site lacks, and all; agreed: what follows from everybody's sums, for all
 facts     what a site's inputs have become: how many rows for what, names of the inputs
 """
 
@@ -16,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
+import numpy as np
+
 from coterie.core.checks import Kind, in_one_line
 from coterie.core.client import Task
 from coterie.core.errors import BadData, shown
@@ -24,7 +27,7 @@ from coterie.data.missing import Missing
 from coterie.data.preparation import Column
 from coterie.data.preparation import Kind as ColumnKind
 from coterie.data.tables.texts import plain
-from coterie.data.tabular import Absent, Scale, TabularPrepare, Told
+from coterie.data.tabular import Absent, Agreed, Gaps, Moments, Scale, TabularPrepare, Told
 
 MOST_SITES = 100_000
 MOST_COLUMNS = 100_000
@@ -248,6 +251,49 @@ def lacks_of(told: Any, columns: int) -> list[tuple[bool, ...]]:
             f"of the sites: {OTHER_VERSION}"
         )
     return [tuple(row) for row in told]
+
+
+def told_gaps(gaps: Gaps) -> dict[str, list[bool]]:
+    """As JSON holds it."""
+    return {"some": gaps.some.tolist(), "every": gaps.every.tolist()}
+
+
+def gaps_of(told: Any, prepare: TabularPrepare) -> Gaps:
+    """Which columns some site lacks, and all; the inverse of `told_gaps`."""
+    columns = len(prepare.columns)
+    rows = [told.get(name) for name in ("some", "every")] if isinstance(told, Mapping) else [None, None]
+    some, every = (np.array(row) for row in lacks_of(rows, columns))
+    if bool((every & ~some).any()):
+        raise BadData(f"columns that all sites lack and none does: {OTHER_VERSION}")
+    return Gaps(some, every, some if prepare.absent == "common" else np.zeros(columns, dtype=bool))
+
+
+def agreed_of(told: Any, prepare: TabularPrepare, gaps: Gaps) -> list[Agreed]:
+    """[column] what all sites agreed on, of what each told alone."""
+    if not isinstance(told, list | tuple) or len(told) != len(prepare.columns):
+        raise BadData(
+            f"what sites agreed on is {shown(told)}, but must be one for each column: {OTHER_VERSION}"
+        )
+    return [
+        one_agreed(one, column, prepare, bool(gaps.some[i]))
+        for i, (one, column) in enumerate(zip(told, prepare.columns, strict=True))
+    ]
+
+
+def one_agreed(told: Any, column: Column, prepare: TabularPrepare, some: bool) -> Agreed:
+    wrong = f"what sites agreed on of column {shown(column.name)} is {shown(told)}: {OTHER_VERSION}"
+    if not isinstance(told, list | tuple) or len(told) != 3:
+        raise BadData(wrong)
+    flag, scale, mean = told
+    scaled = column.kind == "number" and prepare.scale == "shared"
+    if scale is not None and (not scaled or not fits_sum(scale, column, len(Moments._fields))):
+        raise BadData(wrong)
+    if not isinstance(flag, bool) or flag != (some and prepare.absent == "flag"):
+        raise BadData(wrong)
+    if not is_list(mean, is_number, len(column.inputs)) or len(mean) != len(column.inputs):
+        raise BadData(wrong)
+    found = None if scale is None else Moments(int(scale[0]), float(scale[1]), float(scale[2]))
+    return Agreed(flag, found, tuple(map(float, mean)))
 
 
 def sums_of(told: Any, prepare: TabularPrepare, lacks: Sequence[Sequence[bool]]) -> list[list[Told]]:

@@ -166,7 +166,8 @@ class Courier:
             elif not isinstance(found, Silence):
                 self.answer(letter.sender, found)
         for place, (_, tensors) in self.ask(here).items():
-            self.check(place, tensors, letters[place, COORDINATOR])
+            wanted = letters[place, COORDINATOR]
+            self.check(place, tensors, {f"{id}/{n}": t for id, some in wanted for n, t in some.items()})
             self.passed(place, COORDINATOR, _size(tensors))
             self.seen(place, tensors)
             for key, t in tensors.items():
@@ -178,8 +179,13 @@ class Courier:
         self.measured.bytes[place, to] += size
         log.info("%s ⇒ %s  %d bytes of models", self.name_of(place), self.name_of(to), size)
 
-    def check(self, place: int, tensors: Mapping[str, Tensor], wanted: Sequence[Content]) -> None:
-        """Whoever does not trust a site looks at what it gives."""
+    def check(self, place: int, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> None:
+        """Whoever does not trust a site looks at what it gives; it should be like these, which have no
+        numbers.
+        """
+
+    def check_rows(self, place: int, rows: Mapping[str, Tensor]) -> None:
+        """The same for rows."""
 
     # hooks for those who want to know what the coordinator learns
 

@@ -59,6 +59,8 @@ def moved_rows(post: Courier, groups: Sequence[Sequence[int]], precision: torch.
     """Clients with the rows of all sites in these groups; the others, whom nobody looks at, have any."""
     roster, sites = post.roster, sorted({i for group in groups for i in group})
     answers = post.ask({site: ({"do": "rows"}, {}) for site in sites})
+    for site, (_, rows) in answers.items():
+        post.check_rows(site, rows)
     clients = []
     for site, member in enumerate(roster.members):
         about = {"name": member.name, "features": roster.features, "classes": roster.classes}

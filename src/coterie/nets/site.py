@@ -33,11 +33,11 @@ import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
-from coterie.core.belief import Belief
+from coterie.core.belief import Belief, Beliefs
 from coterie.core.client import Client, Samples
 from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Diverged, Refused, shown
 from coterie.core.learner import Learner
-from coterie.core.wire import key_of, pack, unpack
+from coterie.core.wire import aligned, key_of, pack, unpack
 from coterie.engines import ENGINES
 from coterie.kernels import kernel_of
 from coterie.models import MODELS
@@ -88,7 +88,7 @@ class Site:
     def do_visit(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         self._take(tensors)
         net, rows = self._net(), message["rows"]
-        beliefs = tree.stack([self._belief(row) for row in message["beliefs"]])
+        beliefs = stacked([self._belief(row) for row in message["beliefs"]])
         beside = {
             name: tree.stack([self._belief(row) for row in some]) for name, some in message["beside"].items()
         }
@@ -242,6 +242,13 @@ def ids_in(tensors: Iterable[str]) -> dict[str, int]:
         if not (id.isascii() and id.isdecimal() and len(id) < 20 and "/" in key):
             raise BadData(f"contents called {shown(key)} have no id: is it of another version?")
     return {key: int(id) for key, id in ids.items()}
+
+
+def stacked(beliefs: Sequence[Belief]) -> Beliefs:
+    """As `tree.stack`; one that is alone, and lies as a copy would, is not copied: it may be large."""
+    if len(beliefs) == 1 and all(aligned(t) is t and t.is_contiguous() for t in beliefs[0].values()):
+        return {name: t.unsqueeze(0) for name, t in beliefs[0].items()}
+    return tree.stack(beliefs)
 
 
 def rows_of(client: Client) -> dict[str, Tensor]:

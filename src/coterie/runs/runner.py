@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar, get_type_hints
 
 import torch
@@ -87,7 +88,8 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
         moved = net.book.read()
         with CLOCK.part("scoring"):
             first = only_for(method.models(state), who)
-            scores, told = evaluate(experiment, first, 0), measured(experiment, None, first)
+            scores = calmly(net, [*handles_in(state)], 0, partial(evaluate, experiment, first, 0))
+            told = measured(experiment, None, first)
         entry = line(0, scores, [None] * len(net.roster), moved, net.book.read(), {}, told, net.away())
         _write(record, folder, entry, times.line(0), None, moved)
         done = 0
@@ -112,7 +114,9 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
             moved = net.book.read()
             with CLOCK.part("scoring"):
                 now = only_for(method.models(after), who) if experiment.due("evaluate", r) else None
-                figured = None if now is None else evaluate(experiment, now, r)
+                live, figured = [*handles_in(after), *handles_in(safe)], None
+                if now is not None:
+                    figured = calmly(net, live, r, partial(evaluate, experiment, now, r))
                 told = measured(experiment, info, now)
             state, done = after, r
             loss = figures(info.loss.where(who, math.nan))
@@ -130,7 +134,7 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
         raise
     with CLOCK.part("scoring"):
         models = only_for(method.models(state), who)
-        tallies = tallied(experiment, models)
+        tallies = calmly(net, [*handles_in(state)], rounds, partial(tallied, experiment, models))
     net.book.read()
     if folder:  # models last: with them a run counts as over
         with CLOCK.part("writing"):
@@ -184,6 +188,14 @@ def steadily(net: Net, live: Sequence[Held], round: int, work: Callable[[], T]) 
             return work()
         except Gone as gone:
             log.info("round %d is done again: %s", round + 1, gone)
+
+
+def calmly(net: Net, live: Sequence[Held], round: int, work: Callable[[], T]) -> T:
+    """Looks at what a round has left, with who is there; from the start if some go who are needed for it."""
+    try:
+        return work()
+    except Gone:
+        return steadily(net, live, round, work)
 
 
 class Times:

@@ -44,7 +44,13 @@ def predictor_of_run(
     """
     path = Path(folder)
     refuse_no_run(path)
-    record, own = read_record(path), read_models(path)
+    record = read_record(path)
+    if record.config.get("net") == "federation":
+        raise BadRun(
+            f"{path} is a run of a federation, whose sites make inputs of their rows: use the model at a site, "
+            "in KIT/state/models"
+        )
+    own = read_models(path)
     client = one_of(client, list(own), record.clients, str(path))
     origin = Origin(read_preparations(path), read_recipe_of(path))
     return predictor_of(record, client, network(path, record, own[client], client, model), origin, threshold)
