@@ -86,9 +86,9 @@ def row(name: str, *values: float, digits: int = 3) -> None:
 
 def measure_rounds(asked: Asked) -> None:
     table(
-        "Seconds a round after the first; 200 to 300 rows, 13 columns, logistic model. Beside it, the same by\n"
-        "processes and in one. Where a round goes: the driver's own work, its seals, work and storing at sites,\n"
-        "what else sites do (checks, letters to each other), the line; and how often sites are asked",
+        "Seconds a round after the first; 200 to 300 rows, 13 columns, logistic model. Beside it, by\n"
+        "processes and in one. Where a round goes: the driver's own work, its seals, work and storing at\n"
+        "sites, what else sites do (checks, letters to each other), the line; and how often they are asked",
         *("federat", "process", "one", "more", "driver", "seals", "work", "storing", "else", "line", "asks"),
     )
     for many in asked.sites:
@@ -129,9 +129,9 @@ def split(driver: dict[str, list[Span]], there: dict[str, list[Span]], round: Sp
 
 def measure_sizes(asked: Asked, memory: bool) -> None:
     table(
-        "Seconds for a model there (a visit, without the site's work) and back. Beside it, as many bytes by\n"
-        "plain TLS between two processes. Of it, packing and sealing at the driver, both at the site; and the\n"
-        "largest resident megabytes",
+        "Seconds for a model there (a visit, without the site's work) and back. Beside it, as many bytes\n"
+        "by plain TLS of two processes. Of it, packing and sealing at the driver, both at the site; and\n"
+        "the largest resident megabytes",
         *("there", "back", "TLS", "times", "packing", "sealing", "at site", "relay", "site", "driver"),
     )
     with tempfile.TemporaryDirectory() as place:

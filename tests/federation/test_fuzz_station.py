@@ -15,21 +15,21 @@ import random
 import resource
 import sys
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from ward import write_tables
 
-from coterie.core.errors import CoterieError, Refused
+from coterie.core.errors import CoterieError
 from coterie.core.wire import pack, unpack
 from coterie.data.sources.table import TableFile
 from coterie.federation import connector
-from coterie.federation.orders import Orders
 from coterie.federation.policy import policy_of
 from coterie.federation.post import Missing
 from coterie.federation.rows import Holding
-from coterie.federation.sites import Lines, meet
+from coterie.federation.sites import Lines, Rule, meet
 from coterie.federation.station import Station
 from coterie.runs import experiment
 from coterie.runs.runner import run
@@ -37,7 +37,7 @@ from coterie.runs.settings import Settings
 
 SITES = ("a", "b", "c")
 POLICY = policy_of({"open": True, "rows": True, "label_counts": True, "runs_a_day": 10**6, "max_parameters": 10**5})
-LEAD = SimpleNamespace(name="lead", role="lead")
+LEAD = SimpleNamespace(name="lead", role="lead", folder=Path("kit"))
 METHODS = {
     "fedavg": {},
     "pens": {"rounds_step1": 1, "samplings": 2},
@@ -45,6 +45,7 @@ METHODS = {
     "central": {},
     "fl-swag": {"samples": 2},
 }
+RULE = Rule(0.3, 0.0, 0, False)
 WORK = ("epochs", "steps", "workers", "samples", "times")  # whose number says how long something takes
 ODD = [
     None, True, False, 0, -1, 1, 3, 2**31, 2**63, -(2**63), 10**30, 0.5, 1e308, math.nan, math.inf, "", "a", "0",
@@ -109,7 +110,7 @@ class Room:
         self.lines.kit, self.lines.post = LEAD, self
 
     def sender(self, name):
-        def send(to, header, body):
+        def send(to, header, body, *deadline):
             self.letters.append((to, name, header, body))
             self.stations[to].take_letter(SimpleNamespace(name=name, role="site"), header, body)
 
@@ -280,7 +281,7 @@ def test_ten_thousand_strange_messages_leave_a_station_as_it_was(room, tmp_path)
     letters = [letter for letter in room.letters if letter[0] == "a"]
     asked = Counter(unpack(body)[0]["do"] for body in real)
     assert {"hello", "deal", "fit", "begin", "visit", "mix", "letters", "give", "distances", "rows", "end"} <= set(asked)
-    station.letters = lambda to, header, body: None
+    send, station.letters = station.letters, lambda *told: None
     outside = files(tmp_path, station.state)
     WATCH.seen, WATCH.folders, WATCH.on = [], (str(station.state.resolve()),), True
     before, tried, outcomes = memory(), 0, Counter()
@@ -306,39 +307,66 @@ def test_ten_thousand_strange_messages_leave_a_station_as_it_was(room, tmp_path)
     assert memory() - before < 300, "megabytes"
     assert outcomes[""] > 100, outcomes
     assert sum(outcomes.values()) - outcomes[""] > MANY / 3, outcomes
-    room.seen.clear()
+    station.letters = send
     play("pens", "none")  # all is as it was
 
 
-ANSWERS = 2_000
+def test_ten_thousand_strange_answers_while_sites_meet(room):
+    """Sites are matched, say how their rows are set aside, tell sums and are fitted; or it ends with a line."""
+    play("fedavg", "none")
+    known = {(name, what): room.stations[name].answer(LEAD, {}, body) for name, what, body in first_of(room.seen)}
+    draws, tried, ends = random.Random(5), 0, Counter()
+
+    def ask(messages, deadline, patience=1.0):
+        nonlocal tried
+        found = {name: known[name, unpack(body)[0]["do"]] for name, body in messages.items()}
+        spoiled_ones = [name for name in found if draws.random() < chance]
+        tried += len(spoiled_ones)
+        return found | {name: bytes_of(found[name], draws) for name in spoiled_ones}
+
+    room.ask = ask
+    while tried < MANY:
+        chance = draws.choice([0.1, 0.3, 1.0])
+        ends[ended(lambda: meet(room.lines, RULE, (), 2, 0.0, lambda line: None))] += 1
+    assert ends["over"] > 10, ends
+    assert len(ends) > 2, ends
+
+
+def first_of(seen):
+    """The first message of each kind to each site, of those before a run begins."""
+    found = {}
+    for name, body in seen:
+        found.setdefault((name, unpack(body)[0]["do"]), body)
+    return [(*key, body) for key, body in found.items() if key[1] in ("hello", "deal", "sums", "fit")]
+
+
+def ended(work):
+    try:
+        work()
+        return "over"
+    except CoterieError as error:
+        assert not any(c in str(error) for c in "\x1b\0"), "a site writes on the lead's screen"
+        return type(error).__name__
 
 
 def test_strange_answers_end_a_run_with_a_line_at_the_worst(room):
     """Some answers of all sites, or of one of them, are spoiled; or there is none."""
-    draws, tried, ends = random.Random(3), 0, Counter()
-    for turn in range(10**6):
-        chance, whom = draws.choice([0.01, 0.03, 0.1]), draws.choice([SITES, SITES[:1]])
+    draws, ends = random.Random(3), Counter()
 
-        def spoil(name, answer, chance=chance, whom=whom):
-            nonlocal tried
-            if name not in whom or draws.random() > chance:
-                return answer
-            tried += 1
-            if draws.random() < 0.1:
-                return Missing(name, draws.choice(["away", "late", "restarted", "refused"]), "it went")
-            return bytes_of(answer, draws)
+    def spoil(name, answer):
+        if name not in whom or draws.random() > chance:
+            return answer
+        if draws.random() < 0.1:
+            return Missing(name, draws.choice(["away", "late", "restarted", "refused"]), "it went")
+        return bytes_of(answer, draws)
 
-        room.spoil = spoil
-        try:
-            play(list(METHODS)[turn % len(METHODS)], draws.choice(["none", "delta"]))
-            ends["over"] += 1
-        except CoterieError as error:
-            assert not any(c in str(error) for c in "\x1b\0"), "a site writes on the lead's screen"
-            ends[type(error).__name__] += 1
-        if tried > ANSWERS:
-            break
-    assert ends["over"] > 10, ends
-    assert len(ends) > 2, ends
+    room.spoil = spoil
+    for turn in range(40):
+        chance, whom = draws.choice([0.02, 0.1]), draws.choice([SITES, SITES[:1]])
+        method, squeeze = list(METHODS)[turn % len(METHODS)], draws.choice(["none", "delta"])
+        ends[ended(lambda m=method, s=squeeze: play(m, s))] += 1
+    assert ends["over"] > 5, ends
+    assert len(ends) > 1, ends
     room.spoil = lambda name, answer: answer
     play("pens", "none")
 

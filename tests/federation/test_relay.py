@@ -73,7 +73,9 @@ def test_a_name_that_is_not_here_is_answered_so(ward):
     got = queue.Queue()
     line = Line(ward.kits["lead"], lambda h, b: got.put((h, json.loads(b))), lambda c, w: got.put(c))
     line.start()
-    assert got.get(timeout=5) is True
+    first = [got.get(timeout=5), got.get(timeout=5)]
+    assert True in first
+    assert {"kind": "members", "from": "", "to": "lead"} in [one[0] for one in first if one is not True]
     line.send({"to": "c", "kind": "ask", "number": 7}, b"x")
     assert got.get(timeout=5) == (
         {"kind": "absent", "from": "", "to": "lead"},

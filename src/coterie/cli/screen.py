@@ -73,6 +73,9 @@ def say_sections(sections: Sequence[Section], page: Path) -> None:
 def say_section(section: Section) -> None:
     out.print(f"\n[bold]{escape(section.title)}[/bold]")
     print_table(section.records, out)
+    for record in section.records:
+        for line in record.absences():
+            err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)
 
 
 def progress(

@@ -95,7 +95,7 @@ class Federated(Remote):
 
     def regroup(self, live: Iterable[Held], round: int) -> None:
         ids, begun, said = self.post.ids(live), time.monotonic(), False
-        self.post.known = set()
+        self.post.known, self.post.posted = set(), {}
         self.resting |= {site: self.boots.get(site, "") for site in self.post.lost}
         while self.post.broken:  # what was begun of the round does not count
             self.post.broken = False
@@ -133,9 +133,10 @@ class Federated(Remote):
                 self.resting.pop(site, None)
                 if site in self.boots:
                     self.post.silent.setdefault(site, "not connected")
+            elif self.resting.get(site) == there[name]:
+                continue
             elif site in self.post.silent or self.boots.get(site) != there[name]:
-                if self.resting.get(site) != there[name]:
-                    back[site] = there[name]
+                back[site] = there[name]
         asleep = self._asleep([site for site, boot in back.items() if self.boots.get(site) == boot])
         for site in back.keys() - asleep:
             self._enter(site, back[site], ids)

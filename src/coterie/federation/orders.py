@@ -22,6 +22,7 @@ from coterie.core.errors import BadRun, CoterieError, Diverged, Gone, shown
 from coterie.core.held import COORDINATOR
 from coterie.core.kernel import Kernel, scores
 from coterie.core.roster import Roster
+from coterie.federation.blame import Kind, Pair, blamed, kind_of
 from coterie.federation.parcels import Parcels
 from coterie.federation.post import Missing
 from coterie.federation.sites import Met
@@ -74,6 +75,8 @@ class Orders(Courier):
     used     sites that have done something in this round
     broken   whether something of this round was lost with a site
     lost     the sites that it was lost with
+    posted   {receiver: {id: its sender, and by name what it is like}} of this round's letters
+    trouble  how many letters have failed that a site had part in
     """
 
     transport: Transport
@@ -84,6 +87,8 @@ class Orders(Courier):
         self.barred: dict[int, str] = {}
         self.used: set[int] = set()
         self.broken, self.lost = False, set[int]()
+        self.posted: dict[int, dict[int, tuple[int, dict[str, Kind]]]] = {}
+        self.trouble, self.failing = Counter[int](), set[int]()
         self.parcels, self.squeeze = Parcels(), transport.bounds.squeeze
         self.slow, self.came = False, 0  # the line, as of the last large models; bytes of models just now
 
@@ -104,9 +109,33 @@ class Orders(Courier):
             answers, silent = answers | more, {s: w for s, w in silent.items() if s not in lost} | still
         for s in answers:
             self.parcels.taken(self.name_of(s))
+        self._dispute(silent)
         self.fall_silent(silent)
         self.used |= answers.keys()
         return answers, silent
+
+    def _dispute(self, silent: Mapping[int, Silence]) -> None:
+        """Sites that fail at something after letters came are asked what they lack: it may be the senders'
+        fault.
+        """
+        failing, self.failing = self.failing & silent.keys() & self.posted.keys(), set()
+        asked: dict[int, Message] = {}
+        for s in failing:
+            like = {str(id): kinds for id, (_, kinds) in self.posted[s].items()}
+            asked[s] = ({"do": "lacks", "like": like, "run": self.transport.run}, {})
+        failed: dict[Pair, str] = {}
+        for s, (answer, _) in (super().try_to_ask(asked, quiet=True)[0] if asked else {}).items():
+            lacks = answer.get("lacks")
+            for id in lacks if isinstance(lacks, list) else []:
+                if type(id) is int and id in self.posted[s]:
+                    place = self.posted[s][id][0]
+                    failed[place, s] = f"what {self.name_of(place)} sent to {self.name_of(s)} is not there"
+        self._blame(failed)
+
+    def _blame(self, failed: Mapping[Pair, str]) -> None:
+        found = blamed(failed, self.trouble)
+        self.trouble.update(site for pair in failed for site in pair)
+        self.need({site: Silence(why) for site, why in found.items()})
 
     def packed(self, site: int, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
         squeeze = self.squeeze_for(sum(t.nbytes for t in tensors.values()))
@@ -131,6 +160,8 @@ class Orders(Courier):
         except Diverged:
             raise
         except CoterieError as error:
+            if isinstance(error, BadRun):
+                self.failing.add(site)
             return Silence(str(error)[:2000], lasting=not isinstance(error, BadRun))
 
     def fall_silent(self, silent: Mapping[int, Silence]) -> None:
@@ -155,12 +186,14 @@ class Orders(Courier):
                 rows, new = named(some)
                 orders.setdefault(place, []).append({"to": self.name_of(to), "rows": rows, "new": new})
                 receivers.setdefault(place, []).append(to)
+                kinds = {id: (place, {n: kind_of(t) for n, t in like.items()}) for id, like in some}
+                self.posted.setdefault(to, {}).update(kinds)
         seconds = self.transport.bounds.deadline / 2  # a receiver that is late must not make senders late
         asked: dict[int, Message] = {
             s: ({"do": "letters", "orders": some, "seconds": seconds / len(some)}, {})
             for s, some in orders.items()
         }
-        failed: dict[tuple[int, int], str] = {}
+        failed: dict[Pair, str] = {}
         for place, (answer, _) in self.ask(asked).items():
             sent = answer.get("sent")
             if not isinstance(sent, list) or len(sent) != len(receivers[place]) or not are_sizes(sent):
@@ -171,7 +204,7 @@ class Orders(Courier):
                     failed[place, to] = size[:2000]
                 else:
                     self.passed(place, to, size)
-        self.need({site: Silence(text) for site, text in blamed(failed).items()})
+        self._blame(failed)
         self.came, before = 0, time.monotonic()
         super().carry({pair: some for pair, some in letters.items() if pair[1] == COORDINATOR}, why)
         if self.came >= LARGE:
@@ -189,19 +222,6 @@ class Orders(Courier):
 def are_sizes(sent: Sequence[Any]) -> bool:
     """Bytes of models in each letter, or why one did not arrive."""
     return all(isinstance(n, str) or (type(n) is int and 0 <= n < 2**63) for n in sent)
-
-
-def blamed(failed: Mapping[tuple[int, int], str]) -> dict[int, str]:
-    """Sites without which no letter would have failed, of {(sender, receiver): why}: whoever has part in the
-    most, and the sender of a single one.
-    """
-    found, left = dict[int, str](), dict(failed)
-    while left:
-        counts = Counter(site for pair in left for site in pair)
-        site = counts.most_common(1)[0][0]
-        found[site] = next(why for pair, why in left.items() if site in pair)
-        left = {pair: why for pair, why in left.items() if site not in pair}
-    return found
 
 
 def unlike(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> str:

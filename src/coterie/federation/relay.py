@@ -170,13 +170,13 @@ class Relay:
                 if not unwanted:
                     self._watching.add(name)
             if not unwanted:
+                if self.revoked.told:
+                    self._tell(name, {"kind": "revoked"}, self.revoked.told)
                 self._tell(name, {"kind": "members"}, json.dumps(told).encode())
         if unwanted:
             self.hub.drop(name, unwanted)
             return
         self.say(f"{name} ({comer.card.role}) is here, from {comer.address}")
-        if self.revoked.told:
-            self._tell(name, {"kind": "revoked"}, self.revoked.told)
         self._tell_watchers({"kind": "arrived"}, json.dumps(comer.told()).encode())
 
     def _left(self, name: str) -> None:

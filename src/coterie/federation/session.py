@@ -16,6 +16,7 @@ from coterie.core.belief import Belief
 from coterie.core.client import Client
 from coterie.core.errors import BadData, BadRun, Refused, shown
 from coterie.core.wire import pack
+from coterie.federation.blame import lacking
 from coterie.federation.parcels import FROM, TO, Parcels
 from coterie.federation.policy import Policy, check_message, check_model, foreign_after
 from coterie.models import MODELS
@@ -67,6 +68,8 @@ class Session(Site):
         squeeze = str(message.get("squeeze", "none"))
         if message.get("do") == "letters":
             return pack(*self.do_letters(message, squeeze))
+        if message.get("do") == "lacks":
+            return pack({"lacks": lacking(self.held, message["like"])}, {})
         with self.lock:
             self.visits = check_message(self.policy, message, len(data), self.visits, self.foreign)
             do = getattr(self, f"do_{message['do']}")
@@ -78,8 +81,8 @@ class Session(Site):
             return answer
 
     def do_letters(self, message: Mapping[str, Any], squeeze: str = "none") -> Answer:
-        """Contents for other sites: each goes to its receiver, sealed for it; the answer says how much, or why
-        it was not taken.
+        """Contents for other sites: each goes to its receiver, sealed for it; the answer says how much, or
+        why it was not taken.
         """
         sent: list[int | str] = []
         seconds = min(float(message.get("seconds", LETTER)), LETTER)

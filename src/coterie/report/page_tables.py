@@ -144,6 +144,8 @@ def notes(records: Sequence[Record]) -> str:
                 f"<b>{escape(record.label)}, seed {views.seed(record)}</b>: away when models were scored "
                 f"last, so that the figures are those of an earlier round: {escape(who)}"
             )
+        for line in record.absences():
+            lines.append(f"<b>{escape(record.label)}, seed {views.seed(record)}</b>: {escape(line)}")
     if not lines:
         return "<p>Nothing was changed, filled in or left out.</p>"
     return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>"

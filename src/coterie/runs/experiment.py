@@ -150,6 +150,8 @@ class Builder:
         """Sites that have rows of their own set some aside, and say what they have in common."""
         from coterie.federation.sites import Rule
 
+        if settings.split != "silos" or settings.clients is not None:
+            raise BadInput("sites of a federation are not dealt any rows: leave --split and --clients out")
         if settings.features is not None:
             raise BadInput(
                 "features are trained on rows of a server, and these are at their sites: leave it out"
@@ -205,11 +207,12 @@ def _told(settings: Settings, names: Sequence[str]) -> list[Any]:
 
 
 def with_sites(settings: Settings, footing: Footing) -> Settings:
-    """Settings that name the sites that were met, so that a run that goes on later has the same."""
+    """Settings that name the sites that were met, and the kit, so that a run goes on later with the same."""
     if footing.met is None:
         return settings
     tables = {name: dict(table) for name, table in settings.options.items()}
     tables[settings.net]["sites"] = tuple(footing.roster.names)
+    tables[settings.net]["kit"] = str(footing.met.lines.kit.folder.absolute())
     return dataclasses.replace(settings, options=tables)
 
 

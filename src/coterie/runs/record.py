@@ -5,8 +5,9 @@ What is large, matrices and models, stays in the run's folder until it is asked 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -197,6 +198,18 @@ class Record:
         newest = max((m["round"] for m in self.evaluated()), default=0)
         return {client: r for client, r in last.items() if r < newest}
 
+    def absences(self) -> list[str]:
+        """A line for each site that did not answer in some rounds: which, and why at last."""
+        rounds, why = dict[str, list[int]](), dict[str, str]()
+        for m in self.metrics:
+            for client, reason in m.get("away", {}).items():
+                rounds.setdefault(client, []).append(m["round"])
+                why[client] = reason
+        return [
+            f"{client} was away in {len(some)} of {len(self.metrics)} rounds ({spans(some)}): {why[client]}"
+            for client, some in rounds.items()
+        ]
+
     def reliability(self) -> pd.DataFrame:
         """A row for each client and bin: client, by, low, high, samples, mean, right; none without counts.
 
@@ -214,6 +227,16 @@ class Record:
             parts.append(pd.DataFrame(part | {"right": tally.right.long().flatten().numpy()}))
         columns = ["client", "by", "low", "high", "samples", "mean", "right"]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+
+
+def spans(rounds: Sequence[int]) -> str:
+    """1 to 3, 7, 9 to 12"""
+    said, begin = list[str](), rounds[0]
+    for now, after in pairwise([*rounds, rounds[-1] + 2]):
+        if after != now + 1:
+            said.append(str(begin) if begin == now else f"{begin} to {now}")
+            begin = after
+    return ", ".join(said[:5]) + (", ..." if len(said) > 5 else "")
 
 
 def scored(entry: Mapping[str, Any]) -> list[bool]:

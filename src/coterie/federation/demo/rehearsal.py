@@ -99,9 +99,9 @@ class Mishaps:
         self.say("coordinator and sites are connected")
         self.drive([*self.ward.led(WORK), "--federation.patience", str(PATIENCE), "--out", str(self.run)])
         self.cut(first)
-        self.kill_site(second)
         self.kill_relay()
         self.kill_driver()
+        self.kill_site(second)
         if long:
             self.cut_for_long(third)
         if code := self.driver.wait(LONGEST):
