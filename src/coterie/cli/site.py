@@ -18,6 +18,7 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadInput, BadRun
 from coterie.core.options import Option
 from coterie.engines.threads import narrow
+from coterie.federation.headers import printable
 from coterie.federation.party import Kit, read_kit
 from coterie.federation.policy import read_policy
 from coterie.federation.post import Post
@@ -142,7 +143,7 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
         holding,
         policy,
         state,
-        letters=lambda to, header, body, seconds: post.letter(to, header, body, seconds),
+        letters=lambda *letter: post.letter(*letter),
         keep=keep,
         say=say,
     )
@@ -174,4 +175,4 @@ WAIT = 20.0
 
 
 def say(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+    print(f"{time.strftime('%H:%M:%S')} {printable(line, 2000)}", flush=True)

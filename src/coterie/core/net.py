@@ -147,7 +147,9 @@ class Net(Protocol):
         ...
 
     def regroup(self, live: Iterable[Held], round: int) -> None:
-        """That round is over and the next about to begin, perhaps anew: who is there is made ready for it."""
+        """That round is over and the next about to begin, perhaps anew: who is there is made ready for it.
+        Before round 0 makes the first state, it is -1.
+        """
         ...
 
     def away(self) -> Mapping[str, str]:

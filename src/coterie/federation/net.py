@@ -4,8 +4,7 @@ A round has those who are there when it begins. Who is silent at a visit before 
 is left out of it, as one who is absent; who goes after that is left out by doing the round again without it
 (`Gone`), from what was there before: visits are pure functions, and sites go back to that round. At the end
 of a round sites write down what is theirs before the round counts. Who comes back, or late, is brought up to
-date when a round begins: it builds the model, finds its own on its disk, and takes what it was due. A process
-that a round was lost with rests until that round is over, so that it cannot be lost with it for ever.
+date when a round begins: it builds the model, finds its own on its disk, and takes what it was due.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from coterie.core.learner import Learner
 from coterie.core.wire import pack
 from coterie.engines.base import Engine
 from coterie.federation.orders import Bounds, Orders, Transport, unsound
+from coterie.federation.rests import Rests
 from coterie.federation.sites import TICK, Met
 from coterie.nets.courier import Message, Silence, Wanted
 from coterie.nets.remote import Remote
@@ -40,7 +40,6 @@ class Federated(Remote):
     last     [site] the last round that it has written down, -1 for none
     stored   the last round that was written down
     due      for who is away: new ids, and the message that makes them
-    resting  {site: its process} that the round was lost with, though it may be connected
     """
 
     courier = Orders
@@ -61,8 +60,7 @@ class Federated(Remote):
         self.last = [-1] * len(met.roster)
         self.stored = -1
         self.due: dict[int, list[tuple[set[int], bytes]]] = {}
-        self.resting: dict[int, str] = {}
-        self.called = 0  # how often who rests was called back in this round
+        self.rests, self.begun = Rests(), False  # whether a round has begun that is not written down
         self.told: set[str] = set()  # who is left out, as people know
 
     # who is there
@@ -90,13 +88,13 @@ class Federated(Remote):
         """A site that did something in this round is needed; one that did not is left out, and so is one that
         goes when the round is written down and only scores are missing.
         """
-        if self.stored != self.now and self.post.used & silent.keys():
+        if self.begun and self.post.used & silent.keys():
             self.post.need(silent)
 
     def regroup(self, live: Iterable[Held], round: int) -> None:
         ids, begun, said = self.post.ids(live), time.monotonic(), False
-        self.post.known, self.post.posted = set(), {}
-        self.resting |= {site: self.boots.get(site, "") for site in self.post.lost}
+        self.now, self.post.known, self.post.posted = round + 1, set(), {}
+        self.rests.begin(self.post.lost, self.boots, self.stored)
         while self.post.broken:  # what was begun of the round does not count
             self.post.broken = False
             self._rewind(self.here(), ids)
@@ -105,6 +103,7 @@ class Federated(Remote):
             self.post.used, self.post.lost = set(), set()
             if len(self.here()) >= min(self.bounds.least, len(self.roster)):
                 self._tell()
+                self.begun = True
                 return
             why, waited = "; ".join(f"{n}: {w}" for n, w in self.away().items()), time.monotonic() - begun
             if waited > self.bounds.wait or len(self.post.barred) == len(self.roster):
@@ -112,8 +111,7 @@ class Federated(Remote):
             if not said:
                 self.say(f"waiting for sites ({why})")
                 said = True
-            if self.resting and waited > 2**self.called:
-                self.resting, self.called = {}, self.called + 1
+            self.rests.call(waited)
             time.sleep(TICK)
 
     def _tell(self) -> None:
@@ -130,13 +128,12 @@ class Federated(Remote):
             if site in self.post.barred:
                 continue
             if name not in there:
-                self.resting.pop(site, None)
+                self.rests.end(site)
                 if site in self.boots:
                     self.post.silent.setdefault(site, "not connected")
-            elif self.resting.get(site) == there[name]:
-                continue
             elif site in self.post.silent or self.boots.get(site) != there[name]:
                 back[site] = there[name]
+        back = {site: boot for site, boot in back.items() if not self.rests.resting(site, boot)}
         asleep = self._asleep([site for site, boot in back.items() if self.boots.get(site) == boot])
         for site in back.keys() - asleep:
             self._enter(site, back[site], ids)
@@ -245,7 +242,9 @@ class Federated(Remote):
         if first:
             self.post.need(silent)
             self.last = [self.now if s in here else r for s, r in enumerate(self.last)]
-            self.stored, self.resting, self.called = self.now, {}, 0
+            self.stored = self.now
+            self.rests.over(self.now)
+            self.begun = False
         self.post.store = {id: t for id, t in self.post.store.items() if id in ids[COORDINATOR]}
         self.post.known, self.post.used = set(), set()
         for site, due in self.due.items():

@@ -23,6 +23,7 @@ from coterie.core.held import COORDINATOR
 from coterie.core.kernel import Kernel, scores
 from coterie.core.roster import Roster
 from coterie.federation.blame import Kind, Pair, blamed, kind_of
+from coterie.federation.headers import printable
 from coterie.federation.parcels import Parcels
 from coterie.federation.post import Missing
 from coterie.federation.sites import Met
@@ -157,12 +158,12 @@ class Orders(Courier):
     def answer(self, site: int, data: bytes) -> Message | Silence:
         try:
             return super().answer(site, data)
-        except Diverged:
-            raise
+        except Diverged as error:
+            raise Diverged(printable(error, 2000)) from None
         except CoterieError as error:
             if isinstance(error, BadRun):
                 self.failing.add(site)
-            return Silence(str(error)[:2000], lasting=not isinstance(error, BadRun))
+            return Silence(printable(error, 2000), lasting=not isinstance(error, BadRun))
 
     def fall_silent(self, silent: Mapping[int, Silence]) -> None:
         for site, (why, lasting) in silent.items():
@@ -188,11 +189,11 @@ class Orders(Courier):
                 receivers.setdefault(place, []).append(to)
                 kinds = {id: (place, {n: kind_of(t) for n, t in like.items()}) for id, like in some}
                 self.posted.setdefault(to, {}).update(kinds)
-        seconds = self.transport.bounds.deadline / 2  # a receiver that is late must not make senders late
-        asked: dict[int, Message] = {
-            s: ({"do": "letters", "orders": some, "seconds": seconds / len(some)}, {})
-            for s, some in orders.items()
-        }
+        asked: dict[int, Message] = {}
+        bounds = self.transport.bounds
+        for s, mine in orders.items():  # a receiver that is late must not make its senders late
+            last = {"deadline": bounds.deadline / 2 / len(mine), "patience": bounds.patience}
+            asked[s] = ({"do": "letters", "orders": mine, **last}, {})
         failed: dict[Pair, str] = {}
         for place, (answer, _) in self.ask(asked).items():
             sent = answer.get("sent")

@@ -234,7 +234,7 @@ def check_message(
     `visits` is how many models the run has tried here so far; how many it has after this one is returned.
     `foreign` are ids of what came from other sites and is as it came (`foreign_after`).
     """
-    _refuse(above(size, "bytes in a message", policy.max_bytes, "max_bytes"))
+    check_size(policy, size)
     what = message.get("do") if isinstance(message, Mapping) else message
     try:
         if what == "begin":
@@ -255,6 +255,11 @@ def check_message(
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
         raise Refused(f"a message {shown(what)} that lacks something: is it of another version?") from None
     return visits
+
+
+def check_size(policy: Policy, size: int) -> None:
+    """Any message, of a lead or of another site."""
+    _refuse(above(size, "bytes in a message", policy.max_bytes, "max_bytes"))
 
 
 def check_model(policy: Policy, name: str, parameters: int = 0) -> None:

@@ -145,9 +145,16 @@ class Post:
         """
         return self._exchange("ask", messages, deadline, patience, numbers or {})
 
-    def letter(self, to: str, header: Mapping[str, Any], body: bytes | memoryview, deadline: float) -> None:
+    def letter(
+        self,
+        to: str,
+        header: Mapping[str, Any],
+        body: bytes | memoryview,
+        deadline: float,
+        patience: float = PATIENCE,
+    ) -> None:
         """From site to site; returns when the other one has taken it, else BadRun."""
-        found = self._exchange("letter", {to: enveloped(header, body)}, deadline, PATIENCE, {})[to]
+        found = self._exchange("letter", {to: enveloped(header, body)}, deadline, patience, {})[to]
         if isinstance(found, Missing):
             raise BadRun(f"a letter from {self.kit.name} to {to} was not taken: {found.text}")
 

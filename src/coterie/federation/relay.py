@@ -177,7 +177,7 @@ class Relay:
             self.hub.drop(name, unwanted)
             return
         self.say(f"{name} ({comer.card.role}) is here, from {comer.address}")
-        self._tell_watchers({"kind": "arrived"}, json.dumps(comer.told()).encode())
+        self._tell_watchers({"kind": "arrived"}, json.dumps(comer.told()).encode(), but=name)
 
     def _left(self, name: str) -> None:
         with self._lock:
@@ -237,10 +237,10 @@ class Relay:
         with contextlib.suppress(Unreachable):
             self.hub.send(name, {**header, "from": "", "to": name}, body, wait=False)
 
-    def _tell_watchers(self, header: Mapping[str, Any], body: bytes) -> None:
+    def _tell_watchers(self, header: Mapping[str, Any], body: bytes, but: str = "") -> None:
         with self._order:
             with self._lock:
-                watching = list(self._watching)
+                watching = self._watching - {but}
             for name in watching:
                 self._tell(name, header, body)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from coterie.nets.site import Answer, Site, detupled, ids_in
 from coterie.storage.atomic import readable_errors
 
 RUN = re.compile(r"[0-9a-f]{32}")
-Letters = Callable[[str, dict[str, Any], bytes, float], None]  # to, header, body, seconds
+Letters = Callable[[str, dict[str, Any], bytes, float, float], None]  # as `Post.letter`
 LETTER = 600.0  # seconds, at most, for another site to take a letter
 
 
@@ -85,7 +85,7 @@ class Session(Site):
         why it was not taken.
         """
         sent: list[int | str] = []
-        seconds = min(float(message.get("seconds", LETTER)), LETTER)
+        bounds = tuple(min(float(message[name]), LETTER) for name in ("deadline", "patience"))
         for order in message["orders"]:
             to = str(order["to"])
             if to not in self.others:
@@ -94,7 +94,7 @@ class Session(Site):
                 check_message(self.policy, {**order, "do": "letter"}, 0, self.visits, self.foreign)
                 head, models = self.do_letter(order, {})
             try:
-                self._send(to, {"run": message["run"]}, head, models, squeeze, seconds)
+                self._send(to, {"run": message["run"]}, head, models, squeeze, bounds)
                 sent.append(sum(t.nbytes for t in models.values()))
             except BadRun as error:
                 sent.append(str(error))
@@ -107,7 +107,7 @@ class Session(Site):
         head: Mapping[str, Any],
         models: Mapping[str, Tensor],
         squeeze: str,
-        seconds: float,
+        bounds: Sequence[float],
     ) -> None:
         """In changes, or whole if the receiver has lost what they are of."""
         way = TO + to
@@ -115,7 +115,7 @@ class Session(Site):
             with self.lock:
                 letter = self.parcels.pack(way, head, models, how, learns=True)
             try:
-                self.letters(to, header, letter, seconds)
+                self.letters(to, header, letter, *bounds)
                 self.parcels.taken(way)
                 return
             except BadRun as error:

@@ -19,7 +19,9 @@ from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Gone, R
 from coterie.core.roster import Member, Roster
 from coterie.core.wire import pack, unpack
 from coterie.federation import meeting
+from coterie.federation.headers import printable
 from coterie.federation.party import read_kit
+from coterie.federation.policy import from_told
 from coterie.federation.post import Missing, Post
 from coterie.federation.told import COUNT, common_of, facts_of, hello_of
 from coterie.nets.site import ERRORS
@@ -71,7 +73,7 @@ def plain_answer(data: bytes) -> Told:
     if not isinstance(answer, dict):
         raise BadData("an answer that is no table: is it of another version?")
     if "error" in answer:
-        raise ERRORS.get(str(answer["error"]), BadRun)(str(answer.get("text", ""))[:2000])
+        raise ERRORS.get(str(answer["error"]), BadRun)(printable(answer.get("text", ""), 2000))
     return answer
 
 
@@ -155,7 +157,7 @@ class Met:
             raise Refused(f"site {name!r}: {'; '.join(differs[:20])}: change its recipe")
         if self.digests.setdefault(name, mine.digest) != mine.digest:
             raise Refused(f"site {name!r} has other rows than when the run began: start the run anew")
-        self.policies[name] = dict(hello.get("policy") or {})
+        self.policies[name] = policy_in(hello, name)
         self._one(name, deal_message(self.rule, self.common, number))
         late = not self.roster.members[number].train
         facts = self._one(name, {"do": "fit", "ground": self.rule.ground, **self.agreed, "late": late})
@@ -177,6 +179,18 @@ def resized(member: Member, told: Told) -> Member:
         raise BadData(f"site {member.name}: a fold of {shown(parts)} rows: is it of another version?")
     train, validation, test = parts
     return replace(member, train=train, validation=validation, test=test, labels=None)
+
+
+def policy_in(hello: Told, name: str) -> Told:
+    """What a site says that it takes part in; one that says nothing has the usual policy."""
+    policy = hello.get("policy") or {}
+    if not isinstance(policy, Mapping):
+        raise BadData(f"site {name}: its policy is {shown(policy)}, no table: is it of another version?")
+    try:
+        from_told(policy)
+    except BadData as error:
+        raise BadData(f"site {name}: {error}") from None
+    return dict(policy)
 
 
 def deal_message(rule: Rule, common: Told, number: int) -> Told:
@@ -213,7 +227,7 @@ def meet(
         common,
         roster,
         notes,
-        {n: dict(hellos[n].get("policy") or {}) for n in found.sites},
+        {n: policy_in(hellos[n], n) for n in found.sites},
         agreed,
         tells,
         {n: found.hellos[n].digest for n in found.sites},
@@ -229,7 +243,7 @@ def agreement(lines: Lines, rule: Rule, found: meeting.Meeting, lacks: Sequence[
         return {"gaps": {}, "agreed": []}, False
     gaps = meeting.gaps_from(found.common, list(lacks))
     ask = {"do": "sums", "ground": rule.ground, "gaps": gaps}
-    told = every(lines, {name: ask for name in found.sites})
+    told = every(lines, dict.fromkeys(found.sites, ask))
     sums = [told[name].get("sums") for name in found.sites]
     agreed, tells = meeting.agreed_from(found.common, list(lacks), sums)
     return {"gaps": gaps, "agreed": agreed}, tells

@@ -27,14 +27,15 @@ import coterie
 from coterie.core.belief import Belief
 from coterie.core.errors import BadRun, CoterieError, Refused, lines_of, shown
 from coterie.core.options import plain
-from coterie.core.wire import message_in, pack
+from coterie.core.wire import message_in, pack, payload
 from coterie.federation.certificates import Card
 from coterie.federation.parcels import Parcels
-from coterie.federation.policy import Policy, check_begin, check_may, told
+from coterie.federation.policy import Policy, check_begin, check_may, check_size, told
 from coterie.federation.rows import Holding
+from coterie.federation.says import asked, sent
 from coterie.federation.session import Letters, Session, home_of, run_of
-from coterie.nets.courier import said
 from coterie.nets.site import ERRORS
+from coterie.storage.atomic import readable_errors
 
 log = logging.getLogger("coterie")
 
@@ -45,8 +46,8 @@ Keep = Callable[[Session, Mapping[str, Any], Belief], str]
 
 
 class Station:
-    """`letters(to, header, body, seconds)` sends to another site; `keep` writes a run's model down, and says
-    where; `say` is for people.
+    """`letters` sends to another site; `keep` writes a run's model down, and says where; `say` is for
+    people.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Station:
         message: dict[str, Any] = {}
         try:
             message = message_in(body)
+            check_size(self.policy, len(body))
             found = self._answer(sender.name, message, body)
         except CoterieError as error:
             text = "; ".join(lines_of(error))
@@ -91,6 +93,7 @@ class Station:
 
     def take_letter(self, sender: Card, header: Mapping[str, Any], body: bytes) -> None:
         try:
+            check_size(self.policy, len(body))
             self._session(header).take_letter(sender.name, body)
         except CoterieError as error:
             self._note(sender.name, {**header, "do": "letter"}, f"refused: {'; '.join(lines_of(error))}")
@@ -117,7 +120,10 @@ class Station:
             return pack(*do(leader, message, body))
         session = self._session(message, leader)
         self.heard = time.monotonic()
-        return session.obey(body)
+        found = session.obey(body)
+        if leaves := sent(message, message_in(found), payload(found)):
+            self.say(f"{leaves} to {leader}")
+        return found
 
     def _known(self, leader: str) -> None:
         if self.policy.requesters is not None and leader not in self.policy.requesters:
@@ -174,8 +180,12 @@ class Station:
         if self.session is None or self.run != run:
             self._free_for(leader)
             check_begin(self.policy, message["work"], leader, self._today(run))
-            client, home = holding.part(message.get("fold")), home_of(self.state, run)
             others = frozenset(map(str, message["sites"])) - {self.name}
+            if len(others) + 1 != message["work"]["sites"]:
+                said = f"a run of {shown(message['work']['sites'])} sites that names {len(others) + 1}"
+                raise Refused(f"{said}: is it of another version?")
+            client, home = holding.part(message.get("fold")), home_of(self.state, run)
+            self._count(run)
             self.parcels.forget(leader)
             self.session = Session(
                 client, int(message["number"]), home, self.policy, leader, others, self.letters, self.parcels
@@ -223,15 +233,17 @@ class Station:
         path, since = self.state / BEGUN, time.time() - A_DAY
         lines = path.read_text().splitlines() if path.exists() else []
         begun = {r for when, _, r in (line.partition(" ") for line in lines) if float(when) > since}
-        if run not in begun:
-            with path.open("a") as file:
-                file.write(f"{time.time():.0f} {run}\n")
         return len(begun - {run})
+
+    def _count(self, run: str) -> None:
+        """One that was refused did not begin."""
+        with readable_errors(self.state / BEGUN), (self.state / BEGUN).open("a") as file:
+            file.write(f"{time.time():.0f} {run}\n")
 
     # what it says
 
     def _note(self, leader: str, message: Mapping[str, Any], outcome: str = "") -> None:
-        what = words(message)
+        what = asked(message)
         self.say(f"{leader} asks: {what}" + (f" · {outcome}" if outcome else ""))
         entry = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "by": leader, "run": message.get("run")}
         line = json.dumps({**entry, "asked": what, "outcome": outcome or "accepted"}, default=str)
@@ -247,21 +259,3 @@ class Station:
 
 ASKED, BEGUN, LARGEST, IDLE = "asked.jsonl", "begun.txt", 64 << 20, 120.0
 
-
-def words(message: Mapping[str, Any]) -> str:
-    """What a message asks, in a few words that a person can read."""
-    what = str(message.get("do"))
-    try:
-        if what == "visit":
-            round = f"round {int(message['key']['round'])}"
-            return f"{said(message['kernel'])[:200]} on {len(message['rows'])} model(s), {round}"
-        if what == "begin":
-            work = message["work"]
-            return f"begin a run: {work['model']}, {work['rounds']} rounds, {work['sites']} sites"
-        if what == "letters":
-            return f"send models to {', '.join(str(o['to']) for o in message['orders'])[:200]}"
-        if what == "give":
-            return f"give {len(message['rows'])} model(s), to {message['why']}"
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
-        pass
-    return shown(what)[1:-1] if what.isascii() else shown(what)

@@ -251,8 +251,8 @@ class Remote:
             "importance": dict(importance or {}),
         }
         _, found = self.post.ask({at: (message, brought[at])}, counted=brought)[at]
-        many = torch.empty((len(replies), len(to)), dtype=torch.float64, device="meta")
-        self.post.check(at, found, {"apart": many, "lengths": many[:, 0]})
+        like = torch.empty((len(replies), len(to)), dtype=torch.float64, device="meta")
+        self.post.check(at, found, {"apart": like, "lengths": like[:, 0]})
         self.post.measured.numbers[at, COORDINATOR] += found["apart"].numel() + found["lengths"].numel()
         self.post.heard(at, ["distances"])
         return Distances(found["apart"], found["lengths"])

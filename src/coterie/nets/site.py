@@ -47,6 +47,7 @@ from coterie.storage.plugins import load_plugins
 from coterie.storage.tensors import read_tensors, write_tensors
 
 PARTS = ("train", "validation", "test")
+PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 Answer = tuple[dict[str, Any], dict[str, Tensor]]
 Row = Sequence[Sequence[Any]]  # parts of one belief: [id, names]
 ERRORS = {cls.__name__: cls for cls in (BadData, BadInput, BadRun, Diverged, Refused)}
@@ -77,7 +78,9 @@ class Site:
 
     def do_begin(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         made = MODELS.make(message["model"], **{k: detupled(v) for k, v in message["options"].items()})
-        dtype = getattr(torch, message["precision"])
+        dtype = PRECISIONS.get(str(message["precision"]))
+        if dtype is None:
+            raise BadInput(f"precision {shown(message['precision'])} is none: choose of {', '.join(PRECISIONS)}")
         module = made.build(tuple(message["shape"]), int(message["outputs"]), 0).to(dtype)
         how = {k: detupled(v) for k, v in message["engine"].items()}
         engine = ENGINES.make(how.pop("name"), **how)

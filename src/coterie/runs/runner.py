@@ -162,7 +162,7 @@ def first_state(experiment: Experiment, start: Held) -> Any:
         experiment.net.keep(handles_in(state), 0)
         return state
 
-    return steadily(experiment.net, (), 0, begin)
+    return steadily(experiment.net, (), -1, begin)
 
 
 def one_round(experiment: Experiment, state: Any, r: int, safe: Any, saved: int) -> tuple[Any, Info]:

@@ -47,8 +47,8 @@ def predictor_of_run(
     record = read_record(path)
     if record.config.get("net") == "federation":
         raise BadRun(
-            f"{path} is a run of a federation, whose sites make inputs of their rows: use the model at a site, "
-            "in KIT/state/models"
+            f"{path} is a run of a federation, whose sites make inputs of their rows: use the model at a "
+            "site, in KIT/state/models"
         )
     own = read_models(path)
     client = one_of(client, list(own), record.clients, str(path))
