@@ -1,6 +1,6 @@
 """Sites that answer wrongly, each a process with a kit of its own: it is left out and named, others go on.
 
-Run as a script it is such a site: test_liars.py LIE ROUND KIT ...
+Run as a script it is such a site: test_liars.py FILE KIT ..., where the file says how it lies.
 """
 
 from __future__ import annotations
@@ -9,22 +9,31 @@ import os
 import sys
 from pathlib import Path
 
+import hosts
+import pytest
 import torch
+from safetensors.torch import load_file
+from ward import LONG, Ward, rounds_of
 
 from coterie.federation import session, station
 
-LIAR = "d"
+LIAR, SINCE = "d", 3  # from that round on
 
 
 class Liar(session.Session):
-    """Tells the truth until some round; `lies` have the names of what it does then."""
+    """Tells the truth until some round."""
 
-    lie, since, now = "", 0, 0
+    told = Path()  # a file that says what
+    now = 0
     last = ({}, {})
 
     @property
+    def lie(self):
+        return self.told.read_text()
+
+    @property
     def lying(self):
-        return self.now >= self.since
+        return self.now >= SINCE
 
     def do_visit(self, message, tensors):
         self.now = max(self.now, message["key"]["round"])
@@ -33,7 +42,10 @@ class Liar(session.Session):
         if not self.lying:
             return found
         if self.lie == "reply of other shapes":
-            return {**answer, "like": {n: [kind, [*shape, 2]] for n, (kind, shape) in answer["like"].items()}}, numbers
+            return {
+                **answer,
+                "like": {n: [kind, [*shape, 2]] for n, (kind, shape) in answer["like"].items()},
+            }, numbers
         if self.lie == "loss is NaN":
             return answer, {n: t * float("nan") if n == "loss" else t for n, t in numbers.items()}
         if self.lie == "too many numbers":
@@ -74,9 +86,62 @@ class Liar(session.Session):
         super().take_letter(sender, data)
 
 
+LIES = [
+    # what the driver says of it; None if that is nothing that this method asks for
+    ("reply of other shapes", "fedavg", "its reply is made of other tensors than those of others"),
+    ("loss is NaN", "fedavg", "it tells a loss that is no number"),
+    ("too many numbers", "fedavg", "it tells 'loss' of shape [2], not [1]"),
+    ("answer to another question", "fedavg", "its reply is made of other tensors than those of others"),
+    ("no answer at all", "fedavg", "its answer is not to what it was asked"),
+    ("models are NaN", "fedavg", "with numbers that are not finite"),
+    ("models of other shapes", "fedavg", "of shape [4], not [2]"),
+    ("models of other names", "fedavg", "it gives other tensors than it was asked for"),
+    ("models are NaN", "pens", "is not finite: leave that site out"),
+    ("models of other shapes", "pens", "what d sent to a is not there"),
+    ("letters are not sent", "pens", "what d sent to a is not there"),
+    ("takes no letters", "pens", "to d was not taken: no letters today"),
+    ("dies of a letter", "pens", "d is not connected"),
+]
+
+
+@pytest.fixture(scope="module")
+def ward(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("liars")
+    with hosts.Here(["ward"], folder) as here:
+        made = Ward(here, folder)
+        made.open("abc")
+        liar = [sys.executable, Path(__file__), folder / "lie", made.kits[LIAR], "--recipe", made.recipe]
+        made.start_liar = lambda: made.sites.update({LIAR: made.start(LIAR, liar)})
+        made.start_liar()
+        made.connected(LIAR)
+        yield made
+
+
+@pytest.mark.parametrize(("lie", "method", "why"), LIES)
+def test_who_answers_wrongly_is_left_out_and_named(ward, lie, method, why):
+    if ward.sites[LIAR].returncode is not None:
+        ward.start_liar()
+        ward.connected(LIAR)
+    (ward.folder / "lie").write_text(lie)
+    out = f"{lie} {method}".replace(" ", "-")
+    bounds = ["--federation.patience", 1]
+    driver = ward.run(out, "--method", method, "--rounds", 6, net=bounds)
+    assert driver.wait(LONG) == 0
+    assert why in driver.wait_for("d is left out: ")
+    lines, away = ward.lines(out), ward.away(out, LIAR)
+    assert rounds_of(lines) == list(range(7))
+    assert list(away) == [3, 4, 5, 6]
+    assert all(why.replace("to a", "to ") in one or "is not there" in one for one in away.values())
+    assert not any(set(line.get("away", {})) - {LIAR} for line in lines), "an honest site was left out"
+    assert all(v is not None for line in lines for v in line["scores"]["own/test"]["loss"][:3])
+    for kept in (ward.folder / out).rglob("*.safetensors"):
+        for name, t in load_file(kept).items():
+            assert not t.is_floating_point() or bool(torch.isfinite(t).all()), (kept, name)
+
+
 if __name__ == "__main__":
     from coterie.cli.site import site
 
-    Liar.lie, Liar.since = sys.argv[1], int(sys.argv[2])
+    Liar.told = Path(sys.argv[1])
     station.Session = Liar
-    sys.exit(site(sys.argv[3:]))
+    sys.exit(site(sys.argv[2:]))

@@ -9,13 +9,16 @@ process of its own.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
 import random
 import re
+import shutil
 import socket
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,7 +67,8 @@ class Ward:
         self.hosts, self.folder, self.names = hosts, folder, tuple(names)
         folder.mkdir(parents=True, exist_ok=True)
         place = hosts.address(self._host("relay"))
-        kits = found(folder / "kits", names, host=place, port=free_port(hosts.here))
+        self.port = free_port(hosts.here)
+        kits = found(folder / "kits", names, host=place, port=self.port, listen=place)
         self.kits = {kit.name: kit.folder for kit in kits}
         self.recipe = write_tables(folder, names)
         self.relay: Running
@@ -116,8 +120,18 @@ class Ward:
 
     def run(self, out: str, *words: Any, net: Sequence[Any] = ()) -> Running:
         self.marks = {site.pid: len(site.lines) for site in self.sites.values()}
-        kit = ["--net", "federation", "--federation.kit", self.kits["lead"], "--federation.sites", *self.names, *net]
-        return self.start("lead", [*COTERIE, "run", *kit, "--engine", "loop", "--out", self.folder / out, *words])
+        kit = [
+            "--net",
+            "federation",
+            "--federation.kit",
+            self.kits["lead"],
+            "--federation.sites",
+            *self.names,
+            *net,
+        ]
+        return self.start(
+            "lead", [*COTERIE, "run", *kit, "--engine", "loop", "--out", self.folder / out, *words]
+        )
 
     def resume(self, out: str) -> Running:
         return self.start("lead", [*COTERIE, "resume", self.folder / out])
@@ -161,3 +175,57 @@ def wait_until(true: Any, seconds: float = LONG) -> None:
     while not true():
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.02)
+
+
+class Proxy:
+    """Between a party and the relay: passes bytes on, until it is told to spoil one, or to hang up within."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.spoilt = port, threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self._fault = ""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def here(self) -> int:
+        port: int = self.listener.getsockname()[1]
+        return port
+
+    def spoil(self, how: str) -> None:
+        """The next bytes from the party: `flip` changes one of them, `cut` sends half and hangs up."""
+        self.spoilt.clear()
+        self._fault = how
+
+    def close(self) -> None:
+        self.listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                party, _ = self.listener.accept()
+                with contextlib.suppress(OSError):
+                    relay = socket.create_connection(("127.0.0.1", self.port))
+                    for way in ((party, relay, True), (relay, party, False)):
+                        threading.Thread(target=self._pass, args=way, daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket, up: bool) -> None:
+        with contextlib.suppress(OSError), source, target:
+            while data := source.recv(1 << 16):
+                fault, self._fault = (self._fault, "") if up else ("", self._fault)
+                if fault == "flip":
+                    data = data[:-1] + bytes([data[-1] ^ 1])
+                target.sendall(data[: len(data) // 2] if fault == "cut" else data)
+                if fault:
+                    self.spoilt.set()
+                if fault == "cut":
+                    break
+            for one in (source, target):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+def other_port(kit: Path, folder: Path, port: int) -> Path:
+    """The same kit, for a relay at another port."""
+    shutil.copytree(kit, folder, ignore=shutil.ignore_patterns("state"))
+    path = folder / "kit.toml"
+    path.write_text(re.sub(r"(?m)^port = \d+$", f"port = {port}", path.read_text()))
+    return folder

@@ -1,8 +1,9 @@
-"""coterie federation init | invite | revoke | demo | rehearse"""
+"""coterie federation init | invite | revoke | who | demo | rehearse"""
 
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import tyro
 
 from coterie.cli.flags import dispatch, parse
 from coterie.core.errors import BadInput
+from coterie.federation.headers import printable
 from coterie.storage.paths import fresh_path, given_folder, given_path
 
 HELP = """A federation of several hosts: a kit, which is a folder, for each of its parties.
@@ -21,6 +23,7 @@ usage: coterie federation init DIR --sites NAME... [--people NAME[:viewer]...]
                                [--host HOST] [--port N] [--listen ADDRESS] [--days N]
        coterie federation invite DIR NAME [--role site|lead|viewer] [--days N]
        coterie federation revoke DIR NAME
+       coterie federation who KIT
        coterie federation demo [--out DIR] [--hosts] [--rounds N]
        coterie federation rehearse [--out DIR] [--times N]
 
@@ -46,6 +49,12 @@ INVITE = """Makes a kit for one more party, or a new one for a name that was rev
 examples:
   coterie federation invite ward west
   coterie federation invite ward anna --role viewer
+"""
+
+WHO = """Says who is connected to the coordinator: sites, and people who lead runs.
+
+example:
+  coterie federation who ward/people/lead
 """
 
 REVOKE = """Shuts a party out: its certificate counts no more once the coordinator has the new list.
@@ -136,12 +145,43 @@ class Rehearse:
     times: Annotated[int, tyro.conf.arg(help="How many times; each has a folder of its own.")] = 1
 
 
-KINDS = {"init": Init, "invite": Invite, "revoke": Revoke, "demo": Demo, "rehearse": Rehearse}
+@dataclass(frozen=True)
+class Who:
+    kit: Annotated[
+        tyro.conf.Positional[str], tyro.conf.arg(metavar="KIT", help="The kit of a lead or a viewer.")
+    ]
+
+
+KINDS = {"init": Init, "invite": Invite, "revoke": Revoke, "who": Who, "demo": Demo, "rehearse": Rehearse}
 
 
 def federation(words: Sequence[str]) -> int:
-    known = {"init": init, "invite": invite, "revoke": revoke, "demo": demo, "rehearse": rehearse}
+    known = {
+        "init": init,
+        "invite": invite,
+        "revoke": revoke,
+        "who": who,
+        "demo": demo,
+        "rehearse": rehearse,
+    }
     return dispatch("federation", known, words, HELP)
+
+
+def who(words: Sequence[str]) -> None:
+    from coterie.federation.post import Post
+
+    kit = _kits().read_kit(given_path(parse(Who, words, "federation who", WHO).kit, "KIT"))
+    if kit.role not in ("lead", "viewer"):
+        raise BadInput(f"{kit.folder} is the kit of a {kit.role}: give that of a lead or a viewer")
+    post = Post(kit)
+    try:
+        post.start()
+        for name, member in sorted(post.members().items()):
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(member.since))
+            you = " (you)" if name == kit.name else ""
+            print(f"{name}{you}: {member.card.role}, coterie {printable(member.version)}, since {since}")
+    finally:
+        post.close()
 
 
 def init(words: Sequence[str]) -> None:

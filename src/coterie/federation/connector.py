@@ -87,9 +87,10 @@ class Federation:
         from coterie.federation.policy import from_told, objections, told, work_for
 
         assert ground.made is not None
+        scored = ("calibrate",) if met.roster.task == "regression" else ("calibrate", "tallied")
         work = work_for(
             ground.reveals,
-            ground.kernels,
+            (*ground.kernels, *scored),
             ground.made.name,
             ground.rounds,
             len(met.roster),

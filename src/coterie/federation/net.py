@@ -28,6 +28,7 @@ from coterie.federation.orders import Bounds, Orders, Transport, unsound
 from coterie.federation.rests import Rests
 from coterie.federation.sites import TICK, Met
 from coterie.nets.courier import Message, Silence, Wanted
+from coterie.nets.pooled import Pooled
 from coterie.nets.remote import Remote
 
 PING = 2.0  # seconds in which who was silent must answer something small
@@ -227,6 +228,16 @@ class Federated(Remote):
             data = pack({**message, "run": self.post.transport.run}, tensors)
             self.due.setdefault(site, []).append((set(message["new"]), data))
         super().order({s: m for s, m in messages.items() if s in here}, counted)
+
+    def in_one_place(self, groups: Sequence[Sequence[int]]) -> Pooled:
+        """Rows of all of them are needed: without one, doing the round again would not help."""
+        needed, away = {site for group in groups for site in group} - set(self.here()), self.away()
+        if needed and tuple(tuple(group) for group in groups) not in self.pools:
+            why = "; ".join(
+                f"{name}: {away[name]}" for name in (self.roster.names[s] for s in sorted(needed))
+            )
+            raise BadRun(f"rows of all sites are needed ({why}): leave it out with --federation.sites")
+        return super().in_one_place(groups)
 
     # the end of a round, and of a run
 

@@ -34,6 +34,7 @@ log = logging.getLogger("coterie")
 
 LARGE = 2**20  # bytes of models from which it matters how fast the line is
 SLOW = 50e6  # bytes a second below which packing takes less time than it saves (benchmarks/packing.py)
+FROM_OTHERS = {"visit", "mix", "copy", "distances"}  # what may need others' models
 MOST_NUMBERS = 10_000  # that a site tells of one visit
 
 
@@ -110,16 +111,16 @@ class Orders(Courier):
             answers, silent = answers | more, {s: w for s, w in silent.items() if s not in lost} | still
         for s in answers:
             self.parcels.taken(self.name_of(s))
-        self._dispute(silent)
+        self._dispute({s for s in silent if messages[s][0]["do"] in FROM_OTHERS})
         self.fall_silent(silent)
         self.used |= answers.keys()
         return answers, silent
 
-    def _dispute(self, silent: Mapping[int, Silence]) -> None:
+    def _dispute(self, silent: set[int]) -> None:
         """Sites that fail at something after letters came are asked what they lack: it may be the senders'
         fault.
         """
-        failing, self.failing = self.failing & silent.keys() & self.posted.keys(), set()
+        failing, self.failing = self.failing & silent & self.posted.keys(), set()
         asked: dict[int, Message] = {}
         for s in failing:
             like = {str(id): kinds for id, (_, kinds) in self.posted[s].items()}
@@ -274,6 +275,8 @@ def odd_numbers(answer: Mapping[str, Any], tensors: Mapping[str, Tensor], visits
     if sorted_like(answer) is None or set(names) != tensors.keys():
         return "its answer is not to what it was asked"
     for name in names:
+        if tensors[name].is_complex():
+            return f"it tells {shown(name)} in complex numbers"
         if tensors[name].shape != (visits,):
             return f"it tells {shown(name)} of shape {list(tensors[name].shape)}, not [{visits}]"
         if name == "loss" and not measures and not bool(torch.isfinite(tensors[name]).all()):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-LONGEST = 6  # 64 rounds
+LONGEST = 3  # 8 rounds
 
 
 class Rests:

@@ -29,6 +29,7 @@ from coterie.core.errors import BadRun, CoterieError, Refused, lines_of, shown
 from coterie.core.options import plain
 from coterie.core.wire import message_in, pack, payload
 from coterie.federation.certificates import Card
+from coterie.federation.headers import printable
 from coterie.federation.parcels import Parcels
 from coterie.federation.policy import Policy, check_begin, check_may, check_size, told
 from coterie.federation.rows import Holding
@@ -39,6 +40,7 @@ from coterie.storage.atomic import readable_errors
 
 log = logging.getLogger("coterie")
 
+MOST_SAID = 2_000  # letters of a line on the screen
 MOST_GROUNDS = 16  # ways to set rows aside that are kept in memory
 A_DAY = 24 * 3600
 Message = tuple[dict[str, Any], dict[str, Tensor]]
@@ -61,12 +63,14 @@ class Station:
         say: Callable[[str], None],
     ) -> None:
         self.name, self.holding, self.policy, self.state = name, holding, policy, state
-        self.letters, self.keep, self.say = letters, keep, say
+        self.letters, self.keep = letters, keep
+        self.say: Callable[[str], None] = lambda line: say(printable(line, MOST_SAID))
         self.grounds: OrderedDict[str, Holding] = OrderedDict()
         self.session: Session | None = None
         self.parcels = Parcels()
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
+        self.mute = False  # whether people know that nothing can be written down
 
     # the post
 
@@ -232,7 +236,8 @@ class Station:
         """How many other runs began here within a day; each has left a line."""
         path, since = self.state / BEGUN, time.time() - A_DAY
         lines = path.read_text().splitlines() if path.exists() else []
-        begun = {r for when, _, r in (line.partition(" ") for line in lines) if float(when) > since}
+        told = [line.partition(" ") for line in lines]  # a full disk leaves half a line
+        begun = {r for when, _, r in told if when.isdigit() and int(when) > since}
         return len(begun - {run})
 
     def _count(self, run: str) -> None:
@@ -253,9 +258,11 @@ class Station:
                 path.replace(path.with_suffix(".old.jsonl"))
             with path.open("a") as file:
                 file.write(line + "\n")
+            self.mute = False
         except OSError as error:  # a full disk must not end the process
-            self.say(f"asked.jsonl cannot be written: {error.strerror}")
+            if not self.mute:
+                self.say(f"{ASKED} cannot be written: {error.strerror}: free space")
+            self.mute = True
 
 
 ASKED, BEGUN, LARGEST, IDLE = "asked.jsonl", "begun.txt", 64 << 20, 120.0
-

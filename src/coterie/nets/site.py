@@ -80,7 +80,8 @@ class Site:
         made = MODELS.make(message["model"], **{k: detupled(v) for k, v in message["options"].items()})
         dtype = PRECISIONS.get(str(message["precision"]))
         if dtype is None:
-            raise BadInput(f"precision {shown(message['precision'])} is none: choose of {', '.join(PRECISIONS)}")
+            known = ", ".join(PRECISIONS)
+            raise BadInput(f"precision {shown(message['precision'])} is none: known are {known}")
         module = made.build(tuple(message["shape"]), int(message["outputs"]), 0).to(dtype)
         how = {k: detupled(v) for k, v in message["engine"].items()}
         engine = ENGINES.make(how.pop("name"), **how)

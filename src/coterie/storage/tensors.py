@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -26,8 +28,19 @@ def write_tensors(
     with readable_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     replace = replace_atomically if durable else replace_quickly
-    replace(path, lambda draft: save_file(own, draft, metadata={"coterie": text}))
+    replace(path, lambda draft: _save(own, draft, text))
     return path
+
+
+def _save(tensors: dict[str, Tensor], path: Path, text: str) -> None:
+    """A disk that refuses is an OSError, as everywhere else; the format's library has an error of its own."""
+    try:
+        save_file(tensors, path, metadata={"coterie": text})
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -8,10 +8,11 @@ numbers must be the same to the last bit; once somebody was, figures may differ 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ METHOD, ROUNDS, EPOCHS = "pens", 40, 25  # so many epochs that a round takes a p
 WORK = ["run", "--method", METHOD, "--rounds", str(ROUNDS), "--sgd.epochs", str(EPOCHS), "--engine", "loop"]
 PATIENCE = 12.0  # more than a killed site needs to come back
 SHORT = 5.0  # seconds without a cable that nobody is to notice
+NOTICE = 1.0  # seconds for the run to notice that a site is gone
 LONGEST = 180.0  # seconds until something that must happen has happened
 POINTS = 0.02  # accuracy by which a run may differ in which somebody was away
 TICK = 0.05
@@ -74,12 +76,19 @@ def one_pass(folder: Path, data: Study, undisturbed: Sequence[Line], long: bool,
             ward = Ward(place, folder, data)
             ward.found()
             mishaps = Mishaps(ward, say)
-            mishaps.all(long)
-    except NotSeen as error:
-        return [str(error).partition("\n")[0]]
+            try:
+                mishaps.all(long)
+            except NotSeen as error:
+                return [str(error).partition("\n")[0], *ended(ward)]
     except CoterieError as error:
         return lines_of(error)
     return [*record_faults(lines_in(mishaps.run), undisturbed, say), *model_faults(ward)]
+
+
+def ended(ward: Ward) -> list[str]:
+    """Who is not there any more, and should be."""
+    codes = {party: running.returncode for party, running in ward.processes.items()}
+    return [f"{party} has ended with {code}" for party, code in codes.items() if code is not None]
 
 
 class Mishaps:
@@ -121,37 +130,50 @@ class Mishaps:
         self.ward.place.heal(site)
         self.say(f"round {at}: the cable of {site} was cut for {SHORT:g} s")
 
-    def cut_for_long(self, site: str) -> None:
-        at, begun = self.after(2), time.monotonic()
-        self.ward.place.cut(site)
-        gone = self.until(lambda line: site in line.get("away", {}), f"a round without {site}")
-        self.ward.place.heal(site)
-        seconds = time.monotonic() - begun
-        self.say(f"round {at}: the cable of {site} was cut for {seconds:.1f} s; round {gone} went without it")
-        back = self.until(
-            lambda line: line["round"] > gone and not line.get("away"), f"a round with {site} again"
-        )
-        self.say(f"round {back}: {site} is back")
-
-    def kill_site(self, site: str) -> None:
-        at = self.after(2)
-        self.ward.processes[site].kill()
-        self.ward.start(site)
-        self.ward.ready(site)
-        self.say(f"round {at}: {site} was killed, and is started and connected again")
-
     def kill_relay(self) -> None:
-        at = self.after(2)
+        at = self.after(4)
         self.ward.processes["coordinator"].kill()
         self.ward.start("coordinator")
         self.ward.ready("coordinator")
         self.say(f"round {at}: the relay was killed, and is started again")
 
     def kill_driver(self) -> None:
-        at = self.after(2)
+        at = self.after(4)
         self.driver.kill()
         self.drive(["resume", str(self.run)])
         self.say(f"round {at}: the driver was killed, and the run is resumed")
+
+    def kill_site(self, site: str) -> None:
+        at = self.after(6)
+        self.ward.processes[site].kill()
+        time.sleep(NOTICE)
+        with self.standing():
+            self.ward.start(site)
+            self.ward.ready(site)
+        self.say(f"round {at}: {site} was killed, and is started and connected again")
+
+    def cut_for_long(self, site: str) -> None:
+        at, begun = self.after(4), time.monotonic()
+        relay = self.ward.processes["coordinator"]
+        self.ward.place.cut(site)
+        gone = self.until(lambda line: site in line.get("away", {}), f"a round without {site}")
+        with self.standing():
+            seen = len(relay.lines)
+            self.ward.place.heal(site)
+            seconds = time.monotonic() - begun
+            relay.wait_for(f"{site} (site) is here", LONGEST, seen)
+        self.say(f"round {at}: the cable of {site} was cut for {seconds:.1f} s; round {gone} went without it")
+        back = self.until(lambda line: line["round"] > gone and not line.get("away"), f"{site} again")
+        self.say(f"round {back}: {site} is back")
+
+    @contextlib.contextmanager
+    def standing(self) -> Iterator[None]:
+        """The driver stands still: on a fast machine the run would be over before a site is back."""
+        self.driver.freeze()
+        try:
+            yield
+        finally:
+            self.driver.thaw()
 
     # what is waited for
 

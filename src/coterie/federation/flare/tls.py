@@ -49,6 +49,10 @@ def _context(kit: Kit, side: int) -> ssl.SSLContext:
     return context
 
 
+# of alerts, those that are about a certificate and not about bytes that were changed on the way
+DOUBTS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE")
+
+
 def tend(sock: socket.socket) -> None:
     """Small messages go at once, and a cut line is noticed within about 20 s; as far as the system can."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -183,9 +187,9 @@ def dial(kit: Kit, context: ssl.SSLContext, seconds: float = SHAKE) -> tuple[ssl
 
 
 def rejection(kit: Kit, error: BaseException | None) -> str:
-    """What the coordinator's alert says of our certificate, with what is known here; "" if it is no alert."""
+    """What the coordinator's alert says of our certificate, with what is known here; "" if nothing."""
     reason = str(getattr(error, "reason", None) or "")
-    if "ALERT" not in reason:
+    if "ALERT" not in reason or not any(word in reason for word in DOUBTS):
         return ""
     said = reason.partition("ALERT_")[2].lower().replace("_", " ")
     try:

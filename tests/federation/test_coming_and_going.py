@@ -1,0 +1,128 @@
+"""Sites that come late, leave for good, are slow or are started anew again and again, with real processes."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+
+import hosts
+import pytest
+import torch
+from ward import LONG, Ward, rounds_of
+
+from coterie.runs.folder import read_record
+
+
+@pytest.fixture(scope="module")
+def ward(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("coming")
+    with hosts.Here(["ward"], folder) as here:
+        made = Ward(here, folder)
+        made.open()
+        yield made
+
+
+def matrix(path, name, round):
+    """[receiver, sender] of one round, NaN where nothing is known."""
+    return torch.tensor(read_record(path).matrices[name][round], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("late", ["mean", "median", "one"])
+def test_a_late_joiner_has_the_weight_that_the_method_says(ward, late):
+    """The mean or the median of those who were there, or one, less what its distance costs."""
+    ward.sites["d"].stop()
+    words = ("--method", "weight-erosion", "--weight-erosion.late", late, "--weight-erosion.p-d", 0.2)
+    driver = ward.run(late, *words, "--rounds", 10, net=["--federation.wait", 1])
+    driver.wait_for("site d is not there yet: it joins when it comes", LONG)
+    ward.halt("a", 5)
+    ward.open_site("d")
+    ward.connected("d")
+    ward.sites["a"].thaw()
+    assert driver.wait(LONG) == 0
+    driver.wait_for("d joins")
+    away = ward.away(late, "d")
+    assert set(away.values()) == {"not there yet"}
+    joined = max(away) + 1
+    assert joined in (6, 7)
+    path = ward.folder / late
+    before, now = matrix(path, "alpha", joined - 1), matrix(path, "alpha", joined)
+    distance = matrix(path, "relative distance", joined)
+    for requester in range(3):
+        known = before[requester][:3]
+        assert not bool(known.isnan().any())
+        first = {"mean": known.mean(), "median": known.quantile(0.5), "one": torch.tensor(1.0)}[late]
+        expected = max(0.0, float(first) - 0.2 * float(distance[requester, 3]))
+        assert float(now[requester, 3]) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_a_site_leaves_for_good(ward):
+    driver = ward.run("leaves", "--method", "fedavg", "--rounds", 150, net=["--federation.patience", 1])
+    ward.halt("d", 4)
+    ward.sites["d"].ask_to_end()
+    driver.wait_for("d is left out: d is not connected", LONG)
+    ward.relay.wait_for("d has left")
+    assert driver.wait(LONG) == 0
+    lines, away = ward.lines("leaves"), ward.away("leaves", "d")
+    assert rounds_of(lines) == list(range(151))
+    assert list(away) == list(range(min(away), 151))
+    assert lines[-1]["scores"]["own/test"]["accuracy"][3] is None
+    ward.open_site("d")
+    ward.connected("d")
+
+
+def test_a_slow_site_is_skipped_and_comes_back(ward):
+    driver = ward.run("slow", "--method", "pens", "--rounds", 60, net=["--federation.deadline", 6])
+    ward.halt("b", 5)
+    begun = time.monotonic()
+    driver.wait_for("b is left out: b has not answered in time", LONG)
+    assert time.monotonic() - begun < 30
+    ward.asked("a", 6)
+    ward.sites["b"].thaw()
+    assert driver.wait(2 * LONG) == 0
+    driver.wait_for("b is back")
+    lines, away = ward.lines("slow"), ward.away("slow", "b")
+    assert rounds_of(lines) == list(range(61))
+    assert min(away) == 5
+    assert set(away.values()) == {"b has not answered in time"}
+    assert "away" not in lines[-1]
+
+
+def test_three_in_ten_sites_are_gone_in_each_round(ward):
+    """By the wrapper that leaves sites out by chance, over the federation: it ends as well as the full run."""
+    words = ("--method", "fedavg", "--rounds", 30)
+    assert ward.run("full", *words).wait(LONG) == 0
+    assert ward.run("absent", *words, "--wrap", "absent=0.3").wait(LONG) == 0
+    full, absent = (last_scores(ward.lines(out)) for out in ("full", "absent"))
+    assert any(None in line["train_loss"] for line in ward.lines("absent")[1:])
+    assert abs(sum(full) - sum(absent)) / len(full) < 0.02
+
+
+def last_scores(lines):
+    """Of each site, when it was last scored."""
+    seen = [line["scores"]["own/test"]["accuracy"] for line in lines if line["scores"]]
+    return [[v for v in column if v is not None][-1] for column in zip(*seen, strict=True)]
+
+
+@pytest.mark.slow
+def test_sites_are_started_anew_two_hundred_times(ward):
+    """At random moments of one run, two of four at a time: every round is there once, and the run ends."""
+    draws, rounds, restarts = random.Random(0), 5000, 0
+    bounds = ["--federation.patience", 1, "--federation.wait", LONG]
+    driver = ward.run("restarts", "--method", "pens", "--rounds", rounds, net=bounds)
+    ward.asked("a", 1)
+    while restarts < 200:
+        assert driver.returncode is None, "the run was over too soon"
+        for name in (two := draws.sample(ward.names, 2)):
+            ward.sites[name].kill()
+            ward.open_site(name)
+        for name in two:
+            ward.connected(name)
+        restarts += 2
+        time.sleep(draws.uniform(0, 0.5))
+    assert driver.wait(1200) == 0
+    lines = ward.lines("restarts")
+    assert rounds_of(lines) == list(range(rounds + 1))
+    assert any("away" in line for line in lines)
+    assert all(v is not None for v in last_scores(lines))
+    assert not [line for line in driver.lines if re.search("unexpected|Error", line)]
