@@ -86,20 +86,22 @@ class Liar(session.Session):
         super().take_letter(sender, data)
 
 
+SHAPES = "its reply is made of other tensors than those of others"
 LIES = [
-    # what the driver says of it; None if that is nothing that this method asks for
-    ("reply of other shapes", "fedavg", "its reply is made of other tensors than those of others"),
     ("loss is NaN", "fedavg", "it tells a loss that is no number"),
-    ("too many numbers", "fedavg", "it tells 'loss' of shape [2], not [1]"),
-    ("answer to another question", "fedavg", "its reply is made of other tensors than those of others"),
-    ("no answer at all", "fedavg", "its answer is not to what it was asked"),
     ("models are NaN", "fedavg", "with numbers that are not finite"),
-    ("models of other shapes", "fedavg", "of shape [4], not [2]"),
-    ("models of other names", "fedavg", "it gives other tensors than it was asked for"),
-    ("models are NaN", "pens", "is not finite: leave that site out"),
     ("models of other shapes", "pens", "what d sent to a is not there"),
     ("letters are not sent", "pens", "what d sent to a is not there"),
     ("takes no letters", "pens", "to d was not taken: no letters today"),
+]
+MORE = [
+    ("reply of other shapes", "fedavg", SHAPES),
+    ("too many numbers", "fedavg", "it tells 'loss' of shape [2], not [1]"),
+    ("answer to another question", "fedavg", SHAPES),
+    ("no answer at all", "fedavg", "its answer is not to what it was asked"),
+    ("models of other shapes", "fedavg", "of shape [4], not [2]"),
+    ("models of other names", "fedavg", "it gives other tensors than it was asked for"),
+    ("models are NaN", "pens", "is not finite: leave that site out"),
     ("dies of a letter", "pens", "d is not connected"),
 ]
 
@@ -117,7 +119,9 @@ def ward(tmp_path_factory):
         yield made
 
 
-@pytest.mark.parametrize(("lie", "method", "why"), LIES)
+@pytest.mark.parametrize(
+    ("lie", "method", "why"), [*LIES, *(pytest.param(*lie, marks=pytest.mark.slow) for lie in MORE)]
+)
 def test_who_answers_wrongly_is_left_out_and_named(ward, lie, method, why):
     if ward.sites[LIAR].returncode is not None:
         ward.start_liar()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import socket
 
 import pytest
 import torch
+from safetensors.torch import load, save
 
 from coterie.core.errors import BadData
 from coterie.core.seeds import Key
-from coterie.core.wire import key_of, pack, payload, told_key, unpack
+from coterie.core.wire import key_of, message_in, pack, payload, told_key, unpack
 from coterie.nets.frames import receive, send
 from coterie.nets.site import Site
 
@@ -64,6 +66,49 @@ def test_a_message_comes_back_as_it_went_and_says_how_large_its_tensors_are():
 def test_what_is_no_message_is_refused(data):
     with pytest.raises(BadData, match="cannot be read"):
         unpack(data)
+
+
+def told(dtype="F32", shape=(1,), offsets=(0, 4)):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "size"),
+    [
+        ({"a": told(shape=[2])}, 4),  # larger than its place
+        ({"a": told(), "b": told()}, 4),  # two in one place
+        ({"a": told(), "b": told(offsets=(8, 12))}, 12),  # a hole
+        ({"a": told()}, 8),  # bytes of nobody
+        ({"a": told(offsets=(0, 8), shape=[2])}, 4),  # cut short
+        ({"a": told(shape=[-1, -1])}, 4),
+        ({"a": told(shape=[1.0])}, 4),
+        ({"a": told(shape=[1] * 100)}, 4),
+        ({"a": told(shape=[2**70, 0], offsets=(0, 0))}, 0),
+        ({"a": told(dtype="F31")}, 4),
+        ({"a": 3}, 0),
+        ({"a": {}}, 0),
+    ],
+    ids=str,
+)
+def test_tensors_that_are_not_as_they_are_told_are_refused(tensors, size):
+    header = json.dumps({"__metadata__": {"coterie": "{}"}, **tensors}).encode()
+    data = len(header).to_bytes(8, "little") + header + bytes(size)
+    assert message_in(data) == {}
+    with pytest.raises(BadData, match="cannot be read"):
+        unpack(data)
+
+
+def test_messages_are_files_of_safetensors():
+    expanded, turned = torch.ones(1).expand(3), torch.randn(3, 4).T
+    tensors = {"é/a": expanded, "b": turned, "c": torch.tensor([True, False]), "d": torch.ones(3).bfloat16()}
+    data = pack({"do": "ü"}, tensors)
+    for found in (
+        load(data),
+        unpack(save({n: t.contiguous() for n, t in tensors.items()}, {"coterie": "{}"}))[1],
+    ):
+        assert found.keys() == tensors.keys()
+        assert all(torch.equal(found[n], t) and found[n].dtype == t.dtype for n, t in tensors.items())
+    assert all(t.data_ptr() % 64 == 0 for t in unpack(data)[1].values())
 
 
 def test_frames_end_where_the_other_side_hangs_up():

@@ -165,7 +165,8 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
         except BadRun as error:  # it goes on trying: the coordinator may come later
             say(str(error))
         with contextlib.suppress(KeyboardInterrupt):
-            ended.wait()
+            while not ended.wait(1.0):  # a signal that another thread got is handled when this one wakes up
+                pass
     finally:
         post.close()
         say("ended")
