@@ -108,16 +108,14 @@ def last_scores(lines):
 def test_sites_are_started_anew_two_hundred_times(ward):
     """At random moments of one run, up to three of four at a time: every round is there once, and it ends."""
     draws, rounds, restarts = random.Random(0), 3000, 0
-    policy = ward.folder / "policy.toml"
-    policy.write_text(f"max_rounds = {rounds}\n")
-    restart(ward, ward.names, policy)
+    ward.restart(ward.names, rounds)
     bounds = ["--federation.patience", 1, "--federation.wait", LONG]
     driver = ward.run("restarts", "--method", "pens", "--rounds", rounds, net=bounds)
     ward.asked("a", 1)
     while restarts < 200:
         assert driver.returncode is None, f"the run was over after {restarts} restarts"
         some = draws.sample(ward.names, draws.randint(1, 3))
-        restart(ward, some, policy)
+        ward.restart(some, rounds)
         restarts += len(some)
         time.sleep(draws.uniform(0, 0.5))
     assert driver.wait(1200) == 0
@@ -126,11 +124,3 @@ def test_sites_are_started_anew_two_hundred_times(ward):
     assert any("away" in line for line in lines)
     assert all(v is not None for v in last_scores(lines))
     assert not [line for line in driver.lines if re.search("unexpected|Error", line)]
-
-
-def restart(ward, names, policy):
-    for name in names:
-        ward.sites[name].kill()
-        ward.open_site(name, "--policy", policy)
-    for name in names:
-        ward.connected(name)

@@ -195,6 +195,7 @@ def test_a_cable_is_cut_for_five_seconds(cable):
 @pytest.mark.slow
 def test_a_cable_is_cut_for_ninety_seconds(cable):
     """The run goes on without the site once it is missed, and has it back."""
+    cable.restart(cable.names, 3000)
     driver = cable.run("ninety", "--method", "pens", "--rounds", 3000, net=["--federation.patience", 5])
     cable.halt("b", 5)
     cable.hosts.cut("b")

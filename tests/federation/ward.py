@@ -103,6 +103,16 @@ class Ward:
         self.sites[name] = self.start(name, [*start, *words], env)
         return self.sites[name]
 
+    def restart(self, names: Sequence[str], rounds: int = 1000) -> None:
+        """Sites are killed and started anew, with a policy that takes so many rounds."""
+        policy = self.folder / "policy.toml"
+        policy.write_text(f"max_rounds = {rounds}\n")
+        for name in names:
+            self.sites[name].kill()
+            self.open_site(name, "--policy", policy)
+        for name in names:
+            self.connected(name)
+
     def connected(self, name: str) -> None:
         self.sites[name].wait_for("connected", LONG)
 

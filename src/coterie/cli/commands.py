@@ -19,7 +19,7 @@ COMMANDS = {
     "resume": "go on with a run, a comparison or a tuning that was cut off",
     "report": "write the page, CSV or figures of a run or a comparison again",
     "table": "look at tables of your own, all sites at once, and write a recipe",
-    "federation": "make, invite and revoke the kits of a federation of several hosts",
+    "federation": "see a federation of several hosts at work (demo); make and revoke its kits",
     "coordinate": "run the relay of a federation, through which its sites reach each other",
     "site": "take part in a federation with rows that stay here; site check tells what is in the way",
     "predict": "ask a client's own model about new rows of a table",
