@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import hosts
@@ -16,6 +17,7 @@ from safetensors.torch import load_file
 from ward import LONG, Ward, rounds_of
 
 from coterie.federation import session, station
+from coterie.federation.blame import blamed, kind_of, lacking
 
 LIAR, SINCE = "d", 3  # from that round on
 
@@ -141,6 +143,28 @@ def test_who_answers_wrongly_is_left_out_and_named(ward, lie, method, why):
     for kept in (ward.folder / out).rglob("*.safetensors"):
         for name, t in load_file(kept).items():
             assert not t.is_floating_point() or bool(torch.isfinite(t).all()), (kept, name)
+
+
+@pytest.mark.parametrize(
+    ("failed", "before", "who"),
+    [
+        ([], {}, set()),
+        ([(0, 3), (1, 3), (2, 3)], {}, {3}),  # a receiver that nobody reaches
+        ([(3, 0), (3, 1), (3, 2)], {}, {3}),  # a sender whose letters nobody takes
+        ([(0, 3), (3, 1)], {}, {3}),
+        ([(0, 3)], {}, {0}),  # word against word
+        ([(0, 3)], {3: 6, 0: 2}, {3}),  # and who had trouble before
+        ([(0, 1), (2, 3)], {3: 1}, {0, 3}),
+    ],
+)
+def test_whose_fault_it_is_that_letters_failed(failed, before, who):
+    assert blamed(dict.fromkeys(failed, "why"), Counter(before)).keys() == who
+
+
+def test_what_a_site_lacks_of_what_it_should_hold():
+    held = {1: {"w": torch.zeros(2), "more": torch.zeros(1)}, 2: {"w": torch.zeros(3)}}
+    like = {str(id): {"w": kind_of(torch.zeros(2))} for id in (1, 2, 3)}
+    assert lacking(held, like) == [2, 3]
 
 
 if __name__ == "__main__":

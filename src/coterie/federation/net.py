@@ -39,6 +39,7 @@ class Federated(Remote):
 
     boots    of the sites' processes that have come in
     last     [site] the last round that it has written down, -1 for none
+    saved    the same, as of the last checkpoint
     stored   the last round that was written down
     due      for who is away: new ids, and the message that makes them
     """
@@ -59,6 +60,7 @@ class Federated(Remote):
         super().__init__(Transport(met, secrets.token_hex(16), bounds), met.roster, learner, engine, None)
         self.boots: dict[int, str] = {}
         self.last = [-1] * len(met.roster)
+        self.saved = list(self.last)
         self.stored = -1
         self.due: dict[int, list[tuple[set[int], bytes]]] = {}
         self.rests, self.begun = Rests(), False  # whether a round has begun that is not written down
@@ -247,7 +249,8 @@ class Federated(Remote):
         here = self.here()
         also = {"store": self.now} if first else {}
         messages: dict[int, Message] = {
-            s: ({"do": "keep", "live": sorted(ids[s]), "round": round, **also}, {}) for s in here
+            s: ({"do": "keep", "live": sorted(ids[s]), "round": self._needed(s, round), **also}, {})
+            for s in here
         }
         _, silent = self.post.try_to_ask(messages, quiet=True)
         if first:
@@ -263,8 +266,12 @@ class Federated(Remote):
         for net in self.pools.values():
             net.keep((), round)
 
+    def _needed(self, site: int, round: int) -> int:
+        """The oldest round that it may have to go back to: one that is lost, or resumed, does not count."""
+        return min([round, *(r for r in (self.last[site], self.saved[site]) if r >= 0)])
+
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
-        own = dict(self.kept_here(live))
+        own, self.saved = dict(self.kept_here(live)), list(self.last)
         own["run|id"] = torch.tensor(list(bytes.fromhex(self.post.transport.run)), dtype=torch.uint8)
         own["run|last"] = torch.tensor(self.last)
         for site, due in self.due.items():
@@ -277,6 +284,7 @@ class Federated(Remote):
         mine = dict(kept)
         self.post.transport.run = bytes(mine.pop("run|id").tolist()).hex()
         self.last, self.stored, self.now = mine.pop("run|last").tolist(), round, round
+        self.saved = list(self.last)
         due = [tuple(map(int, key.split("|")[1:])) for key in mine if key.startswith("due|")]
         for site, i in sorted(due):
             new = set(mine.pop(f"new|{site}|{i}").tolist())
