@@ -139,7 +139,7 @@ def test_who_breaks_rounds_rests_for_longer_each_time():
 
 
 def test_a_site_keeps_what_it_may_have_to_go_back_to():
-    """A round that is lost after a site wrote it down does not count, nor does one after the last checkpoint."""
+    """A round that is lost after a site wrote it down does not count, nor one after the last checkpoint."""
     net = Federated.__new__(Federated)
     net.last, net.saved = [9, 3, -1, 8], [8, 3, -1, 2]
     assert [net._needed(site, 8) for site in range(4)] == [8, 3, 8, 2]
@@ -154,9 +154,9 @@ def last_scores(lines):
 @pytest.mark.slow
 def test_sites_are_started_anew_two_hundred_times(ward):
     """At random moments of one run, up to three of four at a time: every round is there once, and it ends."""
-    draws, rounds, restarts = random.Random(0), 3000, 0
+    draws, rounds, restarts = random.Random(0), 2500, 0
     ward.restart(ward.names, rounds)
-    bounds = ["--federation.patience", 1, "--federation.wait", LONG]
+    bounds = ["--federation.patience", 1, "--federation.wait", LONG, "--federation.least", 3]
     driver = ward.run("restarts", "--method", "pens", "--rounds", rounds, net=bounds)
     ward.asked("a", 1)
     while restarts < 200:
