@@ -1,9 +1,10 @@
 """What others ask of a party: each question is done once, in order, and its answer remembered.
 
-A question names the run of this process that it is meant for (its boot), the sender's own, and a number that
-only grows. A number that was seen gets the remembered answer again; a smaller one, another boot, a sender
-that may not ask, or a seal that does not open are refused, and nothing is done. Each sender has a worker, so
-that long work keeps neither the line nor other senders waiting.
+A question names the start of this process that it is meant for (its boot), the sender's own, and a number
+that only grows while the sender runs. A number that was seen gets the remembered answer again; a smaller one,
+one of an earlier start of the sender's, another boot, a sender that may not ask, or a seal that does not open
+are refused, and nothing is done. Each sender has a worker, so that long work keeps neither the line nor other
+senders waiting.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ log = logging.getLogger("coterie")
 ASKERS = {"ask": "lead", "letter": "site"}  # who may send what to a party
 NAMES = {"ask": "questions", "letter": "letters"}
 MOST_WAITING = 8  # questions of one sender
+MOST_OVER = 10_000  # earlier starts of senders that are remembered
 LENGTH = struct.Struct(">I")
 
 Answer = Callable[[Card, dict[str, Any], bytes], bytes]
@@ -77,6 +79,7 @@ class Inbox:
         self.kit, self.boot, self.presence, self.send, self.say = kit, boot, presence, send, say
         self.answers: dict[str, Answer] = {}
         self._seen: dict[tuple[str, str], Seen] = {}
+        self._over: dict[tuple[str, str], None] = {}  # starts of senders that a later one has followed
         self._queues: dict[str, queue.Queue[tuple[dict[str, Any], bytes] | None]] = {}
 
     def put(self, header: dict[str, Any], sealed: bytes) -> None:
@@ -152,12 +155,19 @@ class Inbox:
             raise Refused(f"{self.kit.name} takes none")
         if header.get("boot") != self.boot:
             raise Refused(f"it is meant for an earlier start of {self.kit.name}")
-        if seen is not None and header["number"] <= seen.number:
+        mine = (card.name, str(header["mine"]))
+        if mine in self._over:
+            raise Refused(f"it is of an earlier start of {card.name}")
+        if seen is not None and seen.mine == mine[1] and header["number"] <= seen.number:
             raise Refused(
-                f"its number {header['number']} is not larger than the last, {seen.number}: it is old, "
-                f"or the clock of {card.name} has gone back"
+                f"its number {header['number']} is not larger than the last, {seen.number}: it is old"
             )
-        return unseal(self.kit, card, bound(header), sealed)
+        body = unseal(self.kit, card, bound(header), sealed)
+        if seen is not None and seen.mine != mine[1]:  # only who has the key can end its own earlier start
+            self._over[card.name, seen.mine] = None
+            while len(self._over) > MOST_OVER:
+                del self._over[next(iter(self._over))]
+        return body
 
     def _reply(
         self, to: Card, header: Mapping[str, Any], kind: str, body: bytes

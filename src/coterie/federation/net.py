@@ -9,6 +9,7 @@ date when a round begins: it builds the model, finds its own on its disk, and ta
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,9 +82,9 @@ class Federated(Remote):
         }
 
     def unsound(
-        self, kernel: Kernel, answers: Mapping[int, Message], visits: Mapping[int, int]
+        self, kernel: Kernel, beliefs: Held, answers: Mapping[int, Message], visits: Mapping[int, int]
     ) -> dict[int, Silence]:
-        found = unsound(kernel, answers, visits)
+        found = unsound(kernel, beliefs.tensors, answers, visits)
         self.post.fall_silent(found)
         return found
 
@@ -137,7 +138,7 @@ class Federated(Remote):
             elif site in self.post.silent or self.boots.get(site) != there[name]:
                 back[site] = there[name]
         back = {site: boot for site, boot in back.items() if not self.rests.resting(site, boot)}
-        asleep = self._asleep([site for site, boot in back.items() if self.boots.get(site) == boot])
+        asleep = self._asleep(list(back))
         for site in back.keys() - asleep:
             self._enter(site, back[site], ids)
 
@@ -274,6 +275,7 @@ class Federated(Remote):
         own, self.saved = dict(self.kept_here(live)), list(self.last)
         own["run|id"] = torch.tensor(list(bytes.fromhex(self.post.transport.run)), dtype=torch.uint8)
         own["run|last"] = torch.tensor(self.last)
+        own["run|met"] = torch.tensor(list(json.dumps(self.met.told()).encode()), dtype=torch.uint8)
         for site, due in self.due.items():
             for i, (new, data) in enumerate(due):
                 own[f"due|{site}|{i}"] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
@@ -283,6 +285,7 @@ class Federated(Remote):
     def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
         mine = dict(kept)
         self.post.transport.run = bytes(mine.pop("run|id").tolist()).hex()
+        self.met = self.met.as_it_was(json.loads(bytes(mine.pop("run|met").tolist())))
         self.last, self.stored, self.now = mine.pop("run|last").tolist(), round, round
         self.saved = list(self.last)
         due = [tuple(map(int, key.split("|")[1:])) for key in mine if key.startswith("due|")]
@@ -313,10 +316,10 @@ class Federated(Remote):
         silent |= self.post.try_to_ask(messages, quiet=True)[1]
         for site, silence in silent.items():
             self.say(f"{self.roster.names[site]} has not got its model: {silence.why}")
-        self._end()
+        self.stores = False  # nobody has to go on with it
 
     def close(self) -> None:
-        """A run that nobody can go on with is over."""
+        """A run that is over, or that nobody can go on with, is forgotten."""
         if not self.stores:
             self._end()
 

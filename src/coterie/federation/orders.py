@@ -256,16 +256,29 @@ def odd_rows(rows: Mapping[str, Tensor], roster: Roster, site: int) -> str:
     return unlike(rows, like)
 
 
-def unsound(kernel: Kernel, answers: Mapping[int, Message], visits: Mapping[int, int]) -> dict[int, Silence]:
-    """Sites whose answers to a visit cannot be; `visits` are how many each had."""
+def unsound(
+    kernel: Kernel, sent: Mapping[str, Tensor], answers: Mapping[int, Message], visits: Mapping[int, int]
+) -> dict[int, Silence]:
+    """Sites whose answers to a visit cannot be; `visits` are how many each had.
+
+    A reply is made as the belief that was `sent` [row, ...], or as most replies are; where neither decides,
+    nobody is believed.
+    """
     together, measures = bool(getattr(kernel, "together", False)), scores(kernel)
     found = {s: odd_numbers(a, t, 1 if together else visits[s], measures) for s, (a, t) in answers.items()}
     shapes = {s: repr(sorted_like(a)) for s, (a, _) in answers.items() if not found[s]}
-    usual = Counter(shapes.values()).most_common(1)
+    own = repr({n: (_kind(t), tuple(t.shape[1:])) for n, t in sorted(sent.items())})
+    first, *others = [*Counter(shapes.values()).most_common(2), ("", 0)]
+    tied = bool(others) and others[0][1] == first[1]
+    usual = own if own in shapes.values() else "" if tied else first[0]
     for site, shape in shapes.items():
-        if shape != usual[0][0] or (shape == repr({})) != measures:
+        if shape != usual or (shape == repr({})) != measures:
             found[site] = "its reply is made of other tensors than those of others"
     return {site: Silence(why, lasting=True) for site, why in found.items() if why}
+
+
+def _kind(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def odd_numbers(answer: Mapping[str, Any], tensors: Mapping[str, Tensor], visits: int, measures: bool) -> str:

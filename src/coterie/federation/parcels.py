@@ -12,9 +12,11 @@ lossy squeezes each end remembers the model as the receiver has it, and a sender
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,8 +31,19 @@ ROOM = 2**30  # bytes of models that are remembered
 TO, FROM = "to ", "from "  # before the name of another site: ways of letters
 MARK = "#"  # before the bytes of a squeezed model, among a message's tensors
 Place = tuple[str, int]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Message = tuple[dict[str, Any], dict[str, Tensor]]
+
+
+def locked(method: Callable[P, T]) -> Callable[P, T]:
+    @functools.wraps(method)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> T:
+        with args[0].lock:  # type: ignore[attr-defined]
+            return method(*args, **kwargs)
+
+    return alone
 
 
 class Parcels:
@@ -40,7 +53,9 @@ class Parcels:
         self.known: OrderedDict[Place, Reference] = OrderedDict()
         self.owed: dict[Place, Memory] = {}
         self.pending: dict[str, dict[Place, tuple[Reference | None, Memory | None]]] = {}
+        self.lock = threading.RLock()  # a lead and other sites send at once
 
+    @locked
     def pack(
         self,
         way: str,
@@ -77,6 +92,7 @@ class Parcels:
         """The model as the receiver has it."""
         return reference_of(unsqueezed(meta, data, reference) if isinstance(how, Lossy) else dict(model))
 
+    @locked
     def taken(self, way: str) -> None:
         """What went this way last has arrived."""
         for place, (reference, owed) in self.pending.pop(way, {}).items():
@@ -85,6 +101,7 @@ class Parcels:
             if owed is not None:
                 self.owed[place] = owed
 
+    @locked
     def unpack(self, way: str, data: bytes, learns: bool) -> Message:
         """The inverse of `pack`; whatever is not one of its messages is refused."""
         message, tensors = unpack(data)
@@ -104,6 +121,7 @@ class Parcels:
                 self._remember((way, k), reference_of(model))
         return message, found
 
+    @locked
     def forget(self, way: str) -> None:
         """The other end has lost what it had, or has been started anew."""
         for table in (self.known, self.owed):

@@ -30,11 +30,11 @@ MAY = {  # keys that are true or false, and what a site would do
     "open": "whoever leads the run would look at single models",
     "to_peers": "models trained here would go to other sites",
     "rows": "rows would leave the site",
-    "label_counts": "counts of labels would be told",
+    "distances": "it would be told how far models are apart",
     "sums": "counts, means and deviations of columns would be told",
 }
-# what these make stays at the site, and distances are norms of differences of models: no row is looked at
-STAYS = frozenset({"mix", "distances", "copy", "take", "keep", "store", "fetch"})
+# what these make stays at the site
+STAYS = frozenset({"mix", "copy", "take", "keep", "store", "fetch"})
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,15 @@ class Policy:
     max_parameters  numbers of a model
     min_sites       sites that a run must have, this one among them
     runs_a_day      runs that may begin within 24 hours
+    deals_a_day     ways to set rows aside for testing within 24 hours: one for each seed, share, and roster
+    min_rows        rows that each part must have that is trained, validated or tested on, if it has any
     to_coordinator  may models trained here go to whoever leads a run, to be mixed there?
     open            may whoever leads a run look at single ones? Needs to_coordinator
     to_peers        may models trained here go to other sites?
     rows            may the rows themselves leave?
     scores          whose models may be tried on our rows: all, or "own", none as it came from another site
     label_counts    may it be told how many rows there are of each class?
+    distances       may it be told how far models are apart? Many of them tell a model
     sums            may counts, means and deviations of columns be told, for a scale that sites share?
     deal            the only seed by which rows may be held out for testing; None: each run's own
     """
@@ -69,12 +72,15 @@ class Policy:
     max_parameters: int = 100_000_000
     min_sites: int = 2
     runs_a_day: int = 1000
+    deals_a_day: int = 30
+    min_rows: int = 5
     to_coordinator: bool = True
     open: bool = False
     to_peers: bool = True
     rows: bool = False
     scores: Literal["own", "all"] = "all"
     label_counts: bool = False
+    distances: bool = True
     sums: bool = True
     deal: int | None = None
 
@@ -105,7 +111,7 @@ class Work:
     opened: bool = False
     peers: bool = False
     rows: bool = False
-    labels: bool = False  # whether counts of labels are needed
+    distances: bool = False  # whether distances between models are told
     sums: bool = False  # whether sums of columns are needed
 
 
@@ -184,6 +190,7 @@ def work_for(
 ) -> Work:
     names = tuple(dict.fromkeys(n for k in kernels for n in ([k] if isinstance(k, str) else names_in(k))))
     shows = {"coordinator": reveals.coordinator, "opened": reveals.opened, "peers": reveals.sites}
+    shows["distances"] = "distances" in reveals.numbers
     return Work(model, kernels=names, rounds=rounds, sites=sites, rows=reveals.rows, **shows, **more)
 
 
@@ -209,13 +216,20 @@ def check_begin(policy: Policy, asked: Mapping[str, Any], requester: str, today:
 
 def objections(policy: Policy, work: Work, requester: str = "") -> list[str]:
     """One line for each thing that the policy does not allow."""
-    needs = (work.coordinator or work.opened, work.opened, work.peers, work.rows, work.labels, work.sums)
+    needs = {
+        "to_coordinator": work.coordinator or work.opened,
+        "open": work.opened,
+        "to_peers": work.peers,
+        "rows": work.rows,
+        "distances": work.distances,
+        "sums": work.sums,
+    }
     lines = [unlisted("requester", requester, policy.requesters)] if requester else []
     lines += [unlisted("kernel", name, policy.kernels) for name in work.kernels]
     lines += [unlisted("model", work.model, policy.models)]
     lines += [above(work.parameters, "parameters", policy.max_parameters, "max_parameters")]
     lines += [above(work.rounds, "rounds", policy.max_rounds, "max_rounds")]
-    lines += [barred(policy, key) for key, needed in zip(MAY, needs, strict=True) if needed]
+    lines += [barred(policy, key) for key, needed in needs.items() if needed]
     if work.sites < policy.min_sites:
         lines.append(
             f"{work.sites} sites, below the policy's {policy.min_sites}: ask more, or lower min_sites"
@@ -248,13 +262,32 @@ def check_message(
             check_may(policy, "to_peers")
         elif what in ("letter", "give"):  # a letter to nobody goes to who asks for it
             check_give(policy, message.get("why") == "open", holds(message["rows"], foreign))
-        elif what == "rows":
-            check_may(policy, "rows")
+        elif what in ("rows", "distances"):
+            check_may(policy, what)
         elif what not in STAYS:
             raise Refused(f"{shown(what)} is nothing that a site can be asked: is it of another version?")
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
         raise Refused(f"a message {shown(what)} that lacks something: is it of another version?") from None
     return visits
+
+
+def check_rows(policy: Policy, sizes: Mapping[str, int]) -> None:
+    """Rows of each part: figures of a few rows would tell them."""
+    for part, many in sizes.items():
+        if 0 < many < policy.min_rows:
+            raise Refused(
+                f"{many} rows for {part}, below the policy's {policy.min_rows}: take other shares, or lower "
+                "min_rows"
+            )
+
+
+def check_deals(policy: Policy, today: int) -> None:
+    """One more way to set rows aside, after so many within a day."""
+    if today >= policy.deals_a_day:
+        raise Refused(
+            f"rows were set aside in {today} ways within 24 hours, all that deals_a_day allows: take one "
+            "--deal for all seeds, wait, or raise it"
+        )
 
 
 def check_size(policy: Policy, size: int) -> None:

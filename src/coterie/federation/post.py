@@ -29,6 +29,7 @@ from coterie.federation.seals import seal, unseal
 __all__ = ["Member", "Missing", "Post"]
 
 PATIENCE = 15.0
+SMALL = 1 << 20  # bytes of a message that goes at once
 TICK = 0.5  # seconds between two looks at the clock
 MOST_REPLIES = 4  # to one question; more than one is forged, or sent again
 RETURN = 20.0  # further seconds for a line of our own that is down: until it is back, nobody else is known
@@ -245,8 +246,15 @@ class Post:
             "mine": self.boot,
         }
         errand.card, errand.boot, errand.sent = member.card, member.boot, turn
+        if len(errand.body) <= SMALL:
+            self._post(header, member.card, errand.body)
+        else:  # a slow receiver holds up nobody else
+            told = (header, member.card, errand.body)
+            threading.Thread(target=self._post, args=told, name="coterie-post", daemon=True).start()
+
+    def _post(self, header: dict[str, Any], to: Card, body: bytes) -> None:
         with contextlib.suppress(Unreachable):  # sent again by the next line
-            self._send(header, seal(self.kit, member.card, bound(header), errand.body))
+            self._send(header, seal(self.kit, to, bound(header), body))
 
     def _opened(self, errand: Errand, header: Mapping[str, Any], sealed: bytes) -> bytes | Missing | None:
         """What a reply says; nothing if it is not what its sender has sealed."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from coterie.nets.site import Answer, Site, detupled, ids_in
 from coterie.storage.atomic import readable_errors
 
 RUN = re.compile(r"[0-9a-f]{32}")
+OLD = 30 * 24 * 3600  # seconds
 Letters = Callable[[str, dict[str, Any], bytes, float, float], None]  # as `Post.letter`
 LETTER = 600.0  # seconds, at most, for another site to take a letter
 
@@ -70,6 +73,8 @@ class Session(Site):
             return pack(*self.do_letters(message, squeeze))
         if message.get("do") == "lacks":
             return pack({"lacks": lacking(self.held, message["like"])}, {})
+        if message.get("do") == "letter":
+            raise Refused("a letter goes to another site, by letters: is it of another version?")
         with self.lock:
             self.visits = check_message(self.policy, message, len(data), self.visits, self.foreign)
             do = getattr(self, f"do_{message['do']}")
@@ -85,7 +90,7 @@ class Session(Site):
         why it was not taken.
         """
         sent: list[int | str] = []
-        bounds = tuple(min(float(message[name]), LETTER) for name in ("deadline", "patience"))
+        bounds = tuple(seconds_of(message[name]) for name in ("deadline", "patience"))
         for order in message["orders"]:
             to = str(order["to"])
             if to not in self.others:
@@ -143,6 +148,12 @@ class Session(Site):
             self._take(tensors)
             return dict(self._belief(message["row"]))
 
+    @property
+    def kept(self) -> Path:
+        """A file that says that the run's model has been written down."""
+        assert self.home is not None
+        return self.home / "kept"
+
     def over(self) -> None:
         """Nothing of the run is needed any more."""
         if self.home is not None:
@@ -157,11 +168,25 @@ def run_of(message: Mapping[str, Any]) -> str:
     return run
 
 
-def home_of(state: Path, run: str) -> Path:
+def home_of(state: Path, run: str, leader: str) -> Path:
+    """The folder of a run, which belongs to who began it."""
     folder = state / "runs" / run
     with readable_errors(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        whose = folder / "leader"
+        if not whose.exists():
+            whose.write_text(leader)
+        if whose.read_text() != leader:
+            raise Refused(f"this run is led by {shown(whose.read_text())}, not by {shown(leader)}")
     return folder
+
+
+def forget_old_runs(state: Path) -> None:
+    """Runs that were not ended and that nobody has gone on with for long leave nothing behind for ever."""
+    for folder in (state / "runs").glob("*"):
+        with contextlib.suppress(OSError):
+            if time.time() - max(p.stat().st_mtime for p in (folder, *folder.iterdir())) > OLD:
+                shutil.rmtree(folder)
 
 
 def parameters_of(told: Mapping[str, Any]) -> int:
@@ -173,6 +198,12 @@ def parameters_of(told: Mapping[str, Any]) -> int:
     except (RuntimeError, TypeError, ValueError) as error:
         text = " ".join(str(error).split())[:200]
         raise BadRun(f"model {shown(told['model'])} cannot be built here: {text}") from None
+
+
+def seconds_of(told: Any) -> float:
+    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 <= told < 1e9:
+        raise Refused(f"{shown(told)} seconds: is it of another version?")
+    return min(float(told), LETTER)
 
 
 def refuse_not_finite(tensors: Mapping[str, Tensor], sender: str) -> None:

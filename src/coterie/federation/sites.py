@@ -120,6 +120,7 @@ class Met:
     digests       {site: of its rows}, so that a site that comes back has the same
     boots         {site: the process that has made inputs of them}
     fold          of a tuning's trial: which rows are left out
+    members       {site: what it says of its rows}, also of latecomers, whose digests are apart
     """
 
     lines: Lines
@@ -133,6 +134,19 @@ class Met:
     digests: dict[str, str] = field(default_factory=dict)
     boots: dict[str, str] = field(default_factory=dict)
     fold: Told | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    latecomers: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.members = {m.name: m for m in self.roster.members if m.train} | self.members
+
+    def told(self) -> Told:
+        """What a run that goes on later must find again."""
+        return {"common": self.common, "agreed": self.agreed, "digests": self.digests}
+
+    def as_it_was(self, told: Told) -> Met:
+        """As when the run began: sites make inputs of their rows by what was agreed on then."""
+        return replace(self, **told, boots={})
 
     def without(self, folds: int, fold: int, seed: int) -> Met:
         """The same sites, each without one of so many folds of its training rows, and tested on that."""
@@ -141,7 +155,7 @@ class Met:
         ask = {"do": "fold", "ground": self.rule.ground, "fold": told}
         sizes = every(self.lines, dict.fromkeys(names, ask))
         members = tuple(resized(m, sizes[m.name]) if m.train else m for m in self.roster.members)
-        return replace(self, roster=replace(self.roster, members=members), fold=told)
+        return replace(self, roster=replace(self.roster, members=members), fold=told, members={})
 
     def enter(self, number: int, boot: str) -> Member:
         """A site that begins, or comes back: its rows become inputs as those of all; what it says of them.
@@ -150,19 +164,23 @@ class Met:
         """
         name = self.roster.names[number]
         if self.boots.get(name) == boot:
-            return self.roster.members[number]
+            return self.members[name]
         hello = self._one(name, {"do": "hello"})
         mine = hello_of(hello.get("hello"), name)
         if differs := meeting.differences(mine.common, mine.absent, common_of(self.common)):
             raise Refused(f"site {name!r}: {'; '.join(differs[:20])}: change its recipe")
-        if self.digests.setdefault(name, mine.digest) != mine.digest:
+        known = self.digests if name in self.digests else self.latecomers
+        if known.setdefault(name, mine.digest) != mine.digest:
             raise Refused(f"site {name!r} has other rows than when the run began: start the run anew")
         self.policies[name] = policy_in(hello, name)
         self._one(name, deal_message(self.rule, self.common, number))
-        late = not self.roster.members[number].train
+        late = name not in self.digests
         facts = self._one(name, {"do": "fit", "ground": self.rule.ground, **self.agreed, "late": late})
         member = meeting.member(name, facts_of(facts, name), self.roster.outputs)
-        self.boots[name] = boot
+        if self.fold is not None:
+            ask = {"do": "fold", "ground": self.rule.ground, "fold": self.fold}
+            member = resized(member, self._one(name, ask))
+        self.boots[name], self.members[name] = boot, member
         return member
 
     def _one(self, name: str, message: Told) -> Told:

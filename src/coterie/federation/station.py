@@ -8,13 +8,15 @@
     finish    the model that a run ends with here: it is written down, to be used
     end       nothing of a run is needed any more
 
-Everything is said in a line, and written into asked.jsonl with who asked: done or refused.
+Everything is said in a line, and written into asked.jsonl with who asked and what came of it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -31,10 +33,18 @@ from coterie.core.wire import message_in, pack, payload
 from coterie.federation.certificates import Card
 from coterie.federation.headers import printable
 from coterie.federation.parcels import Parcels
-from coterie.federation.policy import Policy, check_begin, check_may, check_size, told
-from coterie.federation.rows import Holding
+from coterie.federation.policy import (
+    Policy,
+    check_begin,
+    check_deals,
+    check_may,
+    check_rows,
+    check_size,
+    told,
+)
+from coterie.federation.rows import PARTS, Holding
 from coterie.federation.says import asked, sent
-from coterie.federation.session import Letters, Session, home_of, run_of
+from coterie.federation.session import Letters, Session, forget_old_runs, home_of, run_of
 from coterie.nets.site import ERRORS
 from coterie.storage.atomic import readable_errors
 
@@ -65,11 +75,14 @@ class Station:
         self.name, self.holding, self.policy, self.state = name, holding, policy, state
         self.letters, self.keep = letters, keep
         self.say: Callable[[str], None] = lambda line: say(printable(line, MOST_SAID))
-        self.grounds: OrderedDict[str, Holding] = OrderedDict()
+        self.grounds: OrderedDict[tuple[str, str], Holding] = OrderedDict()
+        self.visited: dict[str, int] = {}  # models that earlier runs have tried here
+        self.lock = threading.RLock()
         self.session: Session | None = None
         self.parcels = Parcels()
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
+        forget_old_runs(state)
         self.mute = False  # whether people know that nothing can be written down
 
     # the post
@@ -80,7 +93,9 @@ class Station:
         try:
             message = message_in(body)
             check_size(self.policy, len(body))
-            found = self._answer(sender.name, message, body)
+            with self.lock:  # leads' workers are several, the site is one
+                found = self._answer(sender.name, message, body)
+            self._write(sender.name, message, "done")
         except CoterieError as error:
             text = "; ".join(lines_of(error))
             self._note(sender.name, message, f"refused: {text}")
@@ -118,13 +133,15 @@ class Station:
             "finish": self._finish,
             "end": self._end,
         }.get(str(message.get("do")))
-        self._note(leader, message)
+        self.say(f"{leader} asks: {asked(message)}")
         if do is not None:
             self._known(leader)
             return pack(*do(leader, message, body))
         session = self._session(message, leader)
-        self.heard = time.monotonic()
-        found = session.obey(body)
+        try:
+            found = session.obey(body)
+        finally:
+            self.heard = time.monotonic()
         if leaves := sent(message, message_in(found), payload(found)):
             self.say(f"{leaves} to {leader}")
         return found
@@ -146,6 +163,7 @@ class Station:
                 f"rows held out by seed {shown(message['deal'])}, where the policy has {self.policy.deal}: "
                 f"run with --deal {self.policy.deal}"
             )
+        self._dealt(leader, message)
         holding = self.holding.joined(message["common"])
         found = holding.deal(
             message["test"],
@@ -154,19 +172,20 @@ class Station:
             message["number"],
             bool(message["one_class"]),
         )
-        self.grounds[str(message["ground"])[:64]] = holding
+        check_rows(self.policy, {part: found[part] for part in PARTS})
+        self.grounds[leader, str(message["ground"])[:64]] = holding
         while len(self.grounds) > MOST_GROUNDS:
             self.grounds.popitem(last=False)
         return found, {}
 
     def _sums(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
-        found = self._ground(message).sums(message["gaps"])
+        found = self._ground(leader, message).sums(message["gaps"])
         if any(s is not None for s in found):
             check_may(self.policy, "sums")
         return {"sums": found}, {}
 
     def _fit(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
-        holding = self._ground(message)
+        holding = self._ground(leader, message)
         client = holding.fit(message["gaps"], message["agreed"], late=bool(message["late"]))
         facts = holding.facts()
         if self.policy.sums:  # what was fitted is in them
@@ -176,11 +195,15 @@ class Station:
         return plain(facts), {}
 
     def _fold(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
-        client = self._ground(message).part(message["fold"])
-        return {part: len(getattr(client, part)) for part in ("train", "validation", "test")}, {}
+        client = self._ground(leader, message).part(message["fold"])
+        sizes = {part: len(getattr(client, part)) for part in PARTS}
+        check_rows(self.policy, sizes)
+        return sizes, {}
 
     def _begin(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
-        run, holding = run_of(message), self._ground(message)
+        run, holding = run_of(message), self._ground(leader, message)
+        if self.session is not None and self.run == run and leader != self.leader:
+            raise Refused(f"this run is led by {self.leader}, not by {shown(leader)}")
         if self.session is None or self.run != run:
             self._free_for(leader)
             check_begin(self.policy, message["work"], leader, self._today(run))
@@ -188,12 +211,14 @@ class Station:
             if len(others) + 1 != message["work"]["sites"]:
                 said = f"a run of {shown(message['work']['sites'])} sites that names {len(others) + 1}"
                 raise Refused(f"{said}: is it of another version?")
-            client, home = holding.part(message.get("fold")), home_of(self.state, run)
+            client, home = holding.part(message.get("fold")), home_of(self.state, run, leader)
+            check_rows(self.policy, {part: len(getattr(client, part)) for part in PARTS})
             self._count(run)
             self.parcels.forget(leader)
             self.session = Session(
                 client, int(message["number"]), home, self.policy, leader, others, self.letters, self.parcels
             )
+            self.session.visits = self.visited.get(run, 0)
             self.run, self.leader = run, leader
         self.heard = time.monotonic()
         return {"blank": self.session.began(message)}, {}
@@ -201,8 +226,10 @@ class Station:
     def _finish(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         session = self._session(message, leader)
         message, tensors = self.parcels.unpack(leader, body, learns=True)
-        where = self.keep(session, message, session.final(message, tensors))
-        self.say(f"the run's model for this site is in {where}")
+        if not session.kept.exists():  # who leads may have been ended before it knew
+            where = self.keep(session, message, session.final(message, tensors))
+            session.kept.touch()
+            self.say(f"the run's model for this site is in {where}")
         return {}, {}
 
     def _end(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
@@ -213,8 +240,17 @@ class Station:
 
     # what it has
 
-    def _ground(self, message: Mapping[str, Any]) -> Holding:
-        found = self.grounds.get(str(message.get("ground"))[:64])
+    def _dealt(self, leader: str, message: Mapping[str, Any]) -> None:
+        """Counts ways to set rows aside: by many of them, their sums and scores would tell single rows."""
+        told = {k: message[k] for k in ("common", "test", "validation", "deal", "number", "one_class")}
+        mark = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        before = self._since(DEALT)
+        if mark not in before:
+            check_deals(self.policy, len(before))
+            self._append(DEALT, mark)
+
+    def _ground(self, leader: str, message: Mapping[str, Any]) -> Holding:
+        found = self.grounds.get((leader, str(message.get("ground"))[:64]))
         if found is None:
             raise BadRun(f"site {self.name!r} has not set rows aside for this: start the run anew")
         return found
@@ -230,34 +266,45 @@ class Station:
         """One run at a time; one that nobody has asked anything of for a while may be set aside."""
         quiet = time.monotonic() - self.heard
         if self.session is not None and self.leader != leader and quiet < IDLE:
-            raise Refused(f"site {self.name!r} is in a run led by {self.leader}: try again when it is over")
+            raise BadRun(f"site {self.name!r} is in a run led by {self.leader}: try again when it is over")
+        if self.session is not None:
+            self.visited[self.run] = self.session.visits
+            while len(self.visited) > MOST_RUNS:
+                del self.visited[next(iter(self.visited))]
 
     def _today(self, run: str) -> int:
-        """How many other runs began here within a day; each has left a line."""
-        path, since = self.state / BEGUN, time.time() - A_DAY
-        lines = path.read_text().splitlines() if path.exists() else []
-        told = [line.partition(" ") for line in lines]  # a full disk leaves half a line
-        begun = {r for when, _, r in told if when.isdigit() and int(when) > since}
-        return len(begun - {run})
+        """How many other runs began here within a day."""
+        return len(self._since(BEGUN) - {run})
 
     def _count(self, run: str) -> None:
         """One that was refused did not begin."""
-        with readable_errors(self.state / BEGUN), (self.state / BEGUN).open("a") as file:
-            file.write(f"{time.time():.0f} {run}\n")
+        self._append(BEGUN, run)
+
+    def _since(self, name: str) -> set[str]:
+        """What was written into a file within a day: each line has a time and what it is about."""
+        path, since = self.state / name, time.time() - A_DAY
+        lines = path.read_text().splitlines() if path.exists() else []
+        return {mark for when, _, mark in (line.partition(" ") for line in lines) if float(when) > since}
+
+    def _append(self, name: str, mark: str) -> None:
+        with readable_errors(self.state / name), (self.state / name).open("a") as file:
+            file.write(f"{time.time():.0f} {mark}\n")
 
     # what it says
 
-    def _note(self, leader: str, message: Mapping[str, Any], outcome: str = "") -> None:
-        what = asked(message)
-        self.say(f"{leader} asks: {what}" + (f" · {outcome}" if outcome else ""))
-        entry = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "by": leader, "run": message.get("run")}
-        line = json.dumps({**entry, "asked": what, "outcome": outcome or "accepted"}, default=str)
+    def _note(self, leader: str, message: Mapping[str, Any], outcome: str) -> None:
+        self.say(f"{leader} asks: {asked(message)} · {outcome}")
+        self._write(leader, message, outcome)
+
+    def _write(self, leader: str, message: Mapping[str, Any], outcome: str) -> None:
+        entry = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "by": leader}
+        entry |= {"run": str(message.get("run"))[:64], "asked": asked(message), "outcome": outcome}
         try:
             path = self.state / ASKED
             if path.exists() and path.stat().st_size > LARGEST:
                 path.replace(path.with_suffix(".old.jsonl"))
             with path.open("a") as file:
-                file.write(line + "\n")
+                file.write(json.dumps(entry) + "\n")
             self.mute = False
         except OSError as error:  # a full disk must not end the process
             if not self.mute:
@@ -265,4 +312,7 @@ class Station:
             self.mute = True
 
 
-ASKED, BEGUN, LARGEST, IDLE = "asked.jsonl", "begun.txt", 64 << 20, 120.0
+ASKED, BEGUN, DEALT = "asked.jsonl", "begun.txt", "dealt.txt"
+LARGEST = 64 << 20  # bytes of asked.jsonl, before a new one is begun
+IDLE = 900.0  # seconds without a question after which a run may be set aside for another lead's
+MOST_RUNS = 1000  # whose visits are remembered

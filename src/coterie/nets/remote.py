@@ -59,7 +59,7 @@ class Remote:
         return {}
 
     def unsound(
-        self, kernel: Kernel, answers: Mapping[int, Message], visits: Mapping[int, int]
+        self, kernel: Kernel, beliefs: Held, answers: Mapping[int, Message], visits: Mapping[int, int]
     ) -> dict[int, Silence]:
         """Answers to a visit that cannot be: sites that this process started are trusted."""
         return {}
@@ -118,7 +118,7 @@ class Remote:
             }
         along = self.post.bring(wanted, why="visit")
         answers, silent = self.post.try_to_ask({h: (m, along[h]) for h, m in messages.items()})
-        silent |= self.unsound(kernel, answers, {h: len(some) for h, some in mine.items()})
+        silent |= self.unsound(kernel, beliefs, answers, {h: len(some) for h, some in mine.items()})
         answers = {h: a for h, a in answers.items() if h not in silent}
         self.missed(silent)
         here = {host: some for host, some in mine.items() if host in answers}

@@ -29,6 +29,8 @@ def rank(experiment: Experiment, path: Path, tick: Callable[[], None] = lambda: 
     except BaseException:
         folder.discard()
         raise
+    finally:
+        watched.net.close()
     folder.close()
     return record
 

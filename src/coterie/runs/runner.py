@@ -145,9 +145,9 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
             save_origin(folder.path, experiment.origin)
             folder.sync()
             owners, used = owned(models, net.roster.names)
-            folder.save_models(replace(models, of=used), owners, net)
             told_each = {i: facts_of(record, net.roster.names[i]) for i in models.owners.tolist()}
             net.finish(models.beliefs, {i: int(models.of[i]) for i in told_each}, told_each)
+            folder.save_models(replace(models, of=used), owners, net)
     else:
         record.calibration = lambda: tallies
         tensors = net.peek(models.beliefs.rows(torch.unique(models.of[models.owners])))

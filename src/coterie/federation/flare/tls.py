@@ -19,7 +19,13 @@ from coterie.federation.party import Kit
 SHAKE = 10.0  # seconds for a connection, and for its handshake
 LINGER = 1.0  # seconds for a stranger to hear why it is turned away
 WHEN = "%Y-%m-%d %H:%M"
-KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 20_000))
+KEEPALIVE = (
+    ("TCP_KEEPIDLE", 10),
+    ("TCP_KEEPINTVL", 5),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 20_000),
+    ("TCP_NOTSENT_LOWAT", 128 << 10),  # so that a slow line is seen to move
+)
 
 
 class Unreachable(CoterieError):

@@ -216,7 +216,8 @@ class Wire(Connection):  # type: ignore[misc]
             start = PREFIX_LEN + (frame[4] << 8 | frame[5])
             self.take(unpacked(memoryview(frame)[PREFIX_LEN:start]), memoryview(frame)[start:])
         elif kind == Types.PING:
-            self.put(frame_of(Types.PONG, None, app=0))
+            if self._queued <= MOST_QUEUED:  # it must not wait here, where what would make room is read
+                self.put(frame_of(Types.PONG, None, app=0), wait=False)
         elif kind == Types.PONG:
             self.pinged.set()
         elif kind in (Types.HELLO, Types.READY):
