@@ -27,6 +27,14 @@ def ward(tmp_path_factory):
         yield made
 
 
+@pytest.fixture(autouse=True)
+def settled(request):
+    """What a failed test leaves does not make the next one fail."""
+    yield
+    if "ward" in request.fixturenames:
+        request.getfixturevalue("ward").settle()
+
+
 def matrix(path, name, round):
     """[receiver, sender] of one round, NaN where nothing is known."""
     return torch.tensor(read_record(path).matrices[name][round], dtype=torch.float64)

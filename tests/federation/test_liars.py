@@ -121,6 +121,14 @@ def ward(tmp_path_factory):
         yield made
 
 
+@pytest.fixture(autouse=True)
+def settled(request):
+    """What a failed test leaves does not make the next one fail."""
+    yield
+    if "ward" in request.fixturenames:
+        request.getfixturevalue("ward").settle()
+
+
 @pytest.mark.parametrize(
     ("lie", "method", "why"), [*LIES, *(pytest.param(*lie, marks=pytest.mark.slow) for lie in MORE)]
 )

@@ -165,7 +165,7 @@ def test_a_policy_is_told_and_read_again():
                 ("open", "opened"),
                 ("to_peers", "peers"),
                 ("rows", "rows"),
-                ("label_counts", "labels"),
+                ("distances", "distances"),
                 ("sums", "sums"),
             ]
         ),
@@ -173,11 +173,12 @@ def test_a_policy_is_told_and_read_again():
 )
 def test_a_run_is_refused_before_and_as_it_begins(policy, change, said, refused):
     policy, work = Policy(**policy), dataclasses.replace(FULL, **change)
-    reveals = Reveals(work.coordinator, work.opened, work.peers, rows=work.rows)
-    more = {name: getattr(work, name) for name in ("parameters", "deal", "labels", "sums")}
+    numbers = ("loss", "distances") if work.distances else ("loss",)
+    reveals = Reveals(work.coordinator, work.opened, work.peers, numbers, work.rows)
+    more = {name: getattr(work, name) for name in ("parameters", "deal", "sums")}
     facts = (reveals, work.kernels, work.model, work.rounds, work.sites)
     assert rules.work_for(*facts, **more) == work
-    lines = rules.refusals(told(policy), *facts, requester="lead", **more)
+    lines = rules.objections(rules.from_told(told(policy)), rules.work_for(*facts, **more), "lead")
     if said is None:
         assert lines == []
         check_begin(policy, told(work), "lead")
@@ -275,7 +276,7 @@ def test_every_message_has_an_answer(policy, message, foreign, said):
 def test_whatever_a_site_does_is_known_to_the_policy():
     """A verb that a site learns later is refused until somebody has thought about it here."""
     verbs = {name.removeprefix("do_") for name, _ in inspect.getmembers(Site) if name.startswith("do_")}
-    assert verbs == rules.STAYS | {"begin", "visit", "letter", "give", "rows"}
+    assert verbs == rules.STAYS | {"begin", "visit", "letter", "give", "rows", "distances"}
 
 
 def test_sizes_are_counted_by_the_site(refused):
@@ -362,7 +363,7 @@ def refused_for(row, policy) -> str:
 @pytest.mark.parametrize("row", ["local", "fedavg", "guided", "pens", "weight-erosion", "fl-swag", "central"])
 def test_what_is_refused_before_a_run_is_what_it_would_be_refused_for(row, policy):
     reveals = method_of(row).reveals()
-    lines = rules.refusals(told(Policy(**policy)), reveals, [], "contract-dropout", 3, 5)
+    lines = rules.objections(Policy(**policy), rules.work_for(reveals, [], "contract-dropout", 3, 5))
     said = refused_for(row, Policy(**policy))
     assert said in [*lines, ""]
     assert bool(said) == bool(lines)

@@ -73,6 +73,7 @@ class Ward:
         self.recipe = write_tables(folder, names)
         self.relay: Running
         self.sites: dict[str, Running] = {}
+        self.drivers: list[Running] = []
         self.marks: dict[int, int] = {}  # how much each site had said when the last run was started
 
     def _host(self, name: str) -> str:
@@ -126,25 +127,30 @@ class Ward:
         site = self.sites[name]
         site.wait_for(in_round(round), LONG, after=self.marks.get(site.pid, 0))
 
+    def settle(self) -> None:
+        """After a test, however it ended: nobody stands still, and no run is left."""
+        for site in self.sites.values():
+            if site.returncode is None:
+                site.thaw()
+        for driver in self.drivers:
+            if driver.returncode is None:
+                driver.kill()
+        self.drivers = []
+
     # runs
 
     def run(self, out: str, *words: Any, net: Sequence[Any] = ()) -> Running:
         self.marks = {site.pid: len(site.lines) for site in self.sites.values()}
-        kit = [
-            "--net",
-            "federation",
-            "--federation.kit",
-            self.kits["lead"],
-            "--federation.sites",
-            *self.names,
-            *net,
-        ]
-        return self.start(
-            "lead", [*COTERIE, "run", *kit, "--engine", "loop", "--out", self.folder / out, *words]
-        )
+        lead = ["--federation.kit", self.kits["lead"], "--federation.sites", *self.names]
+        how = ["--engine", "loop", "--out", self.folder / out]
+        return self._lead("run", "--net", "federation", *lead, *net, *how, *words)
 
     def resume(self, out: str) -> Running:
-        return self.start("lead", [*COTERIE, "resume", self.folder / out])
+        return self._lead("resume", self.folder / out)
+
+    def _lead(self, *words: Any) -> Running:
+        self.drivers.append(self.start("lead", [*COTERIE, *words]))
+        return self.drivers[-1]
 
     def lines(self, out: str) -> list[dict[str, Any]]:
         """What a run has written down, round by round."""

@@ -72,6 +72,8 @@ def run_all(
     rounds, builder = comparison.settings.rounds, builder or Builder()
     cells = list(zip(labelled(comparison), (s for _, s in comparison.cells()), strict=True))
     order = sorted(cells, key=lambda entry: entry[1].seed)
+    if jobs > 1 and comparison.settings.net == "federation":
+        raise BadInput(f"--jobs {jobs}: sites of a federation are in one run at a time: leave it out")
     jobs = processes(jobs, len(cells), builder.small(order[0][1]))
     try:
         with screen.progress(rounds * len(cells)) as bar:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ def coordinate(words: Sequence[str]) -> int:
     asked = _asked(words)
     if asked.port is not None and not 0 <= asked.port <= 65535:
         raise BadInput(f"--port {asked.port} must be from 0 to 65535: try 8443")
+    os.umask(0o077)  # what it writes is for its owner alone
     kit = read_kit(asked.kit)
     try:
         lock = locked(kit.folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 import time
@@ -42,7 +43,7 @@ usage: coterie site KIT --data table --recipe my.toml [--policy policy.toml]
 
 examples:
   coterie site ward/sites/north --recipe north.toml --policy policy.toml
-  coterie site ward/sites/c3 --data digits --split shift --clients 10 --client 3
+  coterie site ward/sites/c3 --data digits --split shift --clients 10 --client client-3
   coterie site check ward/sites/north
 """
 CHECK = "Tells in one line what keeps a site from connecting: name, port, certificate, clock; or nothing."
@@ -73,6 +74,7 @@ def site(words: Sequence[str]) -> int:
                 "coterie site needs the folder of its kit first: coterie site KIT --recipe my.toml"
             )
         read_settings(words, "site KIT", HELP, OWN, only=SETTINGS)
+    os.umask(0o077)  # what a site writes is for its owner alone
     kit = kit_of(words[0])
     settings, extra = read_settings(words[1:], "site", HELP, OWN, only=SETTINGS)
     policy = read_policy(extra["policy"] or None)
@@ -156,8 +158,8 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
     post.on_letter(station.take_letter)
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    rows = sum(len(pool) for pool in holding.data.pools)
-    say(f"site {kit.name} of {kit.federation}, {rows} rows; connecting to {kit.host}:{kit.port}")
+    rows = f"{sum(len(pool) for pool in holding.data.pools)} rows{origin(holding)}"
+    say(f"site {kit.name} of {kit.federation}, {rows}; connecting to {kit.host}:{kit.port}")
     try:
         try:
             post.start(wait=WAIT)
@@ -173,6 +175,15 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
 
 
 WAIT = 20.0
+
+
+def origin(holding: Holding) -> str:
+    """From which file, and what the recipe calls the site, so that nobody serves another's table."""
+    recipe = holding.data.recipe
+    if recipe is None:
+        return f" of {holding.data.name}"
+    files = [f"{file}, called {name} there" for name, file in recipe.sites.items()]
+    return f" of {', '.join(files) or recipe.file}"
 
 
 def say(line: str) -> None:

@@ -111,6 +111,8 @@ class Federated(Remote):
                 return
             why, waited = "; ".join(f"{n}: {w}" for n, w in self.away().items()), time.monotonic() - begun
             if waited > self.bounds.wait or len(self.post.barred) == len(self.roster):
+                if len(self.post.barred) == len(self.roster):
+                    raise BadRun(f"no site takes part any more ({why})")
                 raise BadRun(f"too few sites are there ({why}): go on with coterie resume when they are back")
             if not said:
                 self.say(f"waiting for sites ({why})")

@@ -1,6 +1,6 @@
 """What a site takes part in: its own word, in a TOML file beside its rows, that nobody else can change.
 
-A policy is asked three times. `refusals` is for whoever starts a run: a site's hello has its policy (`told`),
+A policy is asked three times. `objections` is for who starts a run: a site's hello has its policy (`told`),
 so that a run that would be refused ends before it begins. `check_begin` is for the site, when a run begins:
 the same objections, by the policy itself. `check_message` is for the site again, at every message of the run:
 what it does not know is refused. Objections say what was asked, what the policy says and which key it is.
@@ -159,25 +159,6 @@ def from_told(policy_told: Mapping[str, Any]) -> Policy:
         return Policy(**coerced(Policy, {k: v for k, v in policy_told.items() if k in known}, "policy"))
     except BadInput as error:
         raise BadData(f"a site's policy cannot be read: {'; '.join(lines_of(error))}") from None
-
-
-def refusals(
-    policy_told: Mapping[str, Any],
-    reveals: Reveals,
-    kernels: Iterable[str | Mapping[str, Any]],
-    model: str,
-    rounds: int,
-    sites: int,
-    requester: str = "",
-    **more: Any,
-) -> list[str]:
-    """Why a site would refuse a run, as far as it can be known before; nothing if it would not.
-
-    Kernels are names, or kernels told as data; `more` are further facts of `Work`. Without a requester, that
-    is not asked.
-    """
-    work = work_for(reveals, kernels, model, rounds, sites, **more)
-    return objections(from_told(policy_told), work, requester)
 
 
 def work_for(

@@ -18,6 +18,7 @@ PLAIN = {
     "fold": "how many rows a fold of a tuning leaves",
     "finish": "keep the model that the run ends with here",
     "end": "forget the run",
+    "left-out": "to do nothing",
     "ping": "whether it is there",
     "rows": "all of its rows",
 }

@@ -227,7 +227,10 @@ def meet(
     boots = lines.there()
     hellos, failed = lines.ask({name: {"do": "hello"} for name in there})
     found = meeting.match({name: told.get("hello") for name, told in hellos.items()})
-    refused = {**{n: f"site {n}: {error}" for n, error in failed.items()}, **found.refused}
+    gone = {n: f"site {n}: {error}" for n, error in failed.items() if isinstance(error, Gone)}
+    refused = {n: f"site {n}: {error}" for n, error in failed.items() if n not in gone} | dict(found.refused)
+    leave_out(lines, refused, names, say)
+    refused |= gone
     order = ordered(found, [n for n in names if n not in found.sites and n not in refused])
     place = {name: i for i, name in enumerate(order)}
     common = found.told()
@@ -253,6 +256,17 @@ def meet(
     )
 
 
+def leave_out(
+    lines: Lines, refused: Mapping[str, str], names: Sequence[str], say: Callable[[str], None]
+) -> None:
+    """Sites that do not fit hear why; those that were asked for by name end the run before it begins."""
+    lines.ask({name: {"do": "left-out", "why": why} for name, why in refused.items()})
+    if named := [why for name, why in refused.items() if name in names]:
+        raise Several(named)
+    for why in refused.values():
+        say(f"{why}; it is left out of the run")
+
+
 def agreement(lines: Lines, rule: Rule, found: meeting.Meeting, lacks: Sequence[Any]) -> tuple[Told, bool]:
     """What sites need to make inputs of their columns, from what each tells of its own; and whether any had
     to tell sums. Nobody else gets those.
@@ -271,6 +285,11 @@ def gathered(
     lines: Lines, names: Sequence[str], least: int, wait: float, say: Callable[[str], None]
 ) -> list[str]:
     """Those who are there: all that are named, or as many as are needed, within so many seconds."""
+    if names and len(names) < least:
+        raise BadInput(
+            f"{len(names)} site(s) named ({', '.join(names)}), at least {least} are needed: name more, or "
+            "lower --federation.least"
+        )
     end, said = time.monotonic() + wait, ""
     while True:
         there = lines.there()
@@ -290,9 +309,10 @@ def gathered(
             said = text
         time.sleep(TICK)
     if len(here) < least:
+        named = f" of {', '.join(names)}" if names else ""
         raise BadRun(
-            f"{len(here)} site(s) are connected ({', '.join(here) or 'nobody'}), {least} are needed: start "
-            "coterie site at others, or lower --federation.least"
+            f"{len(here)} site(s){named} are there, {least} are needed; connected are "
+            f"{', '.join(there) or 'none'}: start coterie site at others, or lower --federation.least"
         )
     return here
 

@@ -132,6 +132,7 @@ class Station:
             "begin": self._begin,
             "finish": self._finish,
             "end": self._end,
+            "left-out": self._left_out,
         }.get(str(message.get("do")))
         self.say(f"{leader} asks: {asked(message)}")
         if do is not None:
@@ -236,6 +237,10 @@ class Station:
         if self.session is not None and self.run == run_of(message):
             self._session(message, leader).over()
             self.session, self.run, self.leader = None, "", ""
+        return {}, {}
+
+    def _left_out(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
+        self.say(f"{leader} leaves this site out of a run: {str(message['why'])[:2000]}")
         return {}, {}
 
     # what it has
