@@ -40,7 +40,9 @@ def matrix(path, name, round):
     return torch.tensor(read_record(path).matrices[name][round], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("late", ["mean", "median", "one"])
+@pytest.mark.parametrize(
+    "late", ["mean", *(pytest.param(late, marks=pytest.mark.slow) for late in ("median", "one"))]
+)
 def test_a_late_joiner_has_the_weight_that_the_method_says(ward, late):
     """The mean or the median of those who were there, or one, less what its distance costs."""
     ward.sites["d"].stop()

@@ -321,6 +321,7 @@ def memory():
 # the tests
 
 
+NOTHING = pack({}, {})
 MANY = 10_000
 
 
@@ -386,7 +387,7 @@ def test_strange_answers_while_sites_meet_end_it_with_a_line(room):
 
     def ask(messages, deadline, patience=1.0):
         nonlocal tried
-        found = {name: known[name, unpack(body)[0]["do"]] for name, body in messages.items()}
+        found = {name: known.get((name, unpack(body)[0]["do"]), NOTHING) for name, body in messages.items()}
         spoiled_ones = [name for name in found if draws.random() < chance]
         tried += len(spoiled_ones)
         return found | {name: bytes_of(found[name], draws) for name in spoiled_ones}

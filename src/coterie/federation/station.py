@@ -302,8 +302,9 @@ class Station:
         self._write(leader, message, outcome)
 
     def _write(self, leader: str, message: Mapping[str, Any], outcome: str) -> None:
-        entry = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "by": leader}
-        entry |= {"run": str(message.get("run"))[:64], "asked": asked(message), "outcome": outcome}
+        entry: dict[str, Any] = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "by": leader}
+        run = message.get("run")
+        entry |= {"run": None if run is None else str(run)[:64], "asked": asked(message), "outcome": outcome}
         try:
             path = self.state / ASKED
             if path.exists() and path.stat().st_size > LARGEST:

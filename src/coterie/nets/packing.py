@@ -116,7 +116,7 @@ def unpack(
 
 def how_of(meta: Any) -> str:
     """By what a model was packed."""
-    how = meta.get("how") if isinstance(meta, Mapping) else meta
+    how = meta.get("how") if isinstance(meta, Mapping) else None
     if not isinstance(how, str):
         raise BadData(f"a packed model says by what it was packed; got {shown(how)}: send it again")
     return how
