@@ -10,6 +10,8 @@ from coterie.core.wire import pack
 from coterie.federation.parcels import FROM, TO, Parcels
 from coterie.nets.packing import LostReference
 
+TWO = torch.zeros(2, dtype=torch.uint8)
+
 
 def model(seed: int, near: dict | None = None, n: int = 6000) -> dict[str, torch.Tensor]:
     draws = torch.Generator().manual_seed(seed)
@@ -104,8 +106,8 @@ def test_what_is_remembered_has_bounds(monkeypatch):
         ({"parcels": {"1": {"how": "plain"}}}, {}),
         ({"parcels": [1]}, {}),
         ({"parcels": {"1": {"how": "plain"}}}, {"#1": torch.zeros(3)}),
-        ({"parcels": {"1": {"how": "plain", "tensors": {"w": ["F32", [9]]}}}}, {"#1": torch.zeros(2, dtype=torch.uint8)}),
-        ({"parcels": {"1": None}}, {"#1": torch.zeros(2, dtype=torch.uint8)}),
+        ({"parcels": {"1": {"how": "plain", "tensors": {"w": ["F32", [9]]}}}}, {"#1": TWO}),
+        ({"parcels": {"1": None}}, {"#1": TWO}),
     ],
 )  # fmt: skip
 def test_parcels_that_are_none_are_refused(message, tensors):
