@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from coterie.core.errors import BadInput, BadRun
 from coterie.federation.party import read_kit
 from coterie.federation.relay import Relay
 from coterie.storage.atomic import readable_errors
-from coterie.storage.locks import locked
+from coterie.storage.locks import for_owner_alone, locked
 
 HELP = """Runs the relay of a federation: sites and people connect to it, and it passes on what they send.
 
@@ -47,7 +46,6 @@ def coordinate(words: Sequence[str]) -> int:
     asked = _asked(words)
     if asked.port is not None and not 0 <= asked.port <= 65535:
         raise BadInput(f"--port {asked.port} must be from 0 to 65535: try 8443")
-    os.umask(0o077)  # what it writes is for its owner alone
     kit = read_kit(asked.kit)
     try:
         lock = locked(kit.folder)
@@ -57,7 +55,7 @@ def coordinate(words: Sequence[str]) -> int:
         raise BadRun(
             f"{kit.folder} is in use: another coterie coordinate runs with it: end that first"
         ) from None
-    with lock:
+    with lock, for_owner_alone():
         relay = Relay(kit, _say, asked.listen, asked.port)
         host, port = relay.address
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 import time
@@ -28,7 +27,7 @@ from coterie.federation.session import Session
 from coterie.federation.station import Station
 from coterie.runs.settings import Settings
 from coterie.storage.atomic import readable_errors
-from coterie.storage.locks import locked
+from coterie.storage.locks import for_owner_alone, locked
 from coterie.storage.plugins import load_plugins
 
 HELP = """Takes part in a federation, with rows that stay on this machine, until it is ended.
@@ -74,7 +73,6 @@ def site(words: Sequence[str]) -> int:
                 "coterie site needs the folder of its kit first: coterie site KIT --recipe my.toml"
             )
         read_settings(words, "site KIT", HELP, OWN, only=SETTINGS)
-    os.umask(0o077)  # what a site writes is for its owner alone
     kit = kit_of(words[0])
     settings, extra = read_settings(words[1:], "site", HELP, OWN, only=SETTINGS)
     policy = read_policy(extra["policy"] or None)
@@ -82,7 +80,7 @@ def site(words: Sequence[str]) -> int:
     state = Path(extra["state"] or kit.folder / "state")
     with readable_errors(state):
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with in_use(state):
+    with in_use(state), for_owner_alone():
         serve(kit, holding, policy, state)
     return 0
 

@@ -274,7 +274,7 @@ class Federated(Remote):
         return min([round, *(r for r in (self.last[site], self.saved[site]) if r >= 0)])
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
-        own, self.saved = dict(self.kept_here(live)), list(self.last)
+        own, self.saved = dict(self.kept_here(self.post.ids(live)[COORDINATOR])), list(self.last)
         own["run|id"] = torch.tensor(list(bytes.fromhex(self.post.transport.run)), dtype=torch.uint8)
         own["run|last"] = torch.tensor(self.last)
         own["run|met"] = torch.tensor(list(json.dumps(self.met.told()).encode()), dtype=torch.uint8)

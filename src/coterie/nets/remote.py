@@ -310,12 +310,11 @@ class Remote:
             self.post.ask(
                 {s: ({"do": "store", "live": sorted(ids[s]), "round": round}, {}) for s in everyone}
             )
-        return self.kept_here(live)
+        return self.kept_here(ids[COORDINATOR])
 
-    def kept_here(self, live: Iterable[Held]) -> dict[str, Tensor]:
-        """What is the coordinator's own."""
-        ids = self.post.ids(live)
-        here = sorted(id for id in ids[COORDINATOR] if id in self.post.store)
+    def kept_here(self, ids: set[int]) -> dict[str, Tensor]:
+        """What is the coordinator's own, of these ids."""
+        here = sorted(id for id in ids if id in self.post.store)
         mine = {f"{id}|{name}": t for id in here for name, t in self.post.store[id].items()}
         for groups, net in self.pools.items():
             mark = told_groups(groups)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -24,6 +26,16 @@ except ImportError:  # Windows
 
 
 NAME = ".lock"
+
+
+@contextlib.contextmanager
+def for_owner_alone() -> Iterator[None]:
+    """Inside, what is written is for its owner alone."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def locked(folder: Path) -> IO[str]:
