@@ -221,7 +221,8 @@ def meet(
 ) -> Met:
     """Sites say hello, are matched by name, set rows aside and make inputs of them.
 
-    Named sites are waited for; without names, those who are there take part.
+    Named sites are waited for, and have the numbers in which they are named, so that a run that goes on
+    without some of them has the same; without names, those who are there take part.
     """
     there = gathered(lines, names, least, wait, say)
     boots = lines.there()
@@ -230,8 +231,7 @@ def meet(
     gone = {n: f"site {n}: {error}" for n, error in failed.items() if isinstance(error, Gone)}
     refused = {n: f"site {n}: {error}" for n, error in failed.items() if n not in gone} | dict(found.refused)
     leave_out(lines, refused, names, say)
-    refused |= gone
-    order = ordered(found, [n for n in names if n not in found.sites and n not in refused])
+    order = [n for n in names if n not in refused] if names else list(found.sites)
     place = {name: i for i, name in enumerate(order)}
     common = found.told()
     dealt = every(lines, {n: deal_message(rule, common, place[n]) for n in found.sites})
@@ -241,7 +241,8 @@ def meet(
     fits = every(lines, dict.fromkeys(found.sites, fit))
     roster = with_late(meeting.roster(found, fits), order)
     late = [n for n in order if n not in found.sites]
-    notes = (*refused.values(), *(f"site {n} is not there yet: it joins when it comes" for n in late))
+    said = [*refused.values(), *(why for n, why in gone.items() if n not in late)]
+    notes = (*said, *(f"site {n} is not there yet: it joins when it comes" for n in late))
     return Met(
         lines,
         rule,
@@ -323,11 +324,6 @@ def every(lines: Lines, messages: Mapping[str, Told]) -> dict[str, Told]:
     if failed:
         raise Several([f"site {name}: {error}" for name, error in failed.items()])
     return answers
-
-
-def ordered(found: meeting.Meeting, late: Sequence[str]) -> list[str]:
-    """All sites of a run: as those who are there are ordered, or by name with those who are not."""
-    return list(found.sites) if not late else sorted([*found.sites, *late], key=meeting.by_name)
 
 
 def with_late(roster: Roster, order: Sequence[str]) -> Roster:
