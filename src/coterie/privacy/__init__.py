@@ -1,0 +1,1 @@
+"""What looking at rows costs them, added up: accounting, budgets and ledgers."""

@@ -1,0 +1,204 @@
+"""From charges to epsilon at a delta, by distributions of the privacy loss.
+
+A visit costs `Charge`s (`core/charge.py`): Gaussian noise on a sum over all rows, over rows drawn each by
+chance (Poisson), or over such a batch cut off at a cap. What many of them come to is computed by the package
+`dp-accounting` from distributions of the privacy loss (PLD: Koskela, Jälkö and Honkela 2020, "Computing tight
+differential privacy guarantees using FFT"; Doroshenko et al. 2022, "Connect the dots"), whose discretisation
+errs on the safe side.
+
+    (ε, δ):  P[M(D) ∈ S] ≤ e^ε P[M(D') ∈ S] + δ     for all S, and D' that is D with one unit more or less
+
+A unit is one row, or all rows of a client at once; the two are accounted for apart, each by itself. That rows
+are so and so many is taken to be public.
+
+The distribution of one step is made once for its kind, and so is each result: both take seconds on the fine
+grid, a tenth of that on the coarse one, which says slightly more and serves to keep budgets.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from coterie.core.charge import Charge
+from coterie.core.errors import BadInput
+
+FINE, COARSE = 1e-4, 1e-3  # between values of the privacy loss
+MOST = 2**24  # visits that `most_times` looks for
+LEAST_SIGMA, MOST_SIGMA = 1e-2, 1e5  # between which `sigma_for` looks
+Charges = tuple[Charge, ...]
+
+
+def accountants() -> Any:
+    """The package dp-accounting, loaded when it is needed."""
+    try:
+        import dp_accounting
+        from dp_accounting.pld import privacy_loss_distribution
+    except ModuleNotFoundError:
+        raise BadInput(
+            "accounting needs the package dp-accounting: pip install 'coterie[privacy]'"
+        ) from None
+    return dp_accounting, privacy_loss_distribution
+
+
+def merged(charges: Iterable[Charge]) -> Charges:
+    """The same charges with equal ones as one, in an order of their own."""
+    times = Counter[Charge]()
+    for charge in charges:
+        times[replace(charge, times=1)] += charge.times
+    return tuple(sorted((replace(c, times=t) for c, t in times.items() if t), key=repr))
+
+
+def event_of(charges: Iterable[Charge]) -> Any:
+    """Charges as the events that dp-accounting knows, for whoever wants to account for them otherwise."""
+    dp, _ = accountants()
+
+    def one(charge: Charge) -> Any:
+        if capped(charge):
+            return dp.TruncatedSubsampledGaussianDpEvent(
+                dataset_size=charge.rows,
+                sampling_probability=charge.rate,
+                truncated_batch_size=charge.cap,
+                noise_multiplier=charge.sigma,
+            )
+        gaussian = dp.GaussianDpEvent(charge.sigma)
+        return gaussian if charge.rate >= 1 else dp.PoissonSampledDpEvent(charge.rate, gaussian)
+
+    return dp.ComposedDpEvent([dp.SelfComposedDpEvent(one(c), c.times) for c in merged(charges)])
+
+
+def capped(charge: Charge) -> bool:
+    """Whether a batch can be cut off at all."""
+    return 0 < charge.cap < charge.rows
+
+
+def epsilon(charges: Iterable[Charge], delta: float, grid: float = FINE) -> float:
+    """ε at δ of all of these together; of two kinds of units, the larger one."""
+    return max(epsilons(charges, delta, grid).values(), default=0.0)
+
+
+def epsilons(charges: Iterable[Charge], delta: float, grid: float = FINE) -> dict[str, float]:
+    """ε at δ by unit, each accounted for apart."""
+    found = merged(charges)
+    units = dict.fromkeys(c.unit for c in found)
+    return {unit: _epsilon(tuple(c for c in found if c.unit == unit), delta, grid) for unit in units}
+
+
+@functools.lru_cache(maxsize=4096)
+def _epsilon(charges: Charges, delta: float, grid: float) -> float:
+    if any(c.sigma <= 0 for c in charges):
+        return math.inf
+    gaussian = sum(c.times / c.sigma**2 for c in charges if c.rate >= 1 and not capped(c))
+    parts = [_step(c, grid).self_compose(c.times) for c in charges if c.rate < 1 or capped(c)]
+    if gaussian:  # noise of several is noise of one, with 1/σ² added up
+        parts.append(_step(Charge(gaussian**-0.5), grid))
+    if not parts:
+        return 0.0
+    return float(functools.reduce(lambda a, b: a.compose(b), parts).get_epsilon_for_delta(delta))
+
+
+@functools.lru_cache(maxsize=32)
+def _step(charge: Charge, grid: float) -> Any:
+    """The distribution of one step's privacy loss."""
+    dp, pld = accountants()
+    how = {
+        "value_discretization_interval": grid,
+        "neighboring_relation": dp.NeighboringRelation.ADD_OR_REMOVE_ONE,
+    }
+    if capped(charge):
+        return pld.from_truncated_subsampled_gaussian_mechanism(
+            dataset_size=charge.rows,
+            sampling_probability=min(1.0, charge.rate),
+            truncated_batch_size=charge.cap,
+            noise_multiplier=charge.sigma,
+            **how,
+        )
+    return pld.from_gaussian_mechanism(charge.sigma, sampling_prob=min(1.0, charge.rate), **how)
+
+
+def sigma_for(
+    wanted: float, delta: float, charges_of: Callable[[float], Iterable[Charge]], digits: int = 3
+) -> float:
+    """The least noise, to so many digits, with which a setting's charges cost no more than `wanted`.
+
+    `charges_of` says what the setting costs with noise σ.
+    """
+    check_budget(wanted, delta)
+
+    def enough(sigma: float) -> bool:
+        return epsilon(charges_of(sigma), delta, COARSE) <= wanted
+
+    low, high = LEAST_SIGMA, 1.0
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > MOST_SIGMA:
+            raise BadInput(f"epsilon={wanted} needs a sigma above {MOST_SIGMA:g}: raise it, or ask for less")
+    while low == LEAST_SIGMA and enough(high / 2) and high / 2 > low:
+        high = high / 2
+    low = max(low, high / 2)
+    while high - low > high * 10.0**-digits / 2:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return rounded_up(high, digits)
+
+
+def rounded_up(value: float, digits: int) -> float:
+    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    return float(f"{math.ceil(value / unit - 1e-9) * unit:.12g}")
+
+
+def most_times(
+    spent: Iterable[Charge], cost: Iterable[Charge], budget: float, delta: float, most: int = MOST
+) -> int:
+    """How many more visits of this cost fit into a budget, of which something may be spent."""
+    before, one = merged(spent), merged(cost)
+
+    def fits(times: int) -> bool:
+        return epsilon((*before, *repeated(one, times)), delta, COARSE) <= budget
+
+    if not one:
+        return most
+    if not fits(1):
+        return 0
+    low, high = 1, 2
+    while high < most and fits(high):
+        low, high = high, 2 * high
+    if high >= most and fits(most):
+        return most
+    high = min(high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def repeated(charges: Iterable[Charge], times: int) -> Charges:
+    """The same visit so many times."""
+    return tuple(replace(c, times=c.times * times) for c in charges) if times else ()
+
+
+def check_budget(wanted: float, delta: float, name: str = "epsilon") -> None:
+    """An epsilon and a delta that can be kept."""
+    if not 0 < wanted < math.inf:
+        raise BadInput(f"{name}={wanted} must lie above 0 and be finite: try 3")
+    if not 0 < delta < 1:
+        raise BadInput(f"delta={delta} must lie between 0 and 1, and below 1 / rows: try 1e-5")
+
+
+def check_delta(delta: float, rows: int, whose: str = "") -> None:
+    """With a delta above 1/n, giving away a whole row now and then would count as private."""
+    if rows and delta > 1 / rows:
+        of = f" of {whose}" if whose else ""
+        raise BadInput(
+            f"delta={delta:g} is above 1/n = {1 / rows:.3g} for the {rows} rows{of}: take "
+            f"delta={rounded_down(0.1 / rows):g} or less"
+        )
+
+
+def rounded_down(value: float) -> float:
+    unit = 10.0 ** math.floor(math.log10(value))
+    return float(f"{math.floor(value / unit + 1e-9) * unit:.12g}")
