@@ -2,7 +2,7 @@
 
 Of every verb it is known which rows have to move where: a row that already lies at its receiver does not, nor
 does one of which the receiver got a copy earlier in the round. Models are counted with their bytes, numbers
-apart.
+apart. Sealed replies go to helpers, who are not among the parties here: `sealed` counts them.
 """
 
 from __future__ import annotations
@@ -114,6 +114,8 @@ class Counting(Wrapped):
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
         mixed = self.net.mix(weights, beliefs, at, in_turn)
+        if self.seals:
+            return mixed
         matrices = [weights] if isinstance(weights, Tensor) else [weights[name] for name in beliefs.names]
         heard = torch.stack([m != 0 for m in matrices]).any(dim=0)
         if not in_turn:
@@ -137,6 +139,8 @@ class Counting(Wrapped):
         self, replies: Replies, to: Tensor, at: int, importance: Mapping[str, float] | None = None
     ) -> Distances:
         found = self.net.distances(replies, to, at, importance)
+        if self.seals:
+            return found
         assert replies.origin is not None
         self.rows(replies.beliefs, [(row, at) for row in range(len(replies))])
         self.rows(replies.origin, [(row, at) for row in torch.unique(replies.guests).tolist()])

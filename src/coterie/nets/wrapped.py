@@ -26,6 +26,15 @@ class Wrapped:
     def roster(self) -> Roster:
         return self.net.roster
 
+    @property
+    def seals(self) -> bool:
+        """Whether replies are sealed, here or further in."""
+        return bool(getattr(self.net, "seals", False))
+
+    def figures(self) -> dict[str, Any]:
+        """What wrappers have to say of a round, for its record."""
+        return dict(getattr(self.net, "figures", dict)())
+
     def visit(
         self,
         kernel: Kernel,

@@ -1,0 +1,98 @@
+"""How much of a single reply the sums that somebody got give away.
+
+Of replies x_1 ... x_n (one of them perhaps its own) a receiver knows the sums R x and its own x_k. What it
+can work out is the row space of R and e_k. With P the projection onto that space, the leverage of reply i is
+
+    l_i = |P e_i|^2        0: nothing of it alone; 1: it can be solved for exactly
+
+The mean of n replies has l_i = 1/n; all leave-one-out means together have 1, and so has the mean of oneself
+and one other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from coterie.core.errors import BadInput, Refused
+
+NEGLIGIBLE = 1e-9  # of the largest singular value, and above a bound
+
+
+def check_leverage(bound: float) -> None:
+    if not 0 < bound <= 1:
+        raise BadInput(
+            f"leverage={bound} must lie above 0 and up to 1: try 0.75; 1 gives single replies away"
+        )
+
+
+def leverage(rows: np.ndarray, own: Sequence[int] = ()) -> np.ndarray:
+    """[reply] of sums with these weights [sum, reply], for somebody who knows the replies `own`.
+
+    What it knows can be taken off, so that it does not hide the others.
+    """
+    rows = np.array(rows, dtype=np.float64)
+    rows[:, list(own)] = 0.0
+    if not rows.size:
+        return np.zeros(rows.shape[1])
+    _, values, directions = np.linalg.svd(rows, full_matrices=False)
+    kept = directions[values > NEGLIGIBLE * max(values.max(), np.finfo(float).tiny)]
+    found: np.ndarray = np.square(kept).sum(axis=0)
+    return found
+
+
+class Guard:
+    """What receivers have got so far: a further sum that would give a reply away is refused.
+
+    A reply goes by its name, whatever it was sent under; each tensor of it is a reply of its own, as it may
+    have weights of its own.
+    """
+
+    def __init__(self, bound: float) -> None:
+        check_leverage(bound)
+        self.bound = bound
+        self.got: dict[tuple[str, str], list[dict[str, float]]] = {}  # (receiver, tensor) -> sums
+        self.most = 0.0
+
+    def pass_on(self, receiver: str, tensor: str, sums: Sequence[dict[str, float]], own: set[str]) -> float:
+        """These sums {reply: weight} go to a receiver that knows its `own`; the largest leverage after it.
+
+        Refused, and nothing is noted, if that were above the bound.
+        """
+        before = self.got.get((receiver, tensor), [])
+        near = _connected([s for s in before if s not in sums], sums, own)
+        names = sorted({name for some in near for name in some})
+        rows = np.array([[some.get(name, 0.0) for name in names] for some in near])
+        known = [i for i, name in enumerate(names) if name in own]
+        found = leverage(rows, known)
+        most = float(found.max(initial=0.0))
+        if most > self.bound + NEGLIGIBLE:
+            worst = names[int(found.argmax())].partition("/")[0]
+            raise Refused(
+                f"this sum would show {receiver} {most:.2f} of the reply of {worst}, above the bound of "
+                f"{self.bound:g}: mix more replies at once, or raise sealed:leverage (1 shows single replies)"
+            )
+        self.got[receiver, tensor] = [*before, *(s for s in sums if s not in before)]
+        self.most = max(self.most, most)
+        return most
+
+    def read(self) -> float:
+        """The largest leverage since it was last asked for."""
+        found, self.most = self.most, 0.0
+        return found
+
+
+def _connected(
+    before: Sequence[dict[str, float]], new: Sequence[dict[str, float]], own: set[str]
+) -> list[dict[str, float]]:
+    """The new sums and those before that have a reply in common with them, directly or by others."""
+    near, reached = list(new), {name for some in new for name in some} - own
+    left = list(before)
+    while True:
+        close = [some for some in left if reached & some.keys()]
+        if not close:
+            return near
+        near += close
+        left = [some for some in left if not reached & some.keys()]
+        reached |= {name for some in close for name in some} - own

@@ -1,0 +1,146 @@
+"""All parties of the protocol in this process: for simulations, and to hold the real ones against.
+
+Each party is an object of its own that is handed what it would be sent, and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core import belief as tree
+from coterie.core.errors import Refused
+from coterie.core.held import COORDINATOR, Held, hold
+from coterie.core.net import Distances
+from coterie.sealed.parties import Dealer, Server, Terms, masked, refuse_long
+from coterie.sealed.plan import groups_of, layout_of, measured, sum_of, vector, wanted_pairs
+from coterie.sealed.ring import SEED, room_for_distances
+
+
+class Chamber:
+    """Hosts, two servers and a dealer."""
+
+    def __init__(
+        self, names: Sequence[str], trainable: Sequence[str], bound: float, bits: int, projections: int
+    ) -> None:
+        self.names, self.trainable, self.bits, self.projections = (
+            list(names),
+            tuple(trainable),
+            bits,
+            projections,
+        )
+        self.dealer = Dealer()
+        self.a, self.b = (Server(side, bound, projections) for side in ("a", "b"))
+        self.sealed: dict[tuple[Any, ...], str] = {}  # by content, names and base: the name of its masks
+        self.numbers = itertools.count()
+        self.count, self.bytes = 0, 0
+
+    # verbs
+
+    def mix(
+        self,
+        net: Any,
+        place: int,
+        weights: Mapping[str, Tensor],
+        held: Held,
+        far: list[int],
+        heard: list[int],
+    ) -> Held:
+        """Sums [receiver] at a place: what is far comes sealed, the rest lies there."""
+        plan = sum_of(net, place, weights, held, far, heard)
+        names = self.seal(held, far, plan.bases, plan.floats, plan.room)
+        receiver = self.name_of(place)
+        told, blind = (
+            (names, plan.whole, layout_of(held.like, plan.floats), receiver),
+            secrets.token_bytes(SEED),
+        )
+        first, second = self.a.mix(*told, blind), self.b.mix(*told, blind)
+        words = first + second  # by the receiver
+        self.bytes += first.nbytes + second.nbytes
+        return hold(plan.result(held, words, self.bits), torch.full((plan.receivers,), place))
+
+    def distances(
+        self, net: Any, held: Held, to: Tensor, at: int, importance: Mapping[str, float]
+    ) -> Distances:
+        rows = list(range(len(held)))
+        bases = {r: net.base_of(int(held.parts[0].ids[r]), at) for r in rows}
+        floats = [n for n, t in held.like.items() if t.is_floating_point()]
+        names = self.seal(held, rows, bases, floats, room_for_distances())
+        groups, counts = groups_of(layout_of(held.like, floats), self.trainable, importance)
+        pairs, wanted = wanted_pairs(names, to.tolist())
+        first, second = self.dealer.products(pairs, groups)
+        blind = secrets.token_bytes(SEED)
+        shares = self.a.distances(pairs, wanted, groups, first, blind)
+        shares = shares + self.b.distances(pairs, wanted, groups, second, blind)
+        self.bytes += 2 * shares.nbytes
+        return measured(shares, counts, to.tolist(), len(rows), self.bits)
+
+    # the protocol
+
+    def seal(
+        self,
+        held: Held,
+        rows: Sequence[int],
+        bases: Mapping[int, Any],
+        floats: Sequence[str],
+        room: float,
+    ) -> list[str]:
+        """Hosts mask some rows and send them to both servers, once in a round; the names of their masks."""
+        (part,) = held.parts
+        words = sum(end - start for start, end in layout_of(held.like, floats).values())
+        terms, keys = Terms(self.bits, room, words), dict[int, tuple[Any, ...]]()
+        for row in rows:
+            keys[row] = (int(part.ids[row]), tuple(floats), bases[row] is not None)
+        new = [row for row in rows if keys[row] not in self.sealed]
+        called = {row: f"{next(self.numbers)}" for row in new}
+        seeds = self.dealer.deal(list(called.values()), words)
+        self.a.take_seeds({name: pair[0] for name, pair in seeds.items()})
+        self.b.take_seeds({name: pair[1] for name, pair in seeds.items()})
+        for row, name in called.items():
+            host = self.names[int(part.places[row])]
+            x = vector(tree.row(part.tensors, row), floats)
+            if (base := bases[row]) is not None:
+                x = x - vector(tree.row(base.held.tensors, base.row), floats)
+            refuse_long(x, terms, host)
+            sent = masked(x, seeds[name], terms)
+            for server in (self.a, self.b):
+                server.take(name, sent, terms, host, str(int(part.ids[row])))
+            self.sealed[keys[row]] = name
+            self.bytes += 2 * sent.nbytes + 4 * SEED
+            self.count += 1
+        if self.projections and called:
+            self._check(list(called.values()), {name: part.places[row] for row, name in called.items()})
+        return [self.sealed[keys[row]] for row in rows]
+
+    def _check(self, names: list[str], places: Mapping[str, Any]) -> None:
+        """Both draw a coin after all has come, and look at projections."""
+        coin = hashlib.sha256(secrets.token_bytes(SEED) + secrets.token_bytes(SEED)).digest()
+        mine, theirs = self.a.project(names, coin), self.b.project(names, coin)
+        self.bytes += mine.nbytes + theirs.nbytes
+        found = {*self.a.judge(names, mine, theirs), *self.b.judge(names, theirs, mine)}
+        if found:
+            who = ", ".join(sorted({self.names[int(places[name])] for name in found}))
+            raise Refused(
+                f"the sealed reply of {who} is none that an honest site can have sent: leave it out"
+            )
+
+    def name_of(self, place: int) -> str:
+        return "coordinator" if place == COORDINATOR else self.names[place]
+
+    def forget(self) -> None:
+        """A round is over."""
+        self.sealed.clear()
+        for party in (self.dealer, self.a, self.b):
+            party.forget()
+
+    def read(self) -> dict[str, Any]:
+        """Replies that were sealed, bytes that passed for it, and the largest leverage, since last asked."""
+        found = {"replies": self.count, "bytes": self.bytes, "leverage": self.a.guard.read()}
+        self.count = self.bytes = 0
+        return found

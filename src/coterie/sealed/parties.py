@@ -1,0 +1,268 @@
+"""Two servers and a dealer: sums of replies, and distances between them, that show no reply to anybody.
+
+In the spirit of He, Karimireddy and Jaggi, 2020, "Secure Byzantine-robust machine learning", with correlated
+randomness from a dealer (Beaver, 1991) in place of an exchange between the servers:
+
+    dealer T     seeds sA_i, sB_i for each reply;  a_i = PRG(sA_i) + PRG(sB_i) = aA_i + aB_i
+    host i       E_i = X_i - a_i, to both servers      X_i = round(x_i 2^bits), see ring.py
+    shares       A has E_i + aA_i, B has aB_i: they add up to X_i
+    sums         each server adds up its shares by public whole weights
+    distances    G_ij = <X_i, X_j> = <E_i, E_j> + <E_i, a_j> + <a_i, E_j> + <a_i, a_j>
+                 A: <E_i, E_j> + <E_i, aA_j> + <aA_i, E_j> + C_ij       C_ij: T's share of <a_i, a_j>
+                 B:              <E_i, aB_j> + <aB_i, E_j> + C'_ij      and the rest of it
+                 d^2_ij = G_ii + G_jj - 2 G_ij
+    out          both add and take off the same fresh masks, so that only the sum of their answers says
+                 anything
+
+Names: `seeds` s, `masked` E, `share` of X, `products` C. A missing host is left out; what is left is whole.
+
+What it stands on: A, B and T do what they should and no two of them put their notes together ("semi-honest").
+Each by itself sees only uniform numbers, lengths, weights, and who takes part; A and B also see the
+projections by which they find liars (`projections.py`). Masks come from the system's randomness, never from a
+run's seed, and none is used twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from coterie.core.errors import BadData, BadInput, Refused
+from coterie.sealed.guard import Guard
+from coterie.sealed.projections import PROJECTIONS, furthest_projected, liars, projected
+from coterie.sealed.ring import LOAD, RING, SEED, Words, combined, dot, encoded, masks
+
+Side = Literal["a", "b"]
+Slice = tuple[int, int]  # words from, to
+Group = Sequence[Slice]  # whose squares are added up
+
+
+class Terms(NamedTuple):
+    """What all agree on before replies are sealed.
+
+    bits    behind the point
+    room    log2 of the length |X| that a reply may have in the ring
+    words   of a reply
+    """
+
+    bits: int
+    room: float
+    words: int
+
+    @property
+    def longest(self) -> float:
+        """As a length |x|."""
+        return float(2.0 ** (self.room - self.bits))
+
+
+def refuse_long(x: np.ndarray, terms: Terms, whose: str) -> None:
+    """Before anything is sent: a reply that the ring cannot hold."""
+    length = float(np.linalg.norm(x))
+    if not length <= terms.longest:
+        raise BadInput(
+            f"the reply of {whose} has length {length:.4g}, above the {terms.longest:.4g} that the ring "
+            f"holds at {terms.bits} bits: lower sealed:bits, or the learning rate"
+        )
+
+
+def masked(x: np.ndarray, seeds: tuple[bytes, bytes], terms: Terms) -> Words:
+    """E = X - aA - aB, which says nothing without the seeds; x must fit (`refuse_long`)."""
+    sealed = encoded(x, terms.bits)
+    for seed in seeds:
+        sealed -= masks(seed, terms.words)
+    return sealed
+
+
+class Once:
+    """Seeds that were used: a second time is refused, as two replies under one mask give their difference."""
+
+    def __init__(self) -> None:
+        self._seen: set[bytes] = set()
+
+    def use(self, seed: bytes) -> None:
+        if len(seed) != SEED:
+            raise BadData(f"a seed of {len(seed)} bytes, not of {SEED}: is it of another version?")
+        mark = hashlib.sha256(seed).digest()[:16]
+        if mark in self._seen:
+            raise Refused("a mask would be used twice, which gives replies away: deal anew")
+        self._seen.add(mark)
+
+
+class Dealer:
+    """T: draws seeds, and shares of the products of masks. It never sees anything of a reply."""
+
+    def __init__(self) -> None:
+        self._dealt: dict[str, tuple[bytes, bytes, int]] = {}
+
+    def deal(self, names: Sequence[str], words: int) -> dict[str, tuple[bytes, bytes]]:
+        """New seeds for replies of so many words, by name."""
+        for name in names:
+            if name in self._dealt:
+                raise Refused(f"masks for {name!r} are dealt already: take a new name")
+            self._dealt[name] = (secrets.token_bytes(SEED), secrets.token_bytes(SEED), words)
+        return {name: self._dealt[name][:2] for name in names}
+
+    def products(
+        self, pairs: Sequence[tuple[str, str]], groups: Sequence[Group]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Shares [pair, group] of <a_i, a_j>, for A and for B."""
+        known = {name: self._mask(name) for pair in pairs for name in pair}
+        whole = np.array(
+            [[product(known[i], known[j], group) for group in groups] for i, j in pairs], dtype=np.uint64
+        ).reshape(len(pairs), len(groups))
+        first = np.frombuffer(secrets.token_bytes(8 * whole.size), dtype=np.uint64).reshape(whole.shape)
+        return first, whole - first
+
+    def _mask(self, name: str) -> Words:
+        if name not in self._dealt:
+            raise BadInput(f"no masks were dealt for {name!r}: deal first")
+        a, b, words = self._dealt[name]
+        return masks(a, words) + masks(b, words)
+
+    def forget(self) -> None:
+        """A round is over."""
+        self._dealt.clear()
+
+
+@dataclass
+class Sealed:
+    """A reply as a server has it: the masked words, its mask, its share; whose it is, and what it goes by."""
+
+    masked: Words
+    mask: Words
+    share: Words
+    host: str
+    reply: str
+
+
+class Server:
+    """A or B. Replies go by the names of their masks; `guard` refuses sums that give one away."""
+
+    def __init__(self, side: Side, bound: float, projections: int = PROJECTIONS) -> None:
+        self.side, self.guard, self.many = side, Guard(bound), projections
+        self.terms: dict[str, Terms] = {}
+        self._seeds: dict[str, bytes] = {}
+        self._held: dict[str, Sealed] = {}
+        self._passed: set[str] = set()
+        self._once = Once()
+
+    def take_seeds(self, seeds: Mapping[str, bytes]) -> None:
+        """From the dealer."""
+        for name, seed in seeds.items():
+            self._once.use(seed)
+            self._seeds[name] = seed
+
+    def take(self, name: str, words: Words, terms: Terms, host: str, reply: str) -> None:
+        """A masked reply; `reply` is what its host calls it, the same whenever it is sent."""
+        if name not in self._seeds:
+            raise BadInput(f"no mask was dealt for {name!r}: deal first")
+        if words.shape != (terms.words,):
+            raise BadData(f"{name!r} has {words.size} words, not {terms.words}: send it anew")
+        mask = masks(self._seeds.pop(name), terms.words)
+        share = words + mask if self.side == "a" else mask
+        self._held[name] = Sealed(words, mask, share, host, f"{host}/{reply}")
+        self.terms[name] = terms
+
+    def project(self, names: Sequence[str], coin: bytes) -> np.ndarray:
+        """Its shares [reply, projection], for the other server."""
+        return projected([self._of(name).share for name in names], coin, self.many)
+
+    def judge(self, names: Sequence[str], mine: np.ndarray, theirs: np.ndarray) -> list[str]:
+        """Who has sent what no honest host can have sent; the others' replies may be used from now on."""
+        if mine.shape != theirs.shape or len(mine) != len(names):
+            raise BadData("projections of other replies came from the other server: start the round anew")
+        limits = [furthest_projected(self.terms[n].room, self.terms[n].words) for n in names]
+        found = liars(mine + theirs, limits)
+        self._passed |= {name for name, lies in zip(names, found, strict=True) if not lies}
+        return [name for name, lies in zip(names, found, strict=True) if lies]
+
+    def mix(
+        self,
+        names: Sequence[str],
+        whole: Mapping[str, np.ndarray],
+        slices: Mapping[str, Slice],
+        receiver: str,
+        blind: bytes,
+    ) -> Words:
+        """Its share [sum, word] of the sums by whole weights [sum, reply], which are given for each slice."""
+        rows = [self._fit(name) for name in names]
+        for tensor, weights in whole.items():
+            refuse_overflow(weights, [self.terms[name] for name in names])
+            sums = [{r.reply: float(w) for r, w in zip(rows, line, strict=True) if w} for line in weights]
+            self.guard.pass_on(receiver, tensor, sums, {r.reply for r in rows if r.host == receiver})
+        words, many = len(rows[0].share), len(next(iter(whole.values())))
+        total = np.zeros((many, words), dtype=np.uint64)
+        for tensor, weights in whole.items():
+            start, end = slices[tensor]
+            total[:, start:end] = combined(weights, [r.share[start:end] for r in rows])
+        return self._blinded(total, blind)
+
+    def distances(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        wanted: Sequence[tuple[str, str]],
+        groups: Sequence[Group],
+        products: np.ndarray,
+        blind: bytes,
+    ) -> Words:
+        """Its share [wanted, group] of d^2_ij, or of |X_i|^2 where i = j; `products` [pair, group] are the
+        dealer's, and pairs have every wanted one and each reply with itself.
+        """
+        gram = dict[tuple[str, str], np.ndarray]()
+        for (i, j), dealt in zip(pairs, products, strict=True):
+            gram[i, j] = gram[j, i] = np.array(
+                [self._product(self._fit(i), self._fit(j), group) for group in groups], dtype=np.uint64
+            ) + np.asarray(dealt, dtype=np.uint64)
+        two = np.uint64(2)
+        found = [gram[i, i] if i == j else gram[i, i] + gram[j, j] - two * gram[i, j] for i, j in wanted]
+        return self._blinded(np.array(found, dtype=np.uint64).reshape(len(wanted), len(groups)), blind)
+
+    def _product(self, left: Sealed, right: Sealed, group: Group) -> int:
+        """<E_i, a_j> + <a_i, E_j> by one's own masks; A also has <E_i, E_j>."""
+        crossed = product(left.masked, right.mask, group) + product(left.mask, right.masked, group)
+        own = product(left.masked, right.masked, group) if self.side == "a" else 0
+        return (crossed + own) % RING
+
+    def _blinded(self, share: Words, blind: bytes) -> Words:
+        """The same masks, added here and taken off there; `blind` is a seed that A and B alone know."""
+        self._once.use(blind)
+        fresh = masks(blind, share.size).reshape(share.shape)
+        return share + fresh if self.side == "a" else share - fresh
+
+    def _of(self, name: str) -> Sealed:
+        if name not in self._held:
+            raise BadInput(f"no reply called {name!r} has come: seal it first")
+        return self._held[name]
+
+    def _fit(self, name: str) -> Sealed:
+        if self.many and name not in self._passed:
+            raise Refused(f"reply {name!r} has not been looked at for overflows: project first")
+        return self._of(name)
+
+    def forget(self) -> None:
+        """A round is over; what receivers have got is remembered."""
+        self._seeds.clear()
+        self._held.clear()
+        self.terms.clear()
+        self._passed.clear()
+
+
+def product(left: Words, right: Words, group: Group) -> int:
+    """The inner product over some slices, in the ring."""
+    return sum(int(dot(left[start:end], right[start:end])) for start, end in group) % RING
+
+
+def refuse_overflow(whole: np.ndarray, terms: Sequence[Terms]) -> None:
+    """Sums of replies of the agreed length that would leave the ring."""
+    room = max(t.room for t in terms)
+    most = float(np.abs(whole).sum(axis=1).max(initial=0)) * 2.0**room
+    if most > 2.0**LOAD:
+        raise BadInput(
+            f"weights that add up to {most / 2.0**room:.4g} in the ring overflow with replies of up to "
+            f"2^{room:g}, as 2^{LOAD} is the bound: lower sealed:bits"
+        )
