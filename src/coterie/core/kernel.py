@@ -103,7 +103,11 @@ class Marker(Trainer, Protocol):
 
 
 class Scorer(Protocol):
-    """Measures outputs against targets on one part of clients' data."""
+    """Measures outputs against targets on one part of clients' data.
+
+    One that tells less than it measures, or something else, has `tell(figures, hosts, keys)` too: what leaves
+    of the figures [edge] of a visit, whose edges go to these hosts, each with a key of its own.
+    """
 
     @property
     def part(self) -> Part | None:

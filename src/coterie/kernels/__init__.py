@@ -4,8 +4,11 @@ from coterie.core.kernel import KERNELS, WORK, kernel_of, told
 from coterie.kernels.adam import Adam, AdamW
 from coterie.kernels.bayes import Gather
 from coterie.kernels.calibrate import Calibrate, Tallied
+from coterie.kernels.choice import Choice
+from coterie.kernels.dp import DP
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.hmc import HMC
+from coterie.kernels.noisy import Noisy
 from coterie.kernels.posterior import Draws, Natural, Share, Visited
 from coterie.kernels.proximal import Proximal
 from coterie.kernels.psgld import PSGLD
@@ -17,6 +20,7 @@ from coterie.kernels.slopes import Slopes
 from coterie.kernels.swag import SWAG
 
 __all__ = [
+    "DP",
     "HMC",
     "KERNELS",
     "PSGLD",
@@ -27,6 +31,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Calibrate",
+    "Choice",
     "Crowd",
     "Draws",
     "Fold",
@@ -34,6 +39,7 @@ __all__ = [
     "HeldOut",
     "Here",
     "Natural",
+    "Noisy",
     "Proximal",
     "Refresh",
     "Score",

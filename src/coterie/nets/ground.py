@@ -12,7 +12,7 @@ from torch import nn
 from coterie.core.client import Client
 from coterie.core.errors import BadInput
 from coterie.core.learner import Learner
-from coterie.core.method import Reveals
+from coterie.core.method import Method, Reveals
 from coterie.core.net import NETS, WRAPS, Net
 from coterie.core.options import coerced, options_of, read_pairs, read_value, table_of
 from coterie.core.roster import Roster
@@ -146,9 +146,27 @@ def read_wrap(spec: str) -> tuple[str, dict[str, Any]]:
 
 
 def check_wraps(wraps: Sequence[str]) -> None:
-    """Refuses what no wrapper takes, before there is a net to wrap."""
+    """Refuses what no wrapper takes, and an order that makes no sense, before there is a net to wrap."""
+    names = list[str]()
     for spec in wraps:
         name, options = read_wrap(spec)
         check = getattr(WRAPS[name], "check", None)
         if check is not None:
             check(**options)
+        names.append(name)
+    if "private" in names and "sealed" in names[: names.index("private")]:
+        raise BadInput(
+            "private comes after sealed, and noise has to be added before replies are sealed: "
+            "write --wrap private sealed"
+        )
+    if names.count("private") > 1:
+        raise BadInput("wrapper private is there twice, and a site has one budget: leave one out")
+
+
+def admit(wraps: Sequence[str], method: Method, roster: Roster) -> None:
+    """Refuses a method that does not go with a wrapper, before anything is trained."""
+    for spec in wraps:
+        name, options = read_wrap(spec)
+        look = getattr(WRAPS[name], "admit", None)
+        if look is not None:
+            look(method, roster, **options)

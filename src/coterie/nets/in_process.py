@@ -117,9 +117,14 @@ class InProcess:
             return edges, {}, None
         if getattr(kernel, "together", False):
             shares = beside["share"]["share"] if "share" in beside else None
-            return *score_crowds(self, cast(Scorer, kernel), beliefs, edges, shares, key), None
+            answered, figures = score_crowds(self, cast(Scorer, kernel), beliefs, edges, shares, key)
+            names = {host: called for host, (_, called) in zip(edges[:, 1].tolist(), pairs, strict=True)}
+            ends: list[tuple[int | str, ...]] = [("crowd", names[host]) for host in answered[:, 1].tolist()]
+            return answered, told_of(kernel, figures, answered, key, ends), None
         if scores(kernel):
-            return edges, score(self, cast(Scorer, kernel), beliefs, edges, key, [g for g, _ in pairs]), None
+            figures = score(self, cast(Scorer, kernel), beliefs, edges, key, [g for g, _ in pairs])
+            ends = [("guest", g, "host", h) for g, h in pairs]
+            return edges, told_of(kernel, figures, edges, key, ends), None
         keys = [key.at("guest", g, "host", h) for g, h in pairs]
         if makes(kernel):
             return edges, *made(cast(Maker, kernel), beliefs, edges, keys, beside, self.clients)
@@ -151,20 +156,19 @@ class InProcess:
 
     def _refuse_not_finite(self, answers: Answers, hosts: Tensor, round: int) -> None:
         # a sum is finite only if all its terms are; that it may overflow costs no more than a closer look
-        if all(math.isfinite(float(t.sum())) for t in (answers.numbers["loss"], *answers.beliefs.values())):
+        loss = answers.numbers.get("loss", torch.zeros(len(hosts)))  # work with noise does not tell it
+        if all(math.isfinite(float(t.sum())) for t in (loss, *answers.beliefs.values())):
             return
-        fine = torch.isfinite(answers.numbers["loss"]).cpu()
+        fine = torch.isfinite(loss).cpu()
         for t in answers.beliefs.values():
             if t.is_floating_point():
                 fine &= torch.isfinite(t).flatten(1).all(dim=1).cpu()
         if bool(fine.all()):
             return
         edge = int((~fine).nonzero()[0])
-        name, loss = (
-            tree.first_not_finite(tree.row(answers.beliefs, edge)),
-            float(answers.numbers["loss"][edge]),
-        )
-        what = f"the loss is {loss}" if name is None else f"{name} is no longer finite (loss {loss:.4g})"
+        name, its = tree.first_not_finite(tree.row(answers.beliefs, edge)), float(loss[edge])
+        told = f" (loss {its:.4g})" if "loss" in answers.numbers else ""
+        what = f"the loss is {its}" if name is None else f"{name} is no longer finite{told}"
         raise Diverged(
             f"round {round}, client {self.clients[int(hosts[edge])].name!r}: {what}: "
             "lower the learning rate or scale the inputs"
@@ -254,6 +258,18 @@ class InProcess:
     def close(self) -> None:
         """Nothing runs beside us; whoever lent the learner has it back."""
         self.done()
+
+
+def told_of(
+    kernel: Any,
+    figures: Mapping[str, Tensor],
+    edges: Tensor,
+    key: Key,
+    ends: Sequence[tuple[int | str, ...]],
+) -> Mapping[str, Tensor]:
+    """What leaves of the figures [edge]: all, unless the scorer has a `tell`, with a key for each edge."""
+    tell = getattr(kernel, "tell", None)
+    return figures if tell is None else tell(figures, edges[:, 1].tolist(), [key.at(*end) for end in ends])
 
 
 def mixed_apart(weights: Weights, beliefs: Held, at: Tensor, in_turn: bool) -> Beliefs:

@@ -39,9 +39,7 @@ def accountants() -> Any:
         import dp_accounting
         from dp_accounting.pld import privacy_loss_distribution
     except ModuleNotFoundError:
-        raise BadInput(
-            "accounting needs the package dp-accounting: pip install 'coterie[privacy]'"
-        ) from None
+        raise BadInput("accounting needs the package dp-accounting: pip install 'coterie[privacy]'") from None
     return dp_accounting, privacy_loss_distribution
 
 

@@ -196,7 +196,7 @@ def statement(
     def called(who: Any) -> str:
         return "everybody" if who is EVERYBODY else "coordinator" if who < 0 else names[who]
 
-    def figure(spent: Spent) -> float:
+    def figure(spent: Spent) -> float | None:
         return finite(epsilon(as_charges(spent), delta, grid))
 
     sites = []

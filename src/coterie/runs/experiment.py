@@ -38,8 +38,10 @@ from coterie.engines.base import Engine
 from coterie.engines.threads import SMALL as FEW_NUMBERS
 from coterie.engines.threads import narrow
 from coterie.metrics.own import NOTHING, Own
-from coterie.nets import Counting, Ground, Made, wrapped
-from coterie.nets.ground import Connector
+from coterie.nets import Accounted, Counting, Ground, Made, wrapped
+from coterie.nets.ground import Connector, admit
+from coterie.nets.private import accounted
+from coterie.privacy.ledger import cost_of
 from coterie.runs.about import about_run
 from coterie.runs.prepared import Origin
 from coterie.runs.room import check_model, check_work
@@ -253,6 +255,7 @@ def experiment_of(
     roster, key = footing.roster, Key(int(config["seed"]), rounds=int(config["rounds"]))
     check_work(method, roster)
     said = method.check(roster, footing.beliefs, key)
+    admit(tuple(config.get("wrap", ())), method, roster)
     device = device_of(str(config.get("device", "cpu")))
     beliefs = {name: t.to(device) for name, t in footing.beliefs.items()}
     ground = Ground(
@@ -270,6 +273,8 @@ def experiment_of(
         int(config["rounds"]),
     )
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
+    if accounted(net) is None and costs(method, roster):
+        net = Accounted(net)
     notes = [*footing.notes, *_large_batches(method, roster), *own.notes(roster.task), *said]
     return Experiment(
         config=config,
@@ -286,6 +291,12 @@ def experiment_of(
         origin=Origin({c.name: c.preparation for c in footing.clients if c.preparation}, footing.recipe),
         own=own,
     )
+
+
+def costs(method: Method, roster: Roster) -> bool:
+    """Whether a method's local work has a bound on what it costs rows."""
+    local = getattr(method, "local", None)
+    return local is not None and bool(cost_of(local, {"train": int(roster.sizes.min())}))
 
 
 def local_work(method: Method) -> tuple[dict[str, Any], ...]:

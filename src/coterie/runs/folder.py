@@ -10,6 +10,7 @@
     models.safetensors      every client's model, once the run is over; on other nets than in-process each
                             site has written its own into models/
     calibration.npz         how sure they are and how often right, once the run is over
+    privacy.json            what looking at rows has cost each site, once the run is over, if it has a bound
     features.safetensors    the frozen layers, in last-layer mode, once the run is over
     posteriors/NAME.safetensors  what client NAME sent, for `coterie posterior add`, if it sent a posterior
     report.html             the page
@@ -71,6 +72,7 @@ from coterie.storage.tensors import read_tensors, write_tensors
 T = TypeVar("T")
 
 CALIBRATION = "calibration.npz"
+PRIVACY = "privacy.json"
 POSTERIORS = "posteriors"
 MODELS = "models"
 TIMINGS, METRICS = "timings.jsonl", "metrics.jsonl"
@@ -208,6 +210,9 @@ class Folder:
         kinds = {kind: torch.stack(list(t)).numpy() for kind, t in calibration._asdict().items()}
         replace_atomically(self.path / CALIBRATION, _savez(kinds))
 
+    def save_privacy(self, statement: Mapping[str, Any]) -> None:
+        write_whole(self.path / PRIVACY, json.dumps(statement, indent=1) + "\n")
+
 
 def not_there(path: Path) -> list[Path]:
     """The folder and those above it that are still to be made."""
@@ -287,6 +292,7 @@ def read_record(path: Path, label: str | None = None) -> Record:
         matrices=StoredByName(stored),
         models=partial(_models, path),
         calibration=partial(_calibration, path),
+        privacy=partial(_privacy, path),
     )
 
 
@@ -341,6 +347,21 @@ def _calibration(path: Path) -> Calibration | None:
             return Calibration(*(Tally(*torch.from_numpy(file[kind])) for kind in Calibration._fields))
     except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError) as error:
         raise BadRun(f"{name} is damaged ({error}): delete it to do without") from None
+
+
+def _privacy(path: Path) -> Mapping[str, Any] | None:
+    """None where there is none: before the end, and where local work has no bound."""
+    name = path / PRIVACY
+    if not name.exists():
+        return None
+    try:
+        told = json.loads(name.read_bytes())
+        whole = isinstance(told, dict) and {"delta", "sites", "budget", "outside"} <= told.keys()
+    except (ValueError, RecursionError) as error:
+        raise BadRun(f"{name} is damaged ({error}): delete it to do without") from None
+    if not whole:
+        raise BadRun(f"{name} is damaged (it lacks something): delete it to do without")
+    return dict(told)
 
 
 def _savez(matrices: Mapping[str, np.ndarray]) -> Callable[[Path], None]:

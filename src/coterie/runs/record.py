@@ -39,6 +39,8 @@ class Record:
                before the run is over
     calibration   a function: how sure the last models are and how often right, [client, bin]; None before
                the run is over, for a regression, and in runs of earlier versions
+    privacy    a function: what looking at rows has cost (see `statement` in `privacy/ledger.py`); None before
+               the run is over, and where local work has no bound
     """
 
     label: str
@@ -51,6 +53,7 @@ class Record:
     matrices: Mapping[str, Mapping[int, np.ndarray]] = field(default_factory=dict)
     models: Callable[[], Mapping[str, Belief]] = dict
     calibration: Callable[[], Calibration | None] = lambda: None
+    privacy: Callable[[], Mapping[str, Any] | None] = lambda: None
 
     def __repr__(self) -> str:
         """Short: all of it is thousands of lines."""

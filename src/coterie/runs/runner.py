@@ -28,6 +28,7 @@ from coterie.kernels.own import Beside
 from coterie.metrics.calibration import Calibration
 from coterie.models import MODELS
 from coterie.nets.counting import Traffic
+from coterie.nets.private import EVALUATION, accounted
 from coterie.posteriors import Saved
 from coterie.runs.about import fingerprint
 from coterie.runs.body import save_body
@@ -120,7 +121,8 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
                 told = measured(experiment, info, now)
             state, done = after, r
             loss = figures(info.loss.where(who, math.nan))
-            entry = line(r, figured, loss, moved, net.book.read(), info.extras, told, net.away())
+            extras = {**info.extras, **net.figures()}
+            entry = line(r, figured, loss, moved, net.book.read(), extras, told, net.away())
             _write(record, folder, entry, times.line(r), info, moved)
             if folder is None or experiment.due("checkpoint", r):
                 if folder:
@@ -136,10 +138,15 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
         models = only_for(method.models(state), who)
         tallies = calmly(net, [*handles_in(state)], rounds, partial(tallied, experiment, models))
     net.book.read()
+    spent = accounted(net)
+    statement = None if spent is None else spent.statement()
+    record.privacy = lambda: statement
     if folder:  # models last: with them a run counts as over
         with CLOCK.part("writing"):
             if tallies is not None:
                 folder.save_calibration(tallies)
+            if statement is not None:
+                folder.save_privacy(statement)
             folder.save_posteriors(sent_posteriors(experiment, state))
             save_body(folder.path, experiment.body)
             save_origin(folder.path, experiment.origin)
@@ -259,7 +266,7 @@ def judged(experiment: Experiment, kernel: Scorer, models: Models, round: int) -
     """Figures of each client's own model on its own data: [client], NaN for one that is away, or has no model
     or no such rows.
     """
-    net, key = experiment.net, experiment.key.at_round(round, experiment.rounds).at("evaluate")
+    net, key = experiment.net, experiment.key.at_round(round, experiment.rounds).at(EVALUATION)
     n, owners = len(net.roster), models.owners
     if getattr(kernel, "part", "") == "test":
         owners = owners[torch.tensor([m.test > 0 for m in net.roster.members])[owners]]

@@ -1,0 +1,130 @@
+"""Scores with noise: what they say of any single row is bounded, and paid for.
+
+    loss       1/n Σ_i min(max(l_i, 0), b)  +  σ b/n ξ
+    accuracy   1/n Σ_i [right_i]            +  σ /n ξ'          ξ, ξ' standard normal
+
+b is `bound`, σ is `sigma`, n the number of rows, which is public. One row counts for b/n and for 1/n at the
+most, so each of the two figures costs a Gaussian with noise σ (Dwork and Roth 2014, appendix A; for losses of
+peers, Karlsson's PENS leaves them in the clear). AUC, balanced accuracy, calibration and counts have no such
+bound that would leave something of them, and are withheld.
+
+The noise of a visit is its key's own, as every random number of a visit is: the same on every engine. A site
+of its own puts a secret in the place of that key (`federation/budgets.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core.charge import Charge
+from coterie.core.client import Task
+from coterie.core.errors import BadInput
+from coterie.core.groups import Groups
+from coterie.core.kernel import KERNELS, Part, Scorer
+from coterie.core.seeds import Key
+from coterie.kernels.calibrate import Calibrate
+from coterie.kernels.fold import HeldOut
+from coterie.kernels.own import Beside
+from coterie.kernels.score import Crowd, Score
+
+FIGURES = ("loss", "accuracy")  # whose bound is known
+BOUNDED = (Score, Calibrate, HeldOut, Crowd, Beside)  # whose figures of these names are means over rows
+
+
+@KERNELS.register("noisy")
+@dataclass(frozen=True)
+class Noisy:
+    """Mean loss and accuracy with noise; other figures stay at the client."""
+
+    inner: Scorer = Score()
+    """What measures."""
+    bound: float = 4.0
+    """Losses of single rows are cut off here."""
+    sigma: float = 20.0
+    """Standard deviation of the noise, in units of what one row can change."""
+
+    def __post_init__(self) -> None:
+        if not accountable(self.inner):
+            raise BadInput(
+                f"noisy({called(self.inner)}): its figures have no bound by row: take noisy(score)"
+            )
+        for name in ("bound", "sigma"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise BadInput(f"noisy: {name}={getattr(self, name)} must lie above 0 and be finite: try 4")
+
+    @property
+    def part(self) -> Part | None:
+        return self.inner.part
+
+    @property
+    def together(self) -> bool:
+        return bool(getattr(self.inner, "together", False))
+
+    def charges(self, samples: int) -> tuple[Charge, ...]:
+        return (Charge(self.sigma, times=len(figures_of(self.inner))),)
+
+    def measure(
+        self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
+    ) -> dict[str, Tensor]:
+        found = self.inner.measure(task, outputs, cut_off(losses, self.bound), y, groups)
+        told = {name: found[name] for name in figures_of(self.inner) if name in found}
+        return {**told, "samples": found.get("samples", groups.sizes.double())}
+
+    def tell(
+        self, figures: Mapping[str, Tensor], hosts: Sequence[int], keys: Sequence[Key]
+    ) -> dict[str, Tensor]:
+        """Figures [edge] as they leave, with the noise of each edge's key."""
+        noise, rows = noise_of(keys), figures["samples"].double()
+        told = {
+            name: values.double() + self.sigma * (self.bound if name == "loss" else 1.0) / rows * noise[name]
+            for name, values in figures.items()
+            if name in FIGURES
+        }
+        return told | ({"samples": figures["samples"]} if tells_samples(self.inner) else {})
+
+
+def cut_off(losses: Tensor, bound: float) -> Tensor:
+    """Losses of single rows within [0, bound]; what is no number counts as the bound."""
+    return losses.nan_to_num(nan=bound).clamp(0, bound)
+
+
+def noise_of(keys: Sequence[Key]) -> dict[str, Tensor]:
+    """Standard normal numbers [edge] for each figure, from each edge's key."""
+    drawn = [torch.randn(len(FIGURES), generator=k.at("noise").torch(), dtype=torch.float64) for k in keys]
+    return dict(zip(FIGURES, torch.stack(drawn).unbind(dim=1), strict=True))
+
+
+def innermost(scorer: Any) -> Any:
+    """What measures in the end, inside of crowds and metrics of one's own."""
+    return innermost(scorer.inner) if isinstance(scorer, Crowd | Beside) else scorer
+
+
+def accountable(scorer: Any) -> bool:
+    """Whether its loss and accuracy are means over rows, and it tells one of them."""
+    return isinstance(scorer, BOUNDED) and isinstance(innermost(scorer), BOUNDED) and bool(figures_of(scorer))
+
+
+def figures_of(scorer: Any) -> tuple[str, ...]:
+    """Which of the two figures a scorer tells."""
+    inner = innermost(scorer)
+    if isinstance(inner, HeldOut):
+        return ("loss",)
+    named = getattr(inner, "numbers", ())
+    return tuple(name for name in FIGURES if not named or name in named)
+
+
+def tells_samples(scorer: Any) -> bool:
+    named = getattr(innermost(scorer), "numbers", ())
+    return not named or "samples" in named
+
+
+def called(kernel: Any) -> str:
+    """A kernel as people write it: fold(sgd)."""
+    inner = getattr(kernel, "inner", None)
+    name = str(getattr(kernel, "name", type(kernel).__name__))
+    return name if inner is None else f"{name}({called(inner)})"
