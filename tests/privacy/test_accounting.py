@@ -1,4 +1,4 @@
-"""What charges come to: against dp-accounting used otherwise, a formula worked out by hand, and invariants."""
+"""What charges come to: against dp-accounting used otherwise, a formula by hand, and invariants."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_most_times_is_the_last_that_fits():
 
 
 @pytest.mark.parametrize(
-    "wrong, said",
+    ("wrong", "said"),
     [
         (lambda: check_budget(0, 1e-5), "epsilon=0 must lie above 0"),
         (lambda: check_budget(math.nan, 1e-5), "epsilon=nan must lie above 0"),

@@ -17,8 +17,8 @@ from coterie.kernels import (
     Calibrate,
     Choice,
     Crowd,
-    Here,
     HeldOut,
+    Here,
     Noisy,
     Proximal,
     Score,
@@ -154,7 +154,7 @@ def test_what_is_kept_goes_on(net, start):
 
 
 @pytest.mark.parametrize(
-    "kernel, line",
+    ("kernel", "line"),
     [
         (SGD(), 'sgd gives no bound: take --kernel "dp(sgd)"'),
         (
@@ -219,14 +219,14 @@ def test_rows_do_not_move(net):
 
 
 @pytest.mark.parametrize(
-    "wraps, line",
+    ("wraps", "line"),
     [
         (["private=0"], "epsilon=0.0 must lie above 0 and be finite: try 3"),
         (["private:delta=1"], "delta=1.0 must lie between 0 and 1, and below 1 / rows: try 1e-5"),
         (["private:per_requester=-1"], "per_requester=-1.0 must lie above 0 and be finite: try 3"),
-        (["private=3", "private=4"], "wrapper private is there twice, and a site has one budget: leave one out"),
+        (["private", "private"], "wrapper private is there twice, and a site has one budget: leave one out"),
     ],
-)  # fmt: skip
+)
 def test_budgets_that_cannot_be(refused, wraps, line):
     with refused(BadInput, line):
         check_wraps(wraps)

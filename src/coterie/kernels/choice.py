@@ -24,6 +24,7 @@ from coterie.core.seeds import Key
 from coterie.kernels.score import Score
 
 CHOSEN = "chosen"
+USUAL = Score("train", ("loss",))
 
 
 @KERNELS.register("choice")
@@ -31,7 +32,7 @@ CHOSEN = "chosen"
 class Choice:
     """Which of the models that visit a client at once do best there."""
 
-    inner: Scorer = Score("train", ("loss",))
+    inner: Scorer = USUAL
     """What measures the loss by which they are ranked."""
     keep: int = 1
     """How many are chosen."""

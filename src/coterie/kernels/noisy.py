@@ -32,6 +32,7 @@ from coterie.kernels.fold import HeldOut
 from coterie.kernels.own import Beside
 from coterie.kernels.score import Crowd, Score
 
+USUAL = Score()
 FIGURES = ("loss", "accuracy")  # whose bound is known
 BOUNDED = (Score, Calibrate, HeldOut, Crowd, Beside)  # whose figures of these names are means over rows
 
@@ -41,7 +42,7 @@ BOUNDED = (Score, Calibrate, HeldOut, Crowd, Beside)  # whose figures of these n
 class Noisy:
     """Mean loss and accuracy with noise; other figures stay at the client."""
 
-    inner: Scorer = Score()
+    inner: Scorer = USUAL
     """What measures."""
     bound: float = 4.0
     """Losses of single rows are cut off here."""

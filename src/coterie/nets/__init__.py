@@ -5,18 +5,23 @@ from coterie.nets.absent import Absent
 from coterie.nets.counting import Counting
 from coterie.nets.ground import Ground, Made, wrapped
 from coterie.nets.in_process import InProcess
+from coterie.nets.private import Accounted, Private
 from coterie.nets.processes import Processes
+from coterie.nets.sealed import Sealed
 from coterie.nets.wrapped import Wrapped
 
 __all__ = [
     "NETS",
     "WRAPS",
     "Absent",
+    "Accounted",
     "Counting",
     "Ground",
     "InProcess",
     "Made",
+    "Private",
     "Processes",
+    "Sealed",
     "Wrapped",
     "wrapped",
 ]
