@@ -17,7 +17,7 @@ from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import Info, Models, Reveals, handed_out, scatter
+from coterie.core.method import Info, Models, Reveals, handed_out, losses_of
 from coterie.core.net import Net, to_own
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -53,7 +53,7 @@ class Gossip:
         replies = net.visit(self.local, state.beliefs, to_own(n), key)
         weights = mixing(n, self.peers, key)
         mixed = net.mix(weights, replies.beliefs, torch.arange(n))
-        return State(mixed), Info(weights, scatter(replies.numbers["loss"], replies.hosts, n))
+        return State(mixed), Info(weights, losses_of(replies, n))
 
     def models(self, state: State) -> Models:
         return Models(state.beliefs, of=torch.arange(len(state.beliefs)))

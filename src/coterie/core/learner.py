@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -54,10 +54,16 @@ class Gradient(NamedTuple):
     buffers: dict[str, Tensor]
 
 
+Term = Callable[[Belief], Mapping[str, Tensor]]
+"""Something to add to a gradient that looks at no rows, such as a pull towards an anchor."""
+
+
 class Learner:
     """`model` maps x [n, ...] to logits [n, class], or to [n, 1] for a regression; `loss` is what it is
-    trained by, the task's own if none is given.
+    trained by, the task's own if none is given. `terms` are in its gradients already.
     """
+
+    terms: tuple[Term, ...] = ()
 
     def __init__(self, model: nn.Module, task: Task, loss: Loss | None = None) -> None:
         self.task, self.losses = task, loss or LOSSES[task]
@@ -81,6 +87,12 @@ class Learner:
         grads = dict(zip(self.trainable, found, strict=False))
         return Gradient(value, grads, dict(zip(self.buffers, found[len(grads) :], strict=True)))
 
+    def clipped(self, belief: Belief, batch: Batch, seed: Tensor, clip: float) -> dict[str, Tensor]:
+        """The sum of all rows' gradients, each clipped to that norm: see `rowwise.py`; without terms."""
+        from coterie.core.rowwise import clipped_sum
+
+        return clipped_sum(self, belief, batch, seed, clip)
+
     def loss(self, belief: Belief, batch: Batch, seed: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The mean loss over the batch's real rows, and the buffers as the forward pass leaves them."""
         # batch norm writes its statistics in place: give it copies
@@ -102,6 +114,22 @@ class Learner:
             "batch norm cannot train on a batch of 1, and with this batch size some client has "
             "one (perhaps the last of its epoch): choose another batch size"
         )
+
+
+def with_term(learner: Learner, term: Term) -> Learner:
+    """A learner whose gradients have one more term in them."""
+    made, plain = copy.copy(learner), learner.gradient
+
+    def gradient(belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
+        found = plain(belief, batch, seed)
+        return found._replace(grads=plus(found.grads, term(belief)))
+
+    made.gradient, made.terms = gradient, (*learner.terms, term)  # type: ignore[method-assign]
+    return made
+
+
+def plus(grads: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {n: g + more[n] for n, g in grads.items()}
 
 
 def dropout_of(learner: Learner, seed: Tensor) -> contextlib.AbstractContextManager[object]:

@@ -18,7 +18,7 @@ from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadData, BadInput, UnknownName
 from coterie.core.held import Held
-from coterie.core.net import Net
+from coterie.core.net import Net, Replies
 from coterie.core.registry import Registry
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -155,6 +155,17 @@ def scatter(values: Tensor, hosts: Tensor, n: int, empty: float = float("nan")) 
     """Figures of the replies laid out by client: [client], `empty` where nobody answered."""
     out = torch.full((n,), empty, dtype=torch.float64)
     return out.index_copy_(0, hosts, values.double())
+
+
+def losses_of(replies: Replies, n: int) -> Tensor:
+    """[client] the training loss that each told; NaN for who did not train, or does not tell it."""
+    return scatter(loss_by_reply(replies), replies.hosts, n)
+
+
+def loss_by_reply(replies: Replies) -> Tensor:
+    """[reply] training losses, NaN for work that does not tell them."""
+    untold = torch.full((len(replies),), float("nan"), dtype=torch.float64)
+    return replies.numbers.get("loss", untold)
 
 
 def asking(requester: str, names: Sequence[str]) -> Tensor:

@@ -32,6 +32,8 @@ class EagerLearner(Learner):
         self._moving = [params[n] for n in learner.trainable]
         self._still = {n: p for n, p in params.items() if n not in learner.trainable}
         self._homes = [(*_home(self.training, name), name) for name in self.buffers]
+        self._named = copy.copy(learner)
+        self._named.training = self.training
         self._pictures = any(isinstance(m, nn.Conv2d) for m in self.training.modules())
 
     def gradient(self, belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
@@ -49,6 +51,11 @@ class EagerLearner(Learner):
             loss = (losses * batch.weight).sum() / batch.weight.sum().clamp(min=1)
             grads = torch.autograd.grad(loss, self._moving, allow_unused=True, materialize_grads=True)
         return Gradient(loss.detach(), {ALL: torch.cat([g.reshape(-1) for g in grads])}, buffers)
+
+    def clipped(self, belief: Belief, batch: Batch, seed: Tensor, clip: float) -> dict[str, Tensor]:
+        x = channels_last(batch.x) if self._pictures else batch.x
+        found = self._named.clipped(self.layout.unpack(belief), batch._replace(x=x), seed, clip)
+        return {ALL: torch.cat([t.reshape(-1) for t in found.values()])}
 
     def _forward(self, x: Tensor) -> Tensor:
         try:

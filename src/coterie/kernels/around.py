@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from coterie.core.belief import Belief
+from coterie.core.charge import Charge
 from coterie.core.kernel import Carry, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
@@ -18,9 +19,33 @@ def numbers_of(kernel: Any) -> tuple[str, ...]:
     return found
 
 
+def charges_of(kernel: Any, samples: int) -> tuple[Charge, ...] | None:
+    """What a visit of local work costs a client of so many rows; None where there is no bound."""
+    charges = getattr(kernel, "charges", None)
+    return None if charges is None else charges(samples)
+
+
+def innermost(kernel: Any) -> Any:
+    """The work that all others are around."""
+    while isinstance(kernel, Around):
+        kernel = kernel.inner
+    return kernel
+
+
+def reworked(kernel: Any, change: Callable[[Any], Any]) -> Any:
+    """The same work with its innermost part changed."""
+    if isinstance(kernel, Around):
+        return replace(kernel, inner=reworked(kernel.inner, change))
+    return change(kernel)
+
+
 @dataclass(frozen=True)
 class Around:
-    """The same work; what differs is in a subclass."""
+    """The same work; what differs is in a subclass.
+
+    What it costs rows (`charges`) is not passed on by itself: a subclass that looks at them in another way
+    would inherit a bound that does not hold for it.
+    """
 
     inner: Any
     """The local work itself."""

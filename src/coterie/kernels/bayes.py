@@ -23,6 +23,7 @@ what was collected, for `kernels/posterior.py` to read.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,13 +34,14 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Belief
+from coterie.core.charge import Charge
 from coterie.core.devices import widest
 from coterie.core.dropout import uniform
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.kernel import KERNELS, Carry, Marker, Plan, Reply
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
-from coterie.kernels.around import Around
+from coterie.kernels.around import Around, charges_of
 from coterie.kernels.local import LocalWork
 
 NOISE, METROPOLIS, JITTER = 1 << 20, 1 << 21, 1 << 22  # calls of `uniform`, far from those of dropout layers
@@ -174,6 +176,13 @@ class Collector(Marker, Protocol):
     def finish(self, carry: Carry, gather: bool = False) -> Reply: ...
 
 
+def collects(kernel: Any) -> bool:
+    """Whether work collects, and can bring it home: with noise in its steps or without."""
+    if isinstance(kernel, Around):
+        return "gather" in inspect.signature(kernel.finish).parameters and collects(kernel.inner)
+    return isinstance(kernel, Collecting)
+
+
 @KERNELS.register("gather")
 @dataclass(frozen=True)
 class Gather(Around):
@@ -187,26 +196,29 @@ class Gather(Around):
     """The local work itself, which has to be one that collects."""
 
     def __post_init__(self) -> None:
-        if self.inner is not None and not isinstance(self.inner, Collecting):
+        if self.inner is not None and not collects(self.inner):
             raise BadInput(
                 f"gather needs work that collects (swag, sgld, psgld, hmc); got "
                 f"{type(self.inner).__name__.lower()}: put gather inside of it"
             )
+
+    def charges(self, samples: int) -> tuple[Charge, ...] | None:
+        return charges_of(self.inner, samples)
 
     def finish(self, carry: Carry) -> Reply:
         reply: Reply = self.inner.finish(carry, gather=True)
         return reply
 
 
-def normals(seed: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Standard normal numbers in the shapes of `like`, which belong to the seed (Box and Muller).
+def normals(seed: Tensor, like: Sequence[Tensor], call: int = NOISE) -> list[Tensor]:
+    """Standard normal numbers in the shapes of `like`, which belong to (seed, call) (Box and Muller).
 
     They are dealt in one row through all shapes, so that parameters in one vector get the same as in pieces.
     """
     sizes = [t.numel() for t in like]
     half = -(-sum(sizes) // 2)
-    radius = (-2 * (1 - uniform(seed, NOISE, half)).clamp(min=2.0**-33).log()).sqrt()
-    angle = 2 * math.pi * uniform(seed, NOISE + 1, half)
+    radius = (-2 * (1 - uniform(seed, call, half)).clamp(min=2.0**-33).log()).sqrt()
+    angle = 2 * math.pi * uniform(seed, call + 1, half)
     row = torch.cat([radius * angle.cos(), radius * angle.sin()])[: sum(sizes)]
     return [z.view(t.shape).to(t.dtype) for z, t in zip(torch.split(row, sizes), like, strict=True)]
 

@@ -6,16 +6,18 @@ and on the number of rows alone, so that both kernels, wherever they run, mean t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from coterie.core.charge import Charge
 from coterie.core.client import Task
 from coterie.core.groups import Groups
 from coterie.core.kernel import KERNELS, Part, Plan, Trainer
 from coterie.core.seeds import Key
-from coterie.kernels.around import Around
+from coterie.kernels.around import Around, charges_of
 from coterie.kernels.sgd import SGD
 
 
@@ -25,7 +27,8 @@ class Fold(Around):
     """Local work on all training rows but those of one fold; its memory is fresh at each visit.
 
     A batch of a single row, which only leaving rows out may have brought about, is left out too: batch
-    norm cannot train on it. A mark after it comes after the step before it, where the state is the same.
+    norm cannot train on it. A mark after it comes after the step before it, where the state is the same. Work
+    that hides rows behind noise keeps it, as it keeps an empty one.
     """
 
     inner: Trainer = SGD()
@@ -45,14 +48,20 @@ class Fold(Around):
     def keeps(self) -> bool:
         return False
 
+    def charges(self, samples: int) -> tuple[Charge, ...] | None:
+        once = charges_of(self.inner, len(self.rows(samples)))
+        return None if once is None else tuple(replace(c, times=c.times * self.passes) for c in once)
+
     def plan(self, samples: int, key: Key) -> Plan:
         rows = self.rows(samples)
         plans = [self.inner.plan(len(rows), key.at_round(p, self.passes)) for p in range(1, self.passes + 1)]
-        steps, rates = torch.cat([p.rows for p in plans]), torch.cat([p.rates for p in plans])
+        wide = max(p.rows.shape[1] for p in plans)
+        steps = torch.cat([F.pad(p.rows, (0, wide - p.rows.shape[1]), value=-1) for p in plans])
+        rates = torch.cat([p.rates for p in plans])
         found = [p.marks for p in plans if p.marks is not None]
         marks = torch.cat(found) if found else None
         planned = torch.where(steps >= 0, rows[steps.clamp(min=0)], -1)
-        if self.folds and planned.shape[1] > 1:
+        if self.folds and planned.shape[1] > 1 and charges_of(self.inner, len(rows)) is None:
             several = (planned >= 0).sum(dim=1) > 1
             planned, rates = planned[several], rates[several]
             marks = None if marks is None else moved(marks, several)

@@ -9,7 +9,6 @@ heterogeneous networks", the gradient of μ/2 ‖θ - θ_anchor‖².
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +16,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from coterie.core.belief import Belief
+from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Tick, Trainer
-from coterie.core.learner import Batch, Gradient, Learner
-from coterie.kernels.around import Around
+from coterie.core.learner import Batch, Learner, with_term
+from coterie.kernels.around import Around, charges_of
 from coterie.kernels.sgd import SGD
 
 ANCHOR = "anchor"
@@ -40,6 +40,9 @@ class Proximal(Around):
         if not 0 <= self.strength < math.inf:
             raise BadInput(f"strength={self.strength} must be at least 0 and finite: try 0.1")
 
+    def charges(self, samples: int) -> tuple[Charge, ...] | None:
+        return charges_of(self.inner, samples)
+
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         if ANCHOR not in beside:
             raise BadInput(f"proximal work needs a belief beside it, named {ANCHOR!r}: give one to the visit")
@@ -53,12 +56,8 @@ class Proximal(Around):
 
 def pulled(learner: Learner, anchor: Belief, strength: float) -> Learner:
     """A learner whose gradients have the pull in them."""
-    made, plain = copy.copy(learner), learner.gradient
 
-    def gradient(belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
-        found = plain(belief, batch, seed)
-        grads = {n: g + strength * (belief[n] - anchor[n]) for n, g in found.grads.items()}
-        return found._replace(grads=grads)
+    def pull(belief: Belief) -> dict[str, Tensor]:
+        return {n: strength * (belief[n] - anchor[n]) for n in learner.trainable}
 
-    made.gradient = gradient  # type: ignore[method-assign]
-    return made
+    return with_term(learner, pull)

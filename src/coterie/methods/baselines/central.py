@@ -22,7 +22,7 @@ from coterie.core.belief import Beliefs
 from coterie.core.errors import UnknownName
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, true_clusters
+from coterie.core.method import METHODS, Info, Models, Reveals, first_of, loss_by_reply, true_clusters
 from coterie.core.net import Net, settle, to_own
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -82,7 +82,7 @@ class Central:
         shares = shares_of(sizes, of)
         info = Info(
             weights=shares.expand(n, n) if m == 1 else shares[of],  # one row for thousands costs nothing
-            loss=replies.numbers["loss"][of],
+            loss=loss_by_reply(replies)[of],
             extras={"samples_moved": int(sizes.sum()) if key.round == 1 else 0},
         )
         return State(settle(pool, beliefs, replies), of), info

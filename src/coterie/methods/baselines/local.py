@@ -14,7 +14,7 @@ import torch
 from coterie.core.belief import Beliefs
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, asking, handed_out, scatter
+from coterie.core.method import METHODS, Info, Models, Reveals, asking, handed_out, losses_of
 from coterie.core.net import Net, Replies, settle, to_own
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -63,4 +63,4 @@ def by_oneself(n: int, replies: Replies) -> Info:
     """Of a round in which nobody heard of anybody."""
     weights = torch.zeros(n, n, dtype=torch.float64)
     weights[replies.hosts, replies.hosts] = 1
-    return Info(weights, scatter(replies.numbers.get("loss", torch.zeros(0)), replies.hosts, n))
+    return Info(weights, losses_of(replies, n))

@@ -25,8 +25,8 @@ from coterie.core.method import Reveals, template_of
 from coterie.core.net import Net, Replies, settle, to_own
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.kernels.around import numbers_of
-from coterie.kernels.bayes import Collecting, Collector, Gather
+from coterie.kernels.around import innermost, numbers_of, reworked
+from coterie.kernels.bayes import Collecting, Collector, Gather, collects
 from coterie.kernels.posterior import enough
 from coterie.kernels.refresh import Refresh
 from coterie.kernels.sgd import SGD
@@ -72,7 +72,7 @@ class Alone:
     def work(self) -> Collector:
         """The work that collects; columns only where the form has a use for them."""
         made = collector(self.local)
-        return replace(made, rank=0) if self.form == "diagonal" else made  # type: ignore[type-var]
+        return of_rank(made, 0) if self.form == "diagonal" else made
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
         """Refuses clients that would collect too few states, and more draws than memory has room for."""
@@ -83,7 +83,7 @@ class Alone:
     def check_states(self, clients: Sequence[tuple[str, int]], key: Key) -> None:
         """Clients by name and number of training rows."""
         work, rounds = self.work, key.rounds - self.plain(key.rounds)
-        if self.form != "diagonal" and (rank := vars(work)["rank"]) < 2:
+        if self.form != "diagonal" and (rank := rank_of(work)) < 2:
             raise BadInput(f"rank={rank} keeps too few deviations for {self.form}, at least 2: try 20")
         for name, rows in clients:
             count, columns = states(work, rows, rounds, key)
@@ -105,11 +105,11 @@ class Alone:
 
     def train(self, net: Net, own: Held, key: Key) -> Replies:
         """Each client's visit in a round; those of the last round bring home what was collected."""
-        collects = key.round > self.plain(key.rounds)
-        kernel: Trainer = self.work if collects else plainly(self.local)
+        now = key.round > self.plain(key.rounds)
+        kernel: Trainer = self.work if now else plainly(self.local)
         if key.round == key.rounds:
             kernel = Gather(self.work)
-        return net.visit(kernel, own, to_own(len(own)), key, slot="collect" if collects else "")
+        return net.visit(kernel, own, to_own(len(own)), key, slot="collect" if now else "")
 
     def check_room(self, start: Beliefs, sets: int) -> None:
         """Refuses more draws than memory has room for, before anything runs: `sets` of mean and draws; and a
@@ -141,10 +141,22 @@ class Alone:
         return Reveals(numbers=(*numbers_of(self.work), "count", "columns"))
 
 
+def rank_of(work: Collector) -> int:
+    return int(innermost(work).rank)
+
+
+def of_rank(work: Collector, rank: int) -> Collector:
+    """The same work that keeps so many columns."""
+    made: Collector = reworked(work, lambda inner: replace(inner, rank=rank))
+    return made
+
+
 def plainly(local: Trainer) -> Trainer:
     """The same work where nothing is collected: it replies with its last state."""
-    work: Any = local
-    return replace(work, rank=0, average=False) if isinstance(local, Collecting) else local
+    made: Trainer = reworked(
+        local, lambda work: replace(work, rank=0, average=False) if isinstance(work, Collecting) else work
+    )
+    return made
 
 
 def collector(local: Trainer) -> Collector:
@@ -152,22 +164,30 @@ def collector(local: Trainer) -> Collector:
 
     Its memory lasts, and its reply is the last state.
     """
-    if type(local) is SGD:
-        options: dict[str, Any] = {f.name: getattr(local, f.name) for f in dataclasses.fields(SGD)}
-        local = SWAG(**options, **({"every": local.steps} if local.steps else {"per": "epoch"}))
-    if not isinstance(local, Collecting):
+    made: Collector = reworked(local, collecting)
+    if not collects(made):
+        name = getattr(local, "name", type(local).__name__)
+        raise BadInput(f"kernel {name} brings no posterior home: use swag, sgld, psgld, hmc or dp(swag)")
+    return made
+
+
+def collecting(work: Any) -> Any:
+    """The innermost work, if it collects."""
+    if type(work) is SGD:
+        options: dict[str, Any] = {f.name: getattr(work, f.name) for f in dataclasses.fields(SGD)}
+        work = SWAG(**options, **({"every": work.steps} if work.steps else {"per": "epoch"}))
+    if not isinstance(work, Collecting):
         raise BadInput(
-            f"kernel {type(local).__name__.lower()} collects no posterior: use swag, sgld, psgld or hmc "
+            f"kernel {type(work).__name__.lower()} collects no posterior: use swag, sgld, psgld or hmc "
             "(sgd becomes swag)"
         )
-    work: Any = local
-    made: Collector = replace(work, keep=True, average=False)
-    return made
+    changed: Any = work
+    return replace(changed, keep=True, average=False)
 
 
 def states(work: Collector, samples: int, rounds: int, key: Key) -> tuple[int, int]:
     """How many states enter the moments in so many rounds, and how many of them make a column."""
-    marks, options = work.plan(samples, key).marks, vars(work)
+    marks, options = work.plan(samples, key).marks, vars(innermost(work))
     assert marks is not None
     due = rounds * int(marks.sum()) - options["burn"]
     return max(0, due) + int(options.get("origin", False) and due >= 0), min(max(0, due), options["rank"])

@@ -14,7 +14,7 @@ draw are renewed by a pass over the data it was trained on, as in `fl_swag.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
@@ -27,11 +27,12 @@ from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed
 from coterie.core.net import Net, Replies, settle
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.around import innermost
 from coterie.kernels.bayes import Collector
 from coterie.kernels.posterior import Draws, Natural, Visited, make_of
 from coterie.kernels.swag import SWAG
 from coterie.methods.baselines.local import by_oneself
-from coterie.methods.one_shot.alone import Alone, collector, states
+from coterie.methods.one_shot.alone import Alone, collector, of_rank, rank_of, states
 from coterie.methods.one_shot.fl_swag import at_home, crowds
 from coterie.posteriors.precision import Form
 
@@ -75,9 +76,9 @@ class BayesLocal(Alone):
     def work(self) -> Collector:
         """A sampler keeps as many states as are to be averaged."""
         made = collector(self.local)
-        if isinstance(made, SWAG):
+        if isinstance(innermost(made), SWAG):
             return super().work
-        return replace(made, rank=max(2, self.samples))  # type: ignore[type-var]
+        return of_rank(made, max(2, self.samples))
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
         clients = [(m.name, m.train) for m in roster.members]
@@ -86,7 +87,7 @@ class BayesLocal(Alone):
         self.check_states(clients, key)
         self.check_room(start, len(clients))
         work, rounds = self.work, key.rounds - self.plain(key.rounds)
-        if isinstance(work, SWAG):
+        if isinstance(innermost(work), SWAG):
             return []
         least = min(states(work, rows, rounds, key)[1] for _, rows in clients)
         if least >= self.samples:
@@ -116,11 +117,11 @@ class BayesLocal(Alone):
 
     def drawn(self, net: Net, own: Held, replies: Replies, key: Key) -> Replies | None:
         """Mean and draws of each that collected enough; the others stay with the model they have."""
-        if not isinstance(self.work, SWAG):
+        if not isinstance(innermost(self.work), SWAG):
             return net.visit(
                 Visited(), replies.beliefs, at_home(replies.hosts, 1 + self.samples), key.at("draw")
             )
-        kernel = Natural(self.form, self.floor, vars(self.work)["rank"])
+        kernel = Natural(self.form, self.floor, rank_of(self.work))
         natural = net.visit(kernel, replies.beliefs, at_home(replies.hosts), key.at("natural"))
         fit = self.fit(natural)
         if len(fit) == 0:

@@ -46,7 +46,7 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.posterior import BUFFER, FACTOR, MINE, Draws, Natural, Share, collected, make_of
 from coterie.methods.baselines.local import by_oneself
-from coterie.methods.one_shot.alone import Alone
+from coterie.methods.one_shot.alone import Alone, rank_of
 from coterie.posteriors import Gaussian
 from coterie.posteriors.weighing import UNKNOWN, Below, Weigh
 
@@ -137,7 +137,7 @@ class FLSWAG(Alone):
 
     def natural(self, net: Net, replies: Replies, key: Key) -> Replies:
         """Λ_i and Λ_i μ_i (or w_i and w_i μ_i) of what each collected, at home."""
-        rank, unknown = vars(self.work)["rank"], self.unknown(len(net.roster))
+        rank, unknown = rank_of(self.work), self.unknown(len(net.roster))
         kernel = Natural(self.form, self.floor, rank, self.below, unknown, self.weigh)
         return net.visit(kernel, replies.beliefs, at_home(replies.hosts), key.at("natural"))
 

@@ -20,7 +20,8 @@ are asked, so that one's own kind is among them though it may be rare; and step 
 
 Deviations. If all others are sampled, every sampling of a round picks the same, but for equals: one is made,
 and c_kj and T_k are as much lower. Whoever was away in some rounds of step 1 has fewer picks, and its T_k is
-as much lower. Whoever finds nobody trains alone in step 2. Early stopping looks at step 2 only. In the order
+as much lower; with `tell` choices one sampling is made a round, as a client ranks whoever visits it at once.
+Whoever finds nobody trains alone in step 2. Early stopping looks at step 2 only. In the order
 `trained`, round 1 is step 1's training before its first picks.
 """
 
@@ -29,7 +30,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -42,6 +42,7 @@ from coterie.core.method import CIRCLE, METHODS, Info
 from coterie.core.net import Net
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.around import reworked
 from coterie.methods.peers.greedy import Greedy
 from coterie.methods.peers.picks import check_peers, counts, draw_from
 from coterie.methods.peers.rounds import Choices, Direction, Notes, Shown, first_averaging, play
@@ -116,8 +117,8 @@ class PENS(Greedy):
         return self.sampled or min(others, max(LEAST, min(MOST, math.ceil(2 * others / 3))))
 
     def times(self, clients: int) -> int:
-        """Samplings in a round: of all others, they would all be the same."""
-        return 1 if self.to_ask(clients) == clients - 1 else self.samplings
+        """Samplings in a round: of all others, they would all be the same; choices are made of one."""
+        return 1 if self.to_ask(clients) == clients - 1 or self.keep else self.samplings
 
     def step_1(self, key: Key) -> int:
         """Rounds of step 1: if nothing is said, half of the run's, and one at least to pick in."""
@@ -141,6 +142,7 @@ class PENS(Greedy):
             choices = Choices(
                 self.draw(n, draws, self.times(n)),
                 direction=self.direction,
+                keep=self.keep,
                 pick=self.pick,
                 learn=lambda notes, turns: {"history": notes["history"] + counts(turns.picked, n)},
                 show=lambda turns, notes: self.show(notes, 1),
@@ -172,7 +174,10 @@ class PENS(Greedy):
 
 def in_epochs(local: Trainer, epochs: int) -> Trainer:
     """The work for so many epochs; 0: as it is."""
-    return cast(Trainer, dataclasses.replace(cast(Any, local), epochs=epochs)) if epochs else local
+    if not epochs:
+        return local
+    made: Trainer = reworked(local, lambda work: dataclasses.replace(work, epochs=epochs))
+    return made
 
 
 def expected_count(picks: Tensor, clients: int) -> Tensor:

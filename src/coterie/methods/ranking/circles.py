@@ -23,7 +23,7 @@ from torch import Tensor
 from coterie.core.errors import BadData, BadInput
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import Info, asking
+from coterie.core.method import Info, asking, loss_by_reply
 from coterie.core.net import Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -150,6 +150,6 @@ def mean_loss(visits: Sequence[Replies], n: int) -> Tensor:
     total, count = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
     for replies in visits:
         if len(replies):
-            total.index_add_(0, replies.hosts, replies.numbers["loss"].double())
+            total.index_add_(0, replies.hosts, loss_by_reply(replies).double())
             count += torch.bincount(replies.hosts, minlength=n)
     return total / count  # 0 / 0 is NaN

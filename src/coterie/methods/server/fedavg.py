@@ -20,7 +20,7 @@ from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, scatter
+from coterie.core.method import METHODS, Info, Models, Reveals, losses_of, scatter
 from coterie.core.net import Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -100,4 +100,4 @@ def server_info(n: int, replies: Replies, shares: Tensor) -> Info:
     """Every client listens to those that answered."""
     everyone = scatter(shares, replies.hosts, n, empty=0)
     weights = everyone.expand(n, n)  # all rows are the same one: thousands of clients cost nothing
-    return Info(weights, scatter(replies.numbers.get("loss", torch.zeros(0)), replies.hosts, n))
+    return Info(weights, losses_of(replies, n))

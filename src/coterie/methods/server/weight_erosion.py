@@ -47,7 +47,18 @@ from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.held import Held, together
 from coterie.core.kernel import Trainer
-from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, first_of, handed_out, scatter
+from coterie.core.method import (
+    ALL,
+    METHODS,
+    Info,
+    Models,
+    Reveals,
+    asking,
+    first_of,
+    handed_out,
+    losses_of,
+    scatter,
+)
 from coterie.core.net import Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -220,7 +231,7 @@ class WeightErosion:
         """What one requester, client number r, makes of its replies."""
         n, sizes = len(net.roster), net.roster.sizes
         here, own = replies.hosts, (replies.hosts == r).nonzero().flatten()
-        turn = turn._replace(loss=scatter(replies.numbers.get("loss", torch.zeros(0)), here, n))
+        turn = turn._replace(loss=losses_of(replies, n))
         if len(own) == 0:
             return turn
         everyone = torch.arange(len(replies))
