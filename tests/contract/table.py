@@ -57,6 +57,7 @@ ALSO: dict[str, tuple[str, dict[str, Any]]] = {
         "pens",
         {"rounds_step1": 1, "samplings": 2, "order": "program", "patience": 1, "window": 1},
     ),
+    "pens by choices": ("pens", {"rounds_step1": 2, "tell": "choices"}),
     "pens trained last": ("pens", {"rounds_step1": 2, "samplings": 2, "order": "trained"}),
     "random-weighted trained last": ("random-weighted", {"order": "trained", "own": "train"}),
     "guided by two, on raw weights": (

@@ -10,7 +10,9 @@ What reaches whom in a run, beyond the roster (names, numbers of rows, columns, 
 the scores that a run asks every client for. Nobody but its client sees a row, unless the table says that
 rows move. The tests play a curious coordinator that notes all that reaches it on a net of messages, and
 hold its notes against this table, for every method. `coterie methods NAME` says the same of one method;
-options may change it (scores by loss instead of accuracy, early stopping).
+options may change it: scores by loss instead of accuracy, early stopping, local work with noise (`dp(sgd)`),
+which tells no loss. `pens`, `greedy` and `epsilon-greedy` with `tell = "choices"` reveal choices in the place
+of scores: 1 for whom a client would average with, 0 for whom not.
 
 | method | models at the coordinator | models at other clients | numbers at the coordinator | rows |
 | --- | --- | --- | --- | --- |

@@ -6,29 +6,32 @@
 
 m_sample is `sampled`, m_selected `selected`, D_j are training data, a_j Info's matrix `accuracy`. The papers
 disagree on whose model tries whose data: `direction` theirs-on-mine takes the lowest losses of w_j on D_k.
-A regression goes by the lowest losses either way. Of equals, the one that was drawn first is picked.
+A regression goes by the lowest losses either way. Of equals, the one that was drawn first is picked. With
+`tell` choices, a client ranks the w_j that visit it and tells only whom it selects: no loss leaves it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import UnknownName
+from coterie.core.errors import BadInput, UnknownName
 from coterie.core.method import METHODS, Info, Reveals
 from coterie.core.net import Net
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.choice import CHOSEN
 from coterie.methods.peers.picks import check_peers, draw_others, highest
 from coterie.methods.peers.rounds import Choices, Direction, Peers, play
 from coterie.methods.peers.turns import State
 
 SAMPLED = 3  # if nothing is said
+Tell = Literal["losses", "choices"]
 
 
 @METHODS.register("greedy")
@@ -42,11 +45,20 @@ class Greedy(Peers):
     """How many others to ask (the thesis: 20 of 199); 0: three, or all if they are fewer."""
     direction: Direction = "mine-on-theirs"
     """My model on their data by accuracy, as in the thesis, or theirs-on-mine by loss."""
+    tell: Tell = "losses"
+    """What leaves a client that tries others' models: losses, or only its choices; needs theirs-on-mine."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.direction not in get_args(Direction):
             raise UnknownName("direction", str(self.direction), get_args(Direction))
+        if self.tell not in get_args(Tell):
+            raise UnknownName("tell", str(self.tell), get_args(Tell))
+        if self.tell == "choices" and self.direction != "theirs-on-mine":
+            raise BadInput(
+                f"tell=choices needs clients that try others' models; got direction={self.direction}: set it "
+                "to theirs-on-mine"
+            )
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
         asked, said = self.to_ask(len(roster)), super().check(roster, start, key)
@@ -69,7 +81,14 @@ class Greedy(Peers):
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         asked = self.draw(len(net.roster), key.at("peers").torch())
-        return play(self, state, net, key, Choices(asked, direction=self.direction, pick=self.pick))
+        choices = Choices(asked, direction=self.direction, keep=self.keep, pick=self.pick)
+        return play(self, state, net, key, choices)
+
+    @property
+    def keep(self) -> int:
+        """How many a client chooses by itself; 0: it tells what it found."""
+        return self.selected if self.tell == "choices" else 0
 
     def reveals(self, scored: Sequence[str] = ()) -> Reveals:
-        return super().reveals(["loss" if self.direction == "theirs-on-mine" else "accuracy"])
+        found = "loss" if self.direction == "theirs-on-mine" else "accuracy"
+        return super().reveals([CHOSEN if self.keep else found])

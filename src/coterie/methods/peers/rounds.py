@@ -39,12 +39,22 @@ from torch import Tensor
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.held import Held, together
-from coterie.core.kernel import Part, Trainer
-from coterie.core.method import Info, Models, Reveals, check_validation, handed_out, scatter
+from coterie.core.kernel import Part, Scorer, Trainer
+from coterie.core.method import (
+    Info,
+    Models,
+    Reveals,
+    check_validation,
+    handed_out,
+    loss_by_reply,
+    losses_of,
+    scatter,
+)
 from coterie.core.net import Net, edges_of, settle, to_own
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
+from coterie.kernels.choice import CHOSEN, Choice
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
 from coterie.methods.peers import stopping
@@ -82,6 +92,7 @@ class Choices(NamedTuple):
 
     asked       the others that each client turns to, for each of its samplings
     direction   whose model is scored on whose training data, if any
+    keep        if above 0, a client tells only which so many of those that it tried it chooses, and no score
     own         on which of its own data a client scores its own model too
     pick        whom a client picks of each sampling, by merit [client]; the last ones are averaged with
     weigh       a row of W [client], of oneself, the picked and the merits
@@ -93,6 +104,7 @@ class Choices(NamedTuple):
 
     asked: Asked
     direction: Direction | None = None
+    keep: int = 0
     own: Part | None = None
     pick: Callable[[Sequence[Tensor], Tensor, Key], list[Tensor]] = pick_all
     weigh: Callable[[int, Tensor, Tensor], Tensor] = weigh_alike
@@ -177,7 +189,7 @@ def all_at_once(
     in_turn = options.order == "thesis"
     at = torch.tensor([k for k in order if acting[k]], dtype=torch.int64) if in_turn else who
     beliefs = averaged(net, trained, weights, at, in_turn)
-    loss = scatter(replies.numbers.get("loss", torch.zeros(0)), who, n)
+    loss = losses_of(replies, n)
     return Turns(beliefs, here, asked, picked, weights, scores, loss)
 
 
@@ -194,7 +206,7 @@ def trained_last(
     at = torch.tensor([k for k in order if acting[k]], dtype=torch.int64)
     beliefs = averaged(net, state.beliefs, weights, at, in_turn=True)
     replies = net.visit(choices.work or options.local, beliefs, to_own(n)[acting], key)
-    loss = scatter(replies.numbers.get("loss", torch.zeros(0)), replies.hosts, n)
+    loss = losses_of(replies, n)
     return Turns(settle(net, beliefs, replies), here, asked, picked, weights, scores, loss)
 
 
@@ -222,7 +234,7 @@ def one_by_one(
         replies = net.visit(choices.work or options.local, own[k], edges_of([(0, k)]), key)
         own[k] = settle(net, own[k], replies)
         if len(replies):
-            loss[k] = replies.numbers["loss"][0]
+            loss[k] = loss_by_reply(replies)[0]
     return Turns(together(own), here, asked, picked, weights, scores, loss)
 
 
@@ -285,11 +297,15 @@ def score(
         by = metric_of(net.roster, by_loss=theirs)
         pairs = [(k, j) for k in who for j in distinct(asked[k])]
         edges = edges_of([(place[j], k) if theirs else (place[k], j) for k, j in pairs])
-        replies = net.visit(Score("train", (by,)), beliefs, edges, key.at("score"))
+        kernel: Scorer = Score("train", (by,))
+        if choices.keep:
+            kernel, by = Choice(kernel, choices.keep), CHOSEN
+        replies = net.visit(kernel, beliefs, edges, key.at("score"))
         guests = client[replies.guests]
         answered = (replies.hosts, guests) if theirs else (guests, replies.hosts)
         scores.merit[answered] = merits(replies, by)
-        scores = Scores(scores.merit, by if len(replies) else "loss" if theirs else "accuracy")
+        told = len(replies) > 0 or choices.keep > 0
+        scores = Scores(scores.merit, by if told else "loss" if theirs else "accuracy")
     if choices.own:
         by = metric_of(net.roster)
         edges = edges_of([(place[k], k) for k in who])

@@ -27,6 +27,7 @@ from coterie.core.method import Info, asking, loss_by_reply
 from coterie.core.net import Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.around import numbers_of
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.score import Score
 
@@ -91,6 +92,11 @@ def looks(local: Trainer, folds: int, passes: int, key: Key) -> list[tuple[Fold,
         return [(Fold(local, passes=passes), Score("validation", ("loss", "samples")))]
     seed = key.at("folds").integer()
     return [(Fold(local, folds, k, seed, passes), HeldOut(folds, k, seed)) for k in range(folds)]
+
+
+def told(local: Trainer) -> tuple[str, ...]:
+    """Numbers that reach the coordinator: those of local work, and of the looks at held-out rows."""
+    return tuple(dict.fromkeys((*numbers_of(local), "loss", "samples")))
 
 
 def words_for(folds: int) -> str:

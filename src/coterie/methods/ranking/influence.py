@@ -41,7 +41,6 @@ from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, fir
 from coterie.core.net import Net, Replies, from_server
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.kernels.around import numbers_of
 from coterie.kernels.fold import HeldOut
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
@@ -132,7 +131,7 @@ class Influence:
 
     def reveals(self) -> Reveals:
         slopes = ("slope",) if self.estimate == "first-order" else ()
-        return Reveals(sites=True, numbers=(*numbers_of(self.local), *slopes))
+        return Reveals(sites=True, numbers=(*circles.told(self.local), *slopes))
 
 
 class Look(NamedTuple):

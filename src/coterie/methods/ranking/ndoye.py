@@ -36,7 +36,6 @@ from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, han
 from coterie.core.net import Net, settle, to_own
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.kernels.around import numbers_of
 from coterie.kernels.fold import Fold
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
@@ -124,7 +123,7 @@ class Ndoye:
         return Models(state.beliefs, of=torch.arange(len(state.beliefs)))
 
     def reveals(self) -> Reveals:
-        return Reveals(sites=True, numbers=numbers_of(self.local))
+        return Reveals(sites=True, numbers=circles.told(self.local))
 
 
 def transfer_loss(there: Tensor, home: Tensor) -> Tensor:
