@@ -207,7 +207,8 @@ def _tried(
     batch = Batch(few.unsqueeze(0), y[:1].expand(FEW, *y.shape[1:]).unsqueeze(0), first.unsqueeze(0))
     stacked = [[t.unsqueeze(0) for t in part] for part in (still, moving)]
     found = _tapped(learner, uses.found, names, torch.inf, seed.unsqueeze(0), batch, *stacked, alone)
-    wanted = learner.gradient(belief, Batch(x[:1], y[:1], first[:1]), seed).grads
+    # the model's own gradient, whatever terms this learner adds to it
+    wanted = Learner.gradient(learner, belief, Batch(x[:1], y[:1], first[:1]), seed).grads
     length = torch.stack([g.square().sum() for g in wanted.values()]).sum().sqrt()
     apart = [(a.squeeze(0) - b).square().sum() for a, b in zip(found, wanted.values(), strict=True)]
     return uses.found if bool(torch.stack(apart).sum().sqrt() <= CLOSE * length) else None

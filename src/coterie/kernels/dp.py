@@ -147,7 +147,7 @@ class DP(Around):
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         after = super().step(hiding(learner, self.clip, self.sigma, self.batch), carry, batch, tick)
-        return {**after, EXPECTED: after[EXPECTED] + self.batch}
+        return {**after, EXPECTED: after[EXPECTED] + float(self.batch)}
 
     def finish(self, carry: Carry, gather: bool = False) -> Reply:
         reply: Reply = self._inner.finish(carry, gather=True) if gather else super().finish(carry)
