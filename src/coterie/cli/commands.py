@@ -18,16 +18,19 @@ COMMANDS = {
     "reproduce": "run a paper's experiments: its tables beside ours, claims, figures",
     "resume": "go on with a run, a comparison or a tuning that was cut off",
     "report": "write the page, CSV or figures of a run or a comparison again",
+    "audit": "attack a finished run: what could be learned about a client's patients",
     "table": "look at tables of your own, all sites at once, and write a recipe",
     "federation": "see a federation of several hosts at work (demo); make and revoke its kits",
     "coordinate": "run the relay of a federation, through which its sites reach each other",
     "site": "take part in a federation with rows that stay here; site check tells what is in the way",
+    "helper": "help to seal replies in a federation, so that nobody sees one (two servers, a dealer)",
     "predict": "ask a client's own model about new rows of a table",
     "export": "write a client's own model into a folder that works without its run",
     "posterior": "join posteriors saved apart, let clients come and go, predict",
     "data": "list, fetch or show data: who has how many of which label",
     "methods": "list methods, splits, models and kernels, or explain one",
     "bench": "measure the engines beside plain PyTorch loops",
+    "plan-privacy": "say beforehand what epsilon a setting costs, and which noise reaches one",
     "completion": "print a completion script for bash, zsh or fish",
 }
 
@@ -38,6 +41,7 @@ def load(name: str) -> Command:
     What is loaded stays to the end. To look through it for garbage takes a tenth of a second, several times
     while it is loaded and every so often in a run: Python is told not to.
     """
+    name = name.replace("-", "_")
     module = f"coterie.cli.{name}"
     if module not in sys.modules:
         gc.disable()

@@ -1,0 +1,66 @@
+"""coterie plan-privacy: figures of settings, and all that is wrong with one said at once."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+pytest.importorskip("dp_accounting")
+TRIAL = ("--rows", "400", "--batch", "32", "--rounds", "30", "--sigma", "2")
+
+
+def figures(printed: str) -> list[str]:
+    """The cells of the last site's line."""
+    return [line.split() for line in printed.splitlines() if re.match(r"site( \d+)? ", line)][-1]
+
+
+@pytest.mark.parametrize(
+    ("more", "all", "one"),
+    [
+        (("--cap", "64"), "3.75", "3.75"),
+        (("--cap", "48"), "3.87", "3.87"),
+        (("--cap", "64", "--requesters", "6"), "10.5", "3.75"),
+        (("--cap", "64", "--requesters", "20"), "22.5", "3.75"),
+    ],
+)
+def test_figures_of_the_trial(coterie, more, all, one):
+    code, printed, said = coterie("plan-privacy", *TRIAL, *more)
+    assert code == 0, said
+    assert figures(printed)[-2:] == [all, one]
+
+
+def test_forty_steps_without_a_cap_that_matters(coterie):
+    words = (
+        "--rows",
+        "256",
+        "--batch",
+        "32",
+        "--steps",
+        "40",
+        "--rounds",
+        "1",
+        "--sigma",
+        "1",
+        "--cap",
+        "256",
+    )
+    assert figures(coterie("plan-privacy", *words)[1])[-1] == "5.79"
+
+
+def test_the_sigma_that_reaches_a_wanted_epsilon(coterie):
+    _, printed, _ = coterie("plan-privacy", *TRIAL, "--cap", "64", "--epsilon", "3.752")
+    assert figures(printed)[-1] == "2"
+    assert "with sigma 2, 30 rounds fit into 3.752" in printed
+
+
+def test_all_that_is_wrong_is_said_at_once(coterie):
+    words = ("--rows", "20", "--batch", "32", "--delta", "0.1", "--epsilon", "0", "--sigma", "-1")
+    code, printed, said = coterie("plan-privacy", *words)
+    assert (code, printed) == (2, "")
+    assert said.splitlines() == [
+        "coterie: epsilon=0.0 must lie above 0 and be finite: try 3",
+        "coterie: rows=20 are fewer than a batch of 32: lower --batch, or leave it out",
+        "coterie: delta=0.1 is above 1/n = 0.05 for the 20 rows: take delta=0.005 or less",
+        "coterie: sigma=-1.0 must be above 0 and finite: try 1, or leave dp out",
+    ]
