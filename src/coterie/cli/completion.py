@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from coterie.cli.audit import Audit
 from coterie.cli.bench import Bench
 from coterie.cli.demo import Demo
 from coterie.cli.export import Export
@@ -75,6 +76,7 @@ def everything() -> Any:
         "reproduce": Reproduce,
         "resume": Resume,
         "report": Report,
+        "audit": Audit,
         "predict": Predict,
         "export": Export,
         "posterior": _either(POSTERIOR),

@@ -14,6 +14,7 @@ from coterie.cli import screen
 from coterie.cli.flags import parse
 from coterie.cli.run import title
 from coterie.core.errors import BadRun
+from coterie.report.audit import read_audit
 from coterie.report.page import Section, write_report
 from coterie.report.paper_figures import write_figures
 from coterie.report.tables import write_csv
@@ -75,5 +76,6 @@ def read_sections(path: Path) -> list[Section]:
         records = read_records(place)
         if not records[0].metrics:
             raise BadRun(f"{place} has no finished round yet: {way_on(place)}")
-        sections.append(Section(title(records[0]), records, partial(read_cost, place)))
+        audit = partial(read_audit, place)
+        sections.append(Section(title(records[0]), records, partial(read_cost, place), audit))
     return sections

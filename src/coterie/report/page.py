@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from coterie.core.errors import BadInput
 from coterie.report import page_figures, page_tables, tables, views, words
+from coterie.report.audit import TITLE as AUDITED
+from coterie.report.audit import audit_part
 from coterie.report.inks import Ink, inks
 from coterie.runs.record import Record
 from coterie.storage.atomic import write_whole
@@ -22,12 +25,14 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 class Section:
     """Runs on the same clients under one heading: a single run, or methods by seeds.
 
-    `spent` tells the seconds by part of the command that made them, when the page has come to its cost.
+    `spent` tells the seconds by part of the command that made them, when the page has come to its cost;
+    `audit` what attacks on the run found, if it was audited.
     """
 
     title: str
     records: Sequence[Record]
     spent: Callable[[], Mapping[str, float] | None] = lambda: None
+    audit: Callable[[], Mapping[str, Any] | None] = lambda: None
 
 
 def write_report(path: str | Path, sections: Sequence[Section], title: str = "Coterie report") -> Path:
@@ -114,6 +119,7 @@ def _section(
             "How much each feature counts",
             page_figures.features_part(by_label, colours, at("features")),
         ),
+        ("audit", AUDITED, audit_part(section.audit())),
         ("data", "Who has which data", page_figures.data_part(first, records, f"s{i}")),
         ("cost", "Cost", page_figures.cost_part(by_label, colours) + page_tables.spent(section.spent())),
         ("notes", "What happened to the data", page_tables.notes(records)),

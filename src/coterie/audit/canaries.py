@@ -1,0 +1,183 @@
+"""The one-run audit of a run: its own training once more, with planted rows at one client.
+
+Steinke, Nasr and Jagielski, 2023 (see `one_run.py` for the theorem). Each of m canaries is put among the
+client's training rows with chance 1/2; then the run is done again by its own settings: method, local work,
+rounds, seed. Two onlookers guess which canaries were in:
+
+    replies   sees what the client sent: for each visit the belief θ that came and the one that left. With
+              the gradients g_i of the canaries at θ, it solves for how much of each is in the steps,
+
+                  min_c Σ_visits |θ - θ' - Σ_i c_i ĝ_i|² + λ|c|²,     ĝ_i = g_i / |g_i|
+
+              and takes c_i for the score of canary i (`shares_of`). The paper scores by the product of step
+              and gradient; solving keeps canaries whose gradients overlap apart.
+    model     has the client's finished model alone: how much lower the canary's loss is than by the first
+              model.
+
+A canary is noise around the client's mean row, as far from it as its rows are, with a label drawn at random:
+no patient is like it, and nothing but having seen it tells its label. Planted rows change the run: a small
+client has more canaries than rows of its own, which is said (`planted`).
+
+Deviations. Canaries are rows, not gradients put into training, so that every method and kernel can be
+audited as it is; the bound is lower than what a gradient of one's own choice would give.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from coterie.audit.membership import losses_of
+from coterie.audit.one_run import best_bound
+from coterie.audit.overheard import Reply, flat, listened_to
+from coterie.audit.subject import Subject
+from coterie.core import belief as tree
+from coterie.core.belief import Belief
+from coterie.core.client import Client, Samples
+from coterie.core.errors import BadInput
+from coterie.core.learner import Batch, Learner
+from coterie.core.seeds import Key
+from coterie.runs.runner import run
+
+PROVES = (
+    "A lower bound of 1 or more is a leak that was shown: with 95 % confidence, no promise of a smaller "
+    "epsilon would be true of this training."
+)
+PROVES_NOT = (
+    "A bound of 0, or a small one, does not say that epsilon is small. It says that these guesses, from this "
+    "one training run, were too few or too often wrong to refute more. Only accounting gives an upper bound."
+)
+DELTA = 1e-5
+RIDGE = 1e-3  # λ, as a share of the mean of the diagonal
+AT_ONCE = 2**24  # numbers of gradients at a time
+
+
+def planted_rows(client: Client, canaries: int, key: Key, classes: int) -> Samples:
+    """Noise around the client's mean row, as far from it as its rows are; labels at random."""
+    source, x = key.torch(), client.train.x.double()
+    mean = x.mean(dim=0, keepdim=True)
+    spread = float((x - mean).square().mean().sqrt()) or 1.0
+    noise = torch.randn(canaries, *x.shape[1:], generator=source, dtype=torch.float64)
+    made = (mean + spread * noise).to(client.train.x.dtype)
+    if client.task == "regression":
+        y = client.train.y.double()
+        away = torch.randn(canaries, generator=source, dtype=torch.float64)
+        labels = (y.mean() + 3 * (float(y.std(correction=0)) or 1.0) * away).to(client.train.y.dtype)
+    else:
+        labels = torch.randint(classes, (canaries,), generator=source).to(client.train.y.dtype)
+    return Samples(made, labels)
+
+
+def with_planted(client: Client, rows: Samples, present: Tensor) -> Client:
+    """The client with some more training rows."""
+    x, y = torch.cat([client.train.x, rows.x[present]]), torch.cat([client.train.y, rows.y[present]])
+    return replace(client, train=Samples(x, y))
+
+
+def gradients_of(learner: Learner, belief: Belief, rows: Samples) -> Tensor:
+    """[row, parameter] the gradient of each row's loss by itself."""
+    one, seed = torch.ones(1, dtype=rows.x.dtype), torch.zeros((), dtype=torch.int64)
+
+    def gradient(x: Tensor, y: Tensor) -> Tensor:
+        found = learner.gradient(belief, Batch(x.unsqueeze(0), y.unsqueeze(0), one), seed)
+        return torch.cat([found.grads[name].reshape(-1) for name in learner.trainable])
+
+    size = sum(belief[name].numel() for name in learner.trainable)
+    chunk = max(1, AT_ONCE // max(1, 2 * size))
+    pieces = zip(torch.split(rows.x, chunk), torch.split(rows.y, chunk), strict=True)
+    return torch.cat([vmap(gradient)(x, y) for x, y in pieces]).detach()
+
+
+def shares_of(products: Tensor, alike: Tensor, ridge: float = RIDGE) -> Tensor:
+    """c = (A + λI)⁻¹ b of products b [canary] and likeness A [canary, canary]."""
+    weight = ridge * float(alike.diagonal().mean())
+    found: Tensor = torch.linalg.solve(alike + weight * torch.eye(len(alike), dtype=alike.dtype), products)
+    return found
+
+
+class Listener:
+    """Adds up Σ_visits Ĝ (θ - θ') and Σ_visits Ĝ Ĝᵀ for the replies of one client."""
+
+    def __init__(self, learner: Learner, rows: Samples, host: int) -> None:
+        self.learner, self.rows, self.host, self.visits = learner, rows, host, 0
+        m = len(rows)
+        self.products = torch.zeros(m, dtype=torch.float64)
+        self.alike = torch.zeros(m, m, dtype=torch.float64)
+
+    def __call__(self, reply: Reply) -> None:
+        if reply.host != self.host:
+            return
+        names = self.learner.trainable
+        step = flat(reply.sent, names) - flat(reply.replied, names)
+        found = gradients_of(self.learner, reply.sent, self.rows)
+        unit = found / found.norm(dim=1, keepdim=True).clamp(min=torch.finfo(found.dtype).tiny)
+        self.products += (unit @ step.to(unit.dtype)).double()
+        self.alike += (unit @ unit.T).double()
+        self.visits += 1
+
+
+def why_not(subject: Subject) -> str:
+    """Why it cannot be tried; nothing if it can."""
+    if subject.record.config.get("features") is not None:
+        return "canaries are rows, and here a server's frozen layers stand before the models that are trained"
+    return ""
+
+
+def attack(subject: Subject) -> dict[str, Any]:
+    """Both onlookers' bounds, with what accounting says of the same training, if it can say anything."""
+    key, place = subject.key.at("canaries"), subject.place
+    client, outputs = subject.clients[place], subject.here.footing.roster.outputs
+    rows = planted_rows(client, subject.canaries, key.at("rows"), outputs)
+    present = torch.rand(subject.canaries, generator=key.at("in").torch()) < 0.5
+    clients = list(subject.clients)
+    clients[place] = with_planted(client, rows, present)
+    listener = Listener(subject.learner, rows, place)
+    experiment = listened_to(subject.again(clients), listener)
+    try:
+        outcome = run(experiment, None, "audit")
+        beliefs = experiment.net.peek(outcome.models.beliefs)
+        of = int(outcome.models.of[place])
+    finally:
+        experiment.net.close()
+    was_in, bounds = present.numpy(), {}
+    if listener.visits:
+        scores = shares_of(listener.products, listener.alike).numpy()
+        bounds["replies"] = told(scores, was_in)
+    if beliefs is not None and of >= 0:
+        before = losses_of(subject, subject.first(place), rows)
+        bounds["model"] = told(before - losses_of(subject, tree.row(beliefs, of), rows), was_in)
+    return {
+        "client": client.name,
+        "canaries": subject.canaries,
+        "planted": int(present.sum()),
+        "rows": len(client.train),
+        "visits": listener.visits,
+        "bounds": bounds,
+        "upper": upper_bound(subject, len(clients[place].train), listener.visits),
+        "proves": PROVES,
+        "proves_not": PROVES_NOT,
+    }
+
+
+def told(scores: np.ndarray, present: np.ndarray) -> dict[str, Any]:
+    return asdict(best_bound(scores, present, DELTA))
+
+
+def upper_bound(subject: Subject, rows: int, visits: int) -> dict[str, Any] | None:
+    """What accounting says of so many visits to so many rows; None where local work adds no noise."""
+    charges = getattr(getattr(subject.here.method, "local", None), "charges", None)
+    if charges is None or not visits:
+        return None
+    from coterie.privacy.accounting import epsilon, repeated
+
+    try:
+        value = epsilon(repeated(charges(rows), visits), DELTA)
+    except BadInput as error:  # the package is not there
+        return {"epsilon": None, "delta": DELTA, "why": str(error)}
+    return {"epsilon": value if math.isfinite(value) else None, "delta": DELTA}
