@@ -19,7 +19,6 @@ COMMANDS = {
     "resume": "go on with a run, a comparison or a tuning that was cut off",
     "report": "write the page, CSV or figures of a run or a comparison again",
     "audit": "attack a finished run: what could be learned about a client's patients",
-    "audit": "attack a finished run: what could be learned about a client's patients",
     "table": "look at tables of your own, all sites at once, and write a recipe",
     "federation": "see a federation of several hosts at work (demo); make and revoke its kits",
     "coordinate": "run the relay of a federation, through which its sites reach each other",

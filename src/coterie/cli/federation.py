@@ -19,9 +19,9 @@ from coterie.storage.paths import fresh_path, given_folder, given_path
 
 HELP = """A federation of several hosts: a kit, which is a folder, for each of its parties.
 
-usage: coterie federation init DIR --sites NAME... [--people NAME[:viewer]...]
+usage: coterie federation init DIR --sites NAME... [--helpers NAME NAME NAME] [--people NAME[:viewer]...]
                                [--host HOST] [--port N] [--listen ADDRESS] [--days N]
-       coterie federation invite DIR NAME [--role site|lead|viewer] [--days N]
+       coterie federation invite DIR NAME [--role site|helper|lead|viewer] [--days N]
        coterie federation revoke DIR NAME
        coterie federation who KIT
        coterie federation demo [--out DIR] [--hosts] [--rounds N]
@@ -42,6 +42,7 @@ examples:
   coterie federation init ward --sites north south east
   coterie federation init ward --sites north south --host relay.example.org --listen 0.0.0.0
   coterie federation init ward --sites north south --people lead anna:viewer
+  coterie federation init ward --sites north south east --helpers ada ben tom
 """
 
 INVITE = """Makes a kit for one more party, or a new one for a name that was revoked.
@@ -89,6 +90,7 @@ DAYS = tyro.conf.arg(help="For how many days a certificate is valid.")
 OWNERS = {
     "coordinator": "for the host {host}, where the coordinator runs",
     "site": "for the site {name}",
+    "helper": "for {name}, who helps to seal replies: run it on a host of its own",
     "lead": "for {name}, who starts runs",
     "viewer": "for {name}, who may see which sites are there",
 }
@@ -98,6 +100,10 @@ OWNERS = {
 class Init:
     folder: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help="A new folder.")]
     sites: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...", help="The sites' names.")] = ()
+    helpers: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(metavar="NAME...", help="Two servers and a dealer, for runs that are sealed."),
+    ] = ()
     people: Annotated[
         tuple[str, ...], tyro.conf.arg(metavar="NAME...", help="Who starts runs; NAME:viewer may only look.")
     ] = ("lead",)
@@ -115,7 +121,9 @@ class Init:
 class Invite:
     folder: Annotated[tyro.conf.Positional[str], FOLDER]
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help="The new party.")]
-    role: Annotated[Literal["site", "lead", "viewer"], tyro.conf.arg(help="What it may do.")] = "site"
+    role: Annotated[Literal["site", "helper", "lead", "viewer"], tyro.conf.arg(help="What it may do.")] = (
+        "site"
+    )
     days: Annotated[int, DAYS] = 730
 
 
@@ -188,7 +196,14 @@ def init(words: Sequence[str]) -> None:
     asked = parse(Init, words, "federation init", INIT)
     folder, kits = given_folder(asked.folder, "DIR"), _kits()
     made = kits.found(
-        folder, asked.sites, asked.people, asked.host, asked.port, asked.days, listen=asked.listen
+        folder,
+        asked.sites,
+        asked.people,
+        asked.host,
+        asked.port,
+        asked.days,
+        listen=asked.listen,
+        helpers=asked.helpers,
     )
     print(f"federation {made[0].federation}: {len(asked.sites)} site(s), in {folder}")
     rows = [(folder / "authority", "makes and revokes kits: keep it yourself, where nobody else can read it")]

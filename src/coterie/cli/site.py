@@ -18,6 +18,7 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadInput, BadRun
 from coterie.core.options import Option
 from coterie.engines.threads import narrow
+from coterie.federation.certificates import Card
 from coterie.federation.headers import printable
 from coterie.federation.party import Kit, read_kit
 from coterie.federation.policy import read_policy
@@ -118,13 +119,13 @@ def rows_of(settings: Settings, kit: Kit, client: str) -> Holding:
 
 
 @contextlib.contextmanager
-def in_use(state: Path) -> Any:
+def in_use(state: Path, command: str = "site") -> Any:
     try:
         lock = locked(state)
     except BadRun as error:
         if "in use" not in str(error):
             raise
-        raise BadRun(f"{state} is in use: another coterie site runs with it: end that first") from None
+        raise BadRun(f"{state} is in use: another coterie {command} runs with it: end that first") from None
     with lock:
         yield
 
@@ -138,6 +139,10 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
         where = keep_model(state / "models", session.client, session.asked, belief, message["facts"], recipe)
         return str(where)
 
+    def card_of(name: str) -> Card | None:
+        member = post.members().get(name)
+        return None if member is None else member.card
+
     station = Station(
         kit.name,
         holding,
@@ -146,6 +151,7 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
         letters=lambda *letter: post.letter(*letter),
         keep=keep,
         say=say,
+        card_of=card_of,
     )
 
     def answer(*told: Any) -> bytes:

@@ -23,7 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from coterie.core.errors import BadInput, Refused, shown
 
-Role = Literal["coordinator", "site", "lead", "viewer"]
+Role = Literal["coordinator", "site", "helper", "lead", "viewer"]
 ROLES: tuple[Role, ...] = get_args(Role)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 DAYS, LONGEST = 730, 3650

@@ -25,6 +25,8 @@ log = logging.getLogger("coterie")
 
 KIT = "COTERIE_KIT"
 USUAL = "federation/people/lead"
+# what a run scores models with, by how scores leave a site
+SCORED = {"clear": ("calibrate", "tallied"), "noisy": ("noisy", "calibrate"), "none": ()}
 
 
 @NETS.register("federation")
@@ -87,7 +89,9 @@ class Federation:
         from coterie.federation.policy import from_told, objections, told, work_for
 
         assert ground.made is not None
-        scored = ("calibrate",) if met.roster.task == "regression" else ("calibrate", "tallied")
+        scored = SCORED[ground.scores]
+        if ground.scores == "clear" and met.roster.task == "regression":
+            scored = ("calibrate",)
         work = work_for(
             ground.reveals,
             (*ground.kernels, *scored),
@@ -97,6 +101,9 @@ class Federation:
             parameters=count_parameters(ground.model),
             deal=met.rule.deal,
             sums=met.sums,
+            bounded=ground.bounded,
+            clear_scores=ground.scores == "clear",
+            sealed=ground.sealed,
         )
         lines, me = [], met.lines.kit.name
         for name, policy in met.policies.items():

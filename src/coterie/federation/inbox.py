@@ -29,7 +29,7 @@ from coterie.federation.seals import seal, unseal
 
 log = logging.getLogger("coterie")
 
-ASKERS = {"ask": "lead", "letter": "site"}  # who may send what to a party
+ASKERS = {"ask": ("lead",), "letter": ("site", "helper")}  # who may send what to a party
 NAMES = {"ask": "questions", "letter": "letters"}
 MOST_WAITING = 8  # questions of one sender
 MOST_OVER = 10_000  # earlier starts of senders that are remembered
@@ -149,7 +149,7 @@ class Inbox:
 
     def _checked(self, card: Card, header: Mapping[str, Any], sealed: bytes, seen: Seen | None) -> bytes:
         kind = str(header.get("kind"))
-        if card.role != ASKERS.get(kind):
+        if card.role not in ASKERS.get(kind, ()):
             raise Refused(f"a {card.role} may not send {NAMES.get(kind, 'such messages')}")
         if kind not in self.answers:
             raise Refused(f"{self.kit.name} takes none")

@@ -3,6 +3,7 @@
     DIR/authority      ca.key makes and revokes kits; whoever has it decides who belongs to the federation
     DIR/coordinator    the kit of the relay, and revoked.json, the list of certificates that count no more
     DIR/sites/NAME     a kit for each site
+    DIR/helpers/NAME   a kit for each helper: two servers and a dealer, where replies are sealed
     DIR/people/NAME    a kit for each person: a lead starts work, a viewer may only ask who is there
 
 People copy kits by hand, and whoever has a kit's key is that party: hand it over by a safe way, to nobody
@@ -126,8 +127,9 @@ def found(
     port: int = 8443,
     days: int = DAYS,
     listen: str = "",
+    helpers: Sequence[str] = (),
 ) -> list[Kit]:
-    """A new federation: the kits of the coordinator, the sites and the people, in this order.
+    """A new federation: the kits of the coordinator, the sites, the helpers and the people, in this order.
 
     People are written `name` (a lead) or `name:viewer`. All of it is there at the end, or nothing.
     """
@@ -138,6 +140,11 @@ def found(
     if not sites:
         wrong.add(f"a federation needs a site: name one or more with {option('sites', 'a')}")
     members: list[tuple[str, Role]] = [(COORDINATOR, "coordinator"), *((site, "site") for site in sites)]
+    members += [(helper, "helper") for helper in helpers]
+    if helpers and len(helpers) < 3:
+        wrong.add(
+            f"{len(helpers)} helper(s), and sealing takes two servers and a dealer: name three, or none"
+        )
     for words in people:
         with wrong.one():
             members.append(person(words))
@@ -175,7 +182,9 @@ def invite(folder: str | Path, name: str, role: Role = "site", days: int = DAYS)
     check_name(name)
     check_days(days)
     if role not in ROLES or role == COORDINATOR:
-        raise BadInput(f"role {shown(role)} must be site, lead or viewer: a federation has one coordinator")
+        raise BadInput(
+            f"role {shown(role)} must be site, helper, lead or viewer: a federation has one coordinator"
+        )
     with at_work(folder) as office:
         there = [m["name"] for m in office.members() if not m["revoked"]]
         if name in there:
@@ -242,7 +251,7 @@ def person(words: str) -> tuple[str, Role]:
 def place_of(folder: Path, name: str, role: Role) -> Path:
     if role == COORDINATOR:
         return folder / COORDINATOR
-    return folder / ("sites" if role == "site" else "people") / name
+    return folder / {"site": "sites", "helper": "helpers"}.get(role, "people") / name
 
 
 def twice(names: Iterable[str]) -> list[str]:

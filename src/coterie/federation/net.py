@@ -66,6 +66,14 @@ class Federated(Remote):
         self.due: dict[int, list[tuple[set[int], bytes]]] = {}
         self.rests, self.begun = Rests(), False  # whether a round has begun that is not written down
         self.told: set[str] = set()  # who is left out, as people know
+        self.seals: Any = None  # who conducts helpers, if replies are sealed
+
+    def sealing(self, options: Any) -> Any:
+        """Replies are sealed from now on: who conducts it (`sealing.py`)."""
+        from coterie.federation.sealing import Sealing
+
+        self.seals = Sealing(self, options)
+        return self.seals
 
     # who is there
 
@@ -326,6 +334,8 @@ class Federated(Remote):
             self._end()
 
     def _end(self) -> None:
+        if self.seals is not None:
+            self.seals.end()
         if self.here():
             self.post.try_to_ask({site: ({"do": "end"}, {}) for site in self.here()}, quiet=True)
         self.boots = {}

@@ -23,6 +23,7 @@ from coterie.core.kernel import KERNELS
 from coterie.core.method import Reveals
 from coterie.core.options import coerced
 from coterie.models import MODELS
+from coterie.privacy.accounting import check_budget
 
 LISTED = 8  # names that a refusal lists
 MAY = {  # keys that are true or false, and what a site would do
@@ -33,8 +34,9 @@ MAY = {  # keys that are true or false, and what a site would do
     "distances": "it would be told how far models are apart",
     "sums": "counts, means and deviations of columns would be told",
 }
+UNSEALED = "models trained here would leave as they are, where the policy has sealed = true"
 # what these make stays at the site
-STAYS = frozenset({"mix", "copy", "take", "keep", "store", "fetch"})
+STAYS = frozenset({"mix", "copy", "take", "keep", "store", "fetch", "unseal"})
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,13 @@ class Policy:
     label_counts    may it be told how many rows there are of each class?
     distances       may it be told how far models are apart? Many of them tell a model
     sums            may counts, means and deviations of columns be told, for a scale that sites share?
+    sealed          may models trained here leave only sealed, so that nobody sees one? Runs with helpers do
     deal            the only seed by which rows may be held out for testing; None: each run's own
+    epsilon         what all runs of all requesters may spend of differential privacy; None: no bound. With one,
+                    local work without noise is refused (`budgets.py`)
+    delta           the delta of that; below 1 / rows
+    epsilon_a_requester  what one of them may spend; None: no less
+    clear_scores    may scores leave without noise, outside of the budget? Asked where there is an epsilon
     """
 
     requesters: tuple[str, ...] | None = None
@@ -82,10 +90,22 @@ class Policy:
     label_counts: bool = False
     distances: bool = True
     sums: bool = True
+    sealed: bool = False
     deal: int | None = None
+    epsilon: float | None = None
+    delta: float = 1e-5
+    epsilon_a_requester: float | None = None
+    clear_scores: bool = False
 
     def __post_init__(self) -> None:
         wrong = Gathered()
+        for name in ("epsilon", "epsilon_a_requester"):
+            with wrong.one():
+                check_budget(1.0 if getattr(self, name) is None else getattr(self, name), 0.5, name)
+        with wrong.one():
+            check_budget(1.0, self.delta)
+        if self.epsilon_a_requester is not None and self.epsilon is None:
+            wrong.add("epsilon_a_requester needs epsilon, for all together: set it too")
         for f in fields(self):
             if f.name.startswith(("max_", "min_")) and getattr(self, f.name) < 1:
                 wrong.add(f"{f.name} = {getattr(self, f.name)} must be at least 1: try {f.default}")
@@ -113,6 +133,9 @@ class Work:
     rows: bool = False
     distances: bool = False  # whether distances between models are told
     sums: bool = False  # whether sums of columns are needed
+    bounded: bool = False  # whether local work has noise, and a bound on what it tells of a row
+    clear_scores: bool = True  # whether scores of models are told without noise
+    sealed: bool = False  # whether replies are sealed: they reach whoever leads the run in sums alone
 
 
 def read_policy(path: str | Path | None) -> Policy:
@@ -198,7 +221,7 @@ def check_begin(policy: Policy, asked: Mapping[str, Any], requester: str, today:
 def objections(policy: Policy, work: Work, requester: str = "") -> list[str]:
     """One line for each thing that the policy does not allow."""
     needs = {
-        "to_coordinator": work.coordinator or work.opened,
+        "to_coordinator": (work.coordinator and not work.sealed) or work.opened,
         "open": work.opened,
         "to_peers": work.peers,
         "rows": work.rows,
@@ -211,6 +234,10 @@ def objections(policy: Policy, work: Work, requester: str = "") -> list[str]:
     lines += [above(work.parameters, "parameters", policy.max_parameters, "max_parameters")]
     lines += [above(work.rounds, "rounds", policy.max_rounds, "max_rounds")]
     lines += [barred(policy, key) for key, needed in needs.items() if needed]
+    if policy.sealed and not work.sealed:
+        lines.append(f"{UNSEALED}: run with --wrap sealed, or set sealed = false")
+    if policy.epsilon is not None:
+        lines += unbounded(policy, work)
     if work.sites < policy.min_sites:
         lines.append(
             f"{work.sites} sites, below the policy's {policy.min_sites}: ask more, or lower min_sites"
@@ -219,6 +246,18 @@ def objections(policy: Policy, work: Work, requester: str = "") -> list[str]:
         have = f"rows held out by seed {work.deal}, where the policy has {policy.deal}"
         lines.append(f"{have}: run with --deal {policy.deal}, or change deal")
     return [line for line in lines if line]
+
+
+def unbounded(policy: Policy, work: Work) -> list[str]:
+    """What a run would do outside of the budget."""
+    lines = []
+    if not work.bounded:
+        have = f"local work without noise, where the policy has epsilon = {policy.epsilon:g}"
+        lines.append(f'{have}: take --kernel "dp(sgd)", or leave epsilon out')
+    if work.clear_scores and not policy.clear_scores:
+        have = f"scores without noise, where the policy has epsilon = {policy.epsilon:g}"
+        lines.append(f"{have}: run with --wrap private:scores=noisy or none, or set clear_scores = true")
+    return lines
 
 
 def check_message(
@@ -239,6 +278,10 @@ def check_message(
             tried, round = len(message["rows"]), int(message["key"]["round"])
             check_visit(policy, message["kernel"], visits, tried, round, holds(rows, foreign))
             return visits + tried
+        elif what == "seal":
+            return visits
+        elif policy.sealed and what in ("letter", "give"):
+            raise Refused(f"{UNSEALED}: run with --wrap sealed, or set sealed = false")
         elif what == "letter" and message.get("to") is not None:
             check_may(policy, "to_peers")
         elif what in ("letter", "give"):  # a letter to nobody goes to who asks for it

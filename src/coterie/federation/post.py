@@ -169,8 +169,8 @@ class Post:
     ) -> dict[str, bytes | Missing]:
         if self.kit.name in messages:
             raise BadInput(f"{self.kit.name} cannot send to itself: leave it out")
-        if self.kit.role != ASKERS[kind]:
-            raise Refused(f"a {self.kit.role} may not send {NAMES[kind]}: only a {ASKERS[kind]} may")
+        if self.kit.role not in ASKERS[kind]:
+            raise Refused(f"a {self.kit.role} may not send {NAMES[kind]}: only a {ASKERS[kind][0]} may")
         end = time.monotonic() + deadline
         done: dict[str, bytes | Missing] = {}
         with self._errands_of(kind, messages, numbers) as errands:

@@ -22,12 +22,15 @@ MOST_MEMBERS = 1024
 
 @dataclass(frozen=True)
 class Member:
-    """One who is connected; `since` when, by the relay's clock."""
+    """One who is connected; `since` when, by the relay's clock. Two helpers of the same `where` are at one
+    address, as the relay says.
+    """
 
     card: Card
     boot: str
     version: str
     since: float
+    where: str = ""
 
 
 class Presence:
@@ -157,4 +160,5 @@ class Presence:
             self._cards[pem] = card
         if card.name != name:
             raise ValueError(f"{name} comes with the certificate of {card.name}")
-        return Member(card, str(told["boot"])[:128], str(told["version"])[:128], float(told["since"]))
+        boot, version, where = (str(told.get(key, ""))[:128] for key in ("boot", "version", "where"))
+        return Member(card, boot, version, float(told["since"]), where)

@@ -10,9 +10,11 @@ members   the same, once
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import logging.handlers
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -34,6 +36,7 @@ QUIET = 60.0  # seconds in which the same line about the same stranger is said o
 LOG_BYTES = 1 << 20
 SENDS: dict[str, tuple[str, ...]] = {
     "site": ("letter", "answer", "refusal"),
+    "helper": ("letter", "answer", "refusal"),
     "lead": ("ask", "refusal"),
     "viewer": (),
 }
@@ -49,9 +52,14 @@ class Present:
     address: str
     since: float
 
-    def told(self) -> dict[str, Any]:
-        """What others hear of it; not from where it is connected."""
+    def told(self, salt: bytes = b"") -> dict[str, Any]:
+        """What others hear of it; not from where it is connected, but of helpers whether two are at one
+        address: a mark of it that says nothing else, as its salt stays here.
+        """
+        host = self.address.rpartition(":")[0] or self.address
+        mark = hashlib.sha256(salt + host.encode()).hexdigest()[:16]
         return {
+            **({"where": mark} if self.card.role == "helper" else {}),
             "name": self.card.name,
             "card": self.card.pem.decode("ascii"),
             "boot": self.boot,
@@ -90,6 +98,7 @@ class Relay:
         self._order = threading.Lock()  # of what is told to those who watch
         self._said: dict[tuple[str, str], float] = {}
         self._over = threading.Event()
+        self._salt = secrets.token_bytes(16)
         self._file = _File(
             kit.folder / "relay.log", maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True
         )
@@ -166,7 +175,7 @@ class Relay:
             with self._lock:
                 comer = self._present[name] = self._coming.pop(name)
                 unwanted = self._unwanted(comer.card)  # the list may have changed meanwhile
-                told = [present.told() for present in self._present.values()]
+                told = [present.told(self._salt) for present in self._present.values()]
                 if not unwanted:
                     self._watching.add(name)
             if not unwanted:
@@ -177,7 +186,7 @@ class Relay:
             self.hub.drop(name, unwanted)
             return
         self.say(f"{name} ({comer.card.role}) is here, from {comer.address}")
-        self._tell_watchers({"kind": "arrived"}, json.dumps(comer.told()).encode(), but=name)
+        self._tell_watchers({"kind": "arrived"}, json.dumps(comer.told(self._salt)).encode(), but=name)
 
     def _left(self, name: str) -> None:
         with self._lock:
@@ -226,7 +235,7 @@ class Relay:
         self.hub.room(name)  # who asks and does not listen waits for itself
         with self._order:
             with self._lock:
-                told = [present.told() for present in self._present.values()]
+                told = [present.told(self._salt) for present in self._present.values()]
                 if kind == "watch":
                     self._watching.add(name)
             self._tell(name, {"kind": "members"}, json.dumps(told).encode())

@@ -21,6 +21,7 @@ PLAIN = {
     "left-out": "to do nothing",
     "ping": "whether it is there",
     "rows": "all of its rows",
+    "unseal": "take a sum of sealed models",
 }
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
@@ -43,6 +44,8 @@ def _told(what: str, message: Mapping[str, Any]) -> str:
         return f"begin a run: {work['model']}, {work['rounds']} rounds, {work['sites']} sites"
     if what == "letters":
         return f"send models to {', '.join(str(o['to']) for o in message['orders'])[:LONG]}"
+    if what == "seal":
+        return f"send {len(message['orders'])} sealed model(s) to two helpers"
     if what == "give":
         why = {"open": "to be looked at", "mix": "to be mixed"}.get(str(message["why"]), "for others")
         return f"give {len(message['rows'])} model(s), {why}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import shutil
 import threading
@@ -14,17 +15,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Belief
+from coterie.core.belief import Belief, Beliefs
 from coterie.core.client import Client
 from coterie.core.errors import BadData, BadRun, Refused, shown
+from coterie.core.kernel import Kernel
+from coterie.core.seeds import Key
 from coterie.core.wire import pack
 from coterie.federation.blame import lacking
+from coterie.federation.budgets import Purse, content_of, secret_key
 from coterie.federation.parcels import FROM, TO, Parcels
 from coterie.federation.policy import Policy, check_message, check_model, foreign_after
 from coterie.models import MODELS
 from coterie.models.base import count_parameters
 from coterie.nets.packing import WHOLE
-from coterie.nets.site import Answer, Site, detupled, ids_in
+from coterie.nets.site import PARTS, Answer, Site, detupled, ids_in, rows_of
+from coterie.privacy.accounting import repeated
 from coterie.storage.atomic import readable_errors
 
 RUN = re.compile(r"[0-9a-f]{32}")
@@ -46,13 +51,16 @@ class Session(Site):
         others: frozenset[str],
         letters: Letters,
         parcels: Parcels,
+        purse: Purse | None = None,
     ) -> None:
         super().__init__(client, number, home)
+        self.purse = purse  # where visits with noise are paid from
         self.policy, self.leader, self.others, self.letters = policy, leader, others, letters
         self.parcels = parcels
         self.visits, self.foreign = 0, frozenset[int]()
         self.asked: dict[str, Any] = {}  # how it began
-        self.lock = threading.Lock()
+        self.sealed: Any = None  # its part with helpers, if the run is sealed (`sealed_site.py`)
+        self.lock, self.rows_mark = threading.Lock(), ""
 
     def began(self, message: Mapping[str, Any]) -> bool:
         """Builds the model; whether nothing of an earlier process of ours is in memory."""
@@ -71,6 +79,8 @@ class Session(Site):
         squeeze = str(message.get("squeeze", "none"))
         if message.get("do") == "letters":
             return pack(*self.do_letters(message, squeeze))
+        if message.get("do") == "seal":
+            return pack(*self.do_seal(message, tensors))
         if message.get("do") == "lacks":
             return pack({"lacks": lacking(self.held, message["like"])}, {})
         if message.get("do") == "letter":
@@ -84,6 +94,69 @@ class Session(Site):
             self.parcels.taken(self.leader)
             self.foreign = foreign_after(message, self.foreign)
             return answer
+
+    def admitted(
+        self,
+        kernel: Kernel,
+        key: Key,
+        called: list[tuple[int, int]],
+        message: Mapping[str, Any],
+        beliefs: Beliefs,
+        beside: Mapping[str, Beliefs],
+    ) -> tuple[Key, list[tuple[int, int]]]:
+        """A visit with noise is paid for, and has noise that nobody else knows; guests go by their places, as
+        two of the same number would have the same.
+        """
+        sizes = {part: len(getattr(self.client, part)) for part in PARTS}
+        cost = () if self.purse is None else self.purse.cost(kernel, sizes)
+        if self.purse is None or not cost:
+            return key, called
+        facts = {name: message[name] for name in ("run", "kernel", "key", "slot", "rows")}
+        facts |= {"leader": self.leader, "model": self.asked, "number": self.number}
+        facts["data"] = self._rows_mark()
+        keeps = bool(getattr(kernel, "keeps", False))
+        memory = self._net().slots.before(message["slot"], key.round) if keeps else None
+        own, mark = secret_key(self.purse, content_of(facts, beliefs, beside, memory), key)
+        visits = 1 if getattr(kernel, "together", False) else len(called)
+        self.purse.spend(self.leader, str(message["run"]), message["kernel"], repeated(cost, visits), mark)
+        return own, [(i, self.number) for i in range(len(called))]
+
+    def _rows_mark(self) -> str:
+        """The rows that this run has here, in few letters."""
+        if not self.rows_mark:
+            self.rows_mark = hashlib.sha256(pack({}, rows_of(self.client))).hexdigest()
+        return self.rows_mark
+
+    def do_seal(self, message: Mapping[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        """Replies go to both servers, masked."""
+        bounds = tuple(seconds_of(message[name]) for name in ("deadline", "patience"))
+        with self.lock:
+            check_message(self.policy, message, 0, self.visits, self.foreign)
+            self._take(tensors)
+            sealed = self._sealed()
+
+        def send(to: str, header: dict[str, Any], letter: bytes) -> None:
+            self.letters(to, header, letter, *bounds)
+
+        return {"sent": sealed.seal(message, self._belief, send)}, {}
+
+    def do_unseal(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        """A sum of sealed replies arrives in two shares, and is kept under new ids."""
+        factors = {n.removeprefix("factor/"): t for n, t in tensors.items() if n.startswith("factor/")}
+        self._take({n: t for n, t in tensors.items() if not n.startswith("factor/")})
+        made = self._sealed().unseal(message, factors, self._belief)
+        self.held |= {int(id): dict(b) for id, b in zip(message["new"], made, strict=True)}
+        return {}, {}
+
+    def do_keep(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        if self.sealed is not None:
+            self.sealed.forget()
+        return super().do_keep(message, tensors)
+
+    def _sealed(self) -> Any:
+        if self.sealed is None:
+            raise Refused("this run did not begin as a sealed one: start it anew")
+        return self.sealed
 
     def do_letters(self, message: Mapping[str, Any], squeeze: str = "none") -> Answer:
         """Contents for other sites: each goes to its receiver, sealed for it; the answer says how much, or
@@ -141,6 +214,11 @@ class Session(Site):
             refuse_not_finite(tensors, sender)
             self._take(tensors)
             self.foreign |= ids
+
+    def take_from_helper(self, sender: str, header: Mapping[str, Any], data: bytes) -> None:
+        """Seeds of masks, or a share of a sum."""
+        with self.lock:
+            self._sealed().take(sender, header, data)
 
     def final(self, message: Mapping[str, Any], tensors: dict[str, Tensor]) -> Belief:
         """The model that the run ends with here."""

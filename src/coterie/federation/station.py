@@ -30,6 +30,8 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadRun, CoterieError, Refused, lines_of, shown
 from coterie.core.options import plain
 from coterie.core.wire import message_in, pack, payload
+from coterie.federation.budgets import Purse
+from coterie.federation.budgets import check_rows as check_budget_rows
 from coterie.federation.certificates import Card
 from coterie.federation.headers import printable
 from coterie.federation.parcels import Parcels
@@ -58,8 +60,8 @@ Keep = Callable[[Session, Mapping[str, Any], Belief], str]
 
 
 class Station:
-    """`letters` sends to another site; `keep` writes a run's model down, and says where; `say` is for
-    people.
+    """`letters` sends to another party; `keep` writes a run's model down, and says where; `say` is for
+    people; `card_of` knows who is connected.
     """
 
     def __init__(
@@ -71,7 +73,9 @@ class Station:
         letters: Letters,
         keep: Keep,
         say: Callable[[str], None],
+        card_of: Callable[[str], Card | None] = lambda name: None,
     ) -> None:
+        self.card_of = card_of
         self.name, self.holding, self.policy, self.state = name, holding, policy, state
         self.letters, self.keep = letters, keep
         self.say: Callable[[str], None] = lambda line: say(printable(line, MOST_SAID))
@@ -79,7 +83,7 @@ class Station:
         self.visited: dict[str, int] = {}  # models that earlier runs have tried here
         self.lock = threading.RLock()
         self.session: Session | None = None
-        self.parcels = Parcels()
+        self.parcels, self.purse = Parcels(), Purse(state, policy)
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
         forget_old_runs(state)
@@ -113,6 +117,9 @@ class Station:
     def take_letter(self, sender: Card, header: Mapping[str, Any], body: bytes) -> None:
         try:
             check_size(self.policy, len(body))
+            if sender.role == "helper":
+                self._session(header).take_from_helper(sender.name, header, body)
+                return
             self._session(header).take_letter(sender.name, body)
         except CoterieError as error:
             self._note(sender.name, {**header, "do": "letter"}, f"refused: {'; '.join(lines_of(error))}")
@@ -213,12 +220,24 @@ class Station:
                 said = f"a run of {shown(message['work']['sites'])} sites that names {len(others) + 1}"
                 raise Refused(f"{said}: is it of another version?")
             client, home = holding.part(message.get("fold")), home_of(self.state, run, leader)
-            check_rows(self.policy, {part: len(getattr(client, part)) for part in PARTS})
+            sizes = {part: len(getattr(client, part)) for part in PARTS}
+            check_rows(self.policy, sizes)
+            check_budget_rows(self.policy, sizes)
             self._count(run)
             self.parcels.forget(leader)
             self.session = Session(
-                client, int(message["number"]), home, self.policy, leader, others, self.letters, self.parcels
+                client,
+                int(message["number"]),
+                home,
+                self.policy,
+                leader,
+                others,
+                self.letters,
+                self.parcels,
+                self.purse,
             )
+            if message.get("helpers") is not None:
+                self.session.sealed = sealed_site(self.name, message["helpers"], self.card_of)
             self.session.visits = self.visited.get(run, 0)
             self.run, self.leader = run, leader
         self.heard = time.monotonic()
@@ -316,6 +335,13 @@ class Station:
             if not self.mute:
                 self.say(f"{ASKED} cannot be written: {error.strerror}: free space")
             self.mute = True
+
+
+def sealed_site(name: str, parties: Mapping[str, str], card_of: Callable[[str], Card | None]) -> Any:
+    """Loaded where a run is sealed alone."""
+    from coterie.federation.sealed_site import SealedSite
+
+    return SealedSite(name, parties, card_of)
 
 
 ASKED, BEGUN, DEALT = "asked.jsonl", "begun.txt", "dealt.txt"

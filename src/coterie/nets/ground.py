@@ -36,7 +36,8 @@ class Ground:
     made     how a site elsewhere can build the model; None for a module of somebody's own
     own      a loss and metrics of somebody's own
     met      sites that have rows of their own, as their net met them; there are no clients then
-    reveals, kernels, rounds   what a run is going to ask of sites
+    reveals, kernels, rounds, sealed, bounded, scores   what a run is going to ask of sites: `bounded` if its
+             local work has noise, `scores` how those of models leave (clear, noisy, none)
     """
 
     clients: tuple[Client, ...]
@@ -51,6 +52,9 @@ class Ground:
     reveals: Reveals = field(default_factory=Reveals)
     kernels: tuple[Any, ...] = ()
     rounds: int = 0
+    sealed: bool = False
+    bounded: bool = False
+    scores: str = "clear"
 
 
 class Connector(Protocol):

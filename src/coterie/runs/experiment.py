@@ -39,7 +39,7 @@ from coterie.engines.threads import SMALL as FEW_NUMBERS
 from coterie.engines.threads import narrow
 from coterie.metrics.own import NOTHING, Own
 from coterie.nets import Accounted, Counting, Ground, Made, wrapped
-from coterie.nets.ground import Connector, admit
+from coterie.nets.ground import Connector, admit, read_wrap
 from coterie.nets.private import accounted
 from coterie.privacy.ledger import cost_of
 from coterie.runs.about import about_run
@@ -104,7 +104,7 @@ class Builder:
             settings, method, key = _method(settings)
             device_of(settings.device)
             footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
-            check_work(method, footing.roster)
+            check_work(method, footing.roster, footing.model)
             method.check(footing.roster, footing.beliefs, key)
 
     def footing(self, settings: Settings, check: Check) -> Footing:
@@ -253,7 +253,7 @@ def experiment_of(
 ) -> Experiment:
     """A method on a footing; refused if the two do not go together."""
     roster, key = footing.roster, Key(int(config["seed"]), rounds=int(config["rounds"]))
-    check_work(method, roster)
+    check_work(method, roster, footing.model)
     said = method.check(roster, footing.beliefs, key)
     admit(tuple(config.get("wrap", ())), method, roster)
     device = device_of(str(config.get("device", "cpu")))
@@ -271,6 +271,9 @@ def experiment_of(
         method.reveals(),
         local_work(method) if footing.met is not None else (),
         int(config["rounds"]),
+        any(read_wrap(spec)[0] == "sealed" for spec in config.get("wrap", ())),
+        bounded=costs(method, roster),
+        scores=scores_of(tuple(config.get("wrap", ()))),
     )
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
     if accounted(net) is None and costs(method, roster):
@@ -296,7 +299,14 @@ def experiment_of(
 def costs(method: Method, roster: Roster) -> bool:
     """Whether a method's local work has a bound on what it costs rows."""
     local = getattr(method, "local", None)
-    return local is not None and bool(cost_of(local, {"train": int(roster.sizes.min())}))
+    least = min((m.train for m in roster.members if m.train), default=0)  # of those who are there
+    return local is not None and bool(cost_of(local, {"train": least}))
+
+
+def scores_of(wraps: Sequence[str]) -> str:
+    """How scores leave sites: as the wrapper private has it, or in the clear."""
+    found = [options for name, options in map(read_wrap, wraps) if name == "private"]
+    return str(found[0].get("scores", "clear")) if found else "clear"
 
 
 def local_work(method: Method) -> tuple[dict[str, Any], ...]:

@@ -19,7 +19,7 @@ from coterie.core.errors import Refused
 from coterie.core.held import COORDINATOR, Held, hold
 from coterie.core.net import Distances
 from coterie.sealed.parties import Dealer, Server, Terms, masked, refuse_long
-from coterie.sealed.plan import groups_of, layout_of, measured, sum_of, vector, wanted_pairs
+from coterie.sealed.plan import groups_of, layout_of, measured, received, sum_of, vector, wanted_pairs
 from coterie.sealed.ring import SEED, room_for_distances
 
 
@@ -63,7 +63,12 @@ class Chamber:
         first, second = self.a.mix(*told, blind), self.b.mix(*told, blind)
         words = first + second  # by the receiver
         self.bytes += first.nbytes + second.nbytes
-        return hold(plan.result(held, words, self.bits), torch.full((plan.receivers,), place))
+        bases = [tree.row(b.held.tensors, b.row) for b in plan.bases.values() if b is not None]
+        near, like = [tree.row(held.tensors, row) for row in plan.near], held.like
+        taken = {n: held.tensors[n][plan.heaviest(n)].unbind() for n in like if n not in plan.floats}
+        made = received(plan.told(like, self.bits), plan.factors(), words, near, bases, taken)
+        made = {n: t.to(held.tensors[n].device) for n, t in made.items()}
+        return hold(made, torch.full((plan.receivers,), place))
 
     def distances(
         self, net: Any, held: Held, to: Tensor, at: int, importance: Mapping[str, float]

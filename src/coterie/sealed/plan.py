@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
 from coterie.core.held import Held
 from coterie.core.net import Distances
@@ -47,32 +46,54 @@ class Sum:
         """log2 of the length that replies may have in the ring, for none of these sums to overflow."""
         return float(min([LONGEST, *(reach(whole) for whole in self.whole.values())]))
 
-    def sealed(self, words: np.ndarray, layout: Mapping[str, Slice], bits: int) -> dict[str, np.ndarray]:
-        """By name, what was sealed, in the clear [receiver, word]: both servers' answers added up."""
-        return {
-            name: decoded(np.ascontiguousarray(words[:, start:end]), bits + self.points[name])
-            * self.off[name][:, None]
-            for name, (start, end) in layout.items()
-        }
+    def told(self, like: Beliefs, bits: int) -> dict[str, Any]:
+        """What a receiver has to know beside rows and weights (`received`), as JSON holds it."""
+        kinds = {n: [str(t.dtype).removeprefix("torch."), list(t.shape[1:])] for n, t in like.items()}
+        return {"like": kinds, "floats": self.floats, "points": dict(self.points), "bits": bits}
 
-    def result(self, held: Held, words: np.ndarray, bits: int) -> Beliefs:
-        """The sums, of a handle whose tensors are here."""
-        tensors, made = held.tensors, dict[str, Tensor]()
-        found = self.sealed(words, layout_of(held.like, self.floats), bits)
-        for name, t in tensors.items():
+    def factors(self) -> dict[str, Tensor]:
+        """And the weights: of what lies near, of bases, and what makes up for rounding, by name."""
+        found = dict[str, Tensor]()
+        for name in self.floats:
             w = self.weights[name].double()
-            if name not in self.floats:  # from the heaviest sender, in the clear
-                made[name] = tree.mix({name: w}, {name: t})[name]
-                continue
-            total = torch.from_numpy(found[name])
-            flat = t.detach().cpu().double().reshape(len(t), -1)
-            total = total + w[:, self.near] @ flat[self.near]
-            for row in self.far:
-                if (base := self.bases[row]) is not None:
-                    out = base.held.tensors[name][base.row].detach().cpu().double().reshape(1, -1)
-                    total = total + w[:, [row]] @ out
-            made[name] = total.reshape(len(w), *t.shape[1:]).to(device=t.device, dtype=t.dtype)
-        return made
+            found[f"near/{name}"] = w[:, self.near]
+            found[f"base/{name}"] = w[:, [row for row in self.far if self.bases[row] is not None]]
+            found[f"off/{name}"] = torch.from_numpy(np.ascontiguousarray(self.off[name]))
+        return found
+
+    def heaviest(self, name: str) -> list[int]:
+        """[receiver] from which row a tensor comes that is not averaged."""
+        return [int(row) for row in self.weights[name].argmax(dim=1)]
+
+
+def received(
+    told: Mapping[str, Any],
+    factors: Mapping[str, Tensor],
+    words: np.ndarray,
+    near: Sequence[Belief],
+    bases: Sequence[Belief],
+    taken: Mapping[str, Sequence[Tensor]],
+) -> dict[str, Tensor]:
+    """The sums [receiver, ...] by name: what both servers sent, added up, with what a receiver knows itself.
+
+    `words` [receiver, word]; `near` and `bases` are beliefs; `taken` has what is not averaged, [receiver].
+    """
+    made, start = dict[str, Tensor](), 0
+    for name, (kind, shape) in told["like"].items():
+        dtype, size = getattr(torch, str(kind)), int(np.prod(shape, dtype=np.int64))
+        if name not in told["floats"]:
+            made[name] = torch.stack(list(taken[name]))
+            continue
+        opened = np.ascontiguousarray(words[:, start : start + size])
+        total = torch.from_numpy(decoded(opened, int(told["bits"]) + int(told["points"][name])))
+        total = total * factors[f"off/{name}"].unsqueeze(1)
+        for part, some in (("near", near), ("base", bases)):
+            if some:
+                rows = torch.stack([b[name].detach().cpu().double().reshape(-1) for b in some])
+                total = total + factors[f"{part}/{name}"] @ rows
+        made[name] = total.reshape(len(total), *shape).to(dtype)
+        start += size
+    return made
 
 
 def sum_of(
