@@ -64,7 +64,7 @@ class Policy:
     sums            may counts, means and deviations of columns be told, for a scale that sites share?
     sealed          may models trained here leave only sealed, so that nobody sees one? Runs with helpers do
     deal            the only seed by which rows may be held out for testing; None: each run's own
-    epsilon         what all runs of all requesters may spend of differential privacy; None: no bound. With one,
+    epsilon         what all runs of all requesters may spend of differential privacy; None: no bound. With it
                     local work without noise is refused (`budgets.py`)
     delta           the delta of that; below 1 / rows
     epsilon_a_requester  what one of them may spend; None: no less

@@ -36,7 +36,9 @@ from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
 from coterie.core.client import Client, Samples
 from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Diverged, Refused, shown
+from coterie.core.kernel import Kernel
 from coterie.core.learner import Learner
+from coterie.core.seeds import Key
 from coterie.core.wire import aligned, key_of, pack, unpack
 from coterie.engines import ENGINES
 from coterie.kernels import kernel_of
@@ -99,6 +101,7 @@ class Site:
         edges = torch.tensor([[row, 0] for row in rows])
         called = [(int(g), self.number) for g in message["guests"]]
         kernel, key = kernel_of(message["kernel"]), key_of(message["key"])
+        key, called = self.admitted(kernel, key, called, message, beliefs, beside)
         _, numbers, replied = net.work(kernel, beliefs, edges, key, message["slot"], beside, called)
         like = {}
         if replied is not None:
@@ -106,6 +109,18 @@ class Site:
                 self.held[id] = dict(tree.row(replied, i))
             like = {n: [str(t.dtype).removeprefix("torch."), list(t.shape[1:])] for n, t in replied.items()}
         return {"like": like, "numbers": list(numbers)}, dict(numbers)
+
+    def admitted(
+        self,
+        kernel: Kernel,
+        key: Key,
+        called: list[tuple[int, int]],
+        message: Mapping[str, Any],
+        beliefs: Beliefs,
+        beside: Mapping[str, Beliefs],
+    ) -> tuple[Key, list[tuple[int, int]]]:
+        """The key of a visit, and what its guests and their host go by: a site with secrets takes others."""
+        return key, called
 
     def do_mix(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         weights = {n.removeprefix("weights/"): t for n, t in tensors.items() if n.startswith("weights/")}
