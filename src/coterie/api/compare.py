@@ -13,7 +13,7 @@ from torch import nn
 
 from coterie.api import checks
 from coterie.api.result import Result
-from coterie.api.train import finished, footing_of, given_experiment, parts_of, train
+from coterie.api.train import finished, footing_of, given_experiment, options_of_work, parts_of, train
 from coterie.core.belief import Beliefs
 from coterie.core.checks import checked
 from coterie.core.client import Client
@@ -103,12 +103,18 @@ def compare(
     brought = own_of(common.pop("loss", None), common.pop("metrics", None), common.pop("lower", ()))
     watch = common.pop("watch", lambda record: None)
     rest = {k: v for k, v in options.items() if k not in known}
+    works = {spec: own.pop("kernel", kernel) for spec, (_, own) in specs.items()}
+    alone |= {option for work in works.values() for option in options_of_work(work)}
     ways = {
         spec: parts_of(
-            kernel,
+            works[spec],
             name,
             {
-                **{k: v for k, v in rest.items() if k not in alone or k in of[name]},
+                **{
+                    k: v
+                    for k, v in rest.items()
+                    if k not in alone or k in of[name] | options_of_work(works[spec])
+                },
                 **{k.rpartition(".")[2]: v for k, v in own.items()},
             },
         )

@@ -25,7 +25,7 @@ from coterie.core.seeds import Key
 from coterie.data.clients import check_clients
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
-from coterie.kernels import WORK
+from coterie.kernels import WORK, nested
 from coterie.methods import METHODS
 from coterie.metrics.own import NOTHING, Own, own_of
 from coterie.models import MODELS
@@ -80,7 +80,8 @@ def train(
     clients    at least one, with the same columns and classes
     method     a name, or a method of your own; its options, and those of the local work (lr, epochs,
                batch, ...), are keywords: train(model, clients, "finetune", tune=3, lr=0.05)
-    kernel     the local work by name, or an object such as coterie.SGD(lr=0.1), or one of your own
+    kernel     the local work by name ("sgd", "dp(sgd)"), or an object such as coterie.SGD(lr=0.1), or one of
+               your own
     loss       a function of your own (outputs [n, ...], y [n]) -> [n], one number for each row, in operations
                of torch; otherwise the cross-entropy, or the squared error of a regression
     metrics    functions of your own by name: (probabilities [n, class] or predictions [n], y [n]) -> number,
@@ -226,8 +227,8 @@ def given_experiment(
     table = table_of(way)
     if work is not None:
         table.pop("local", None)
-        config |= {"kernel": getattr(work, "name", type(work).__name__)}
-        config[config["kernel"]] = table_of(work)
+        config["kernel"], tables = nested.tables_of(work)
+        config |= tables
     config[config["method"]] = table
     pretraining = Features.of(features)
     if pretraining is not None:
@@ -282,19 +283,26 @@ def parts_of(
             )
         return getattr(method, "local", None), method
     kernel = "sgd" if kernel is None else kernel
-    work_type = WORK[kernel] if isinstance(kernel, str) else type(kernel)
-    way_type = METHODS[method]
-    for_work = {o.name for o in options_of(work_type)} if isinstance(kernel, str) else set()
+    way_type, for_work = METHODS[method], options_of_work(kernel)
     for_way = {o.name for o in options_of(way_type)}
     for option in options:
         if option not in for_work | for_way:
             raise UnknownName("option", option, for_work | for_way)
     work = kernel
     if isinstance(kernel, str):
-        mine = {k: v for k, v in options.items() if k in for_work}
-        work = work_type(**coerced(work_type, mine, f"kernel {kernel}"))
+        of_work = {n: {o.name for o in options_of(WORK[n])} for n in nested.names_in(kernel)}
+        work = nested.made(
+            kernel, {n: {k: v for k, v in options.items() if k in own} for n, own in of_work.items()}
+        )
     mine = {k: v for k, v in options.items() if k in for_way}
     return work, METHODS.make(method, local=work, **coerced(way_type, mine, f"method {method}"))  # type: ignore[return-value]
+
+
+def options_of_work(kernel: str | Trainer | None) -> set[str]:
+    """What local work that is given by name takes: its own options, and those of the work inside it."""
+    if kernel is not None and not isinstance(kernel, str):
+        return set()
+    return {o.name for name in nested.names_in(kernel or "sgd") for o in options_of(WORK[name])}
 
 
 def refuse_nothing(module: nn.Module) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from coterie.cli import screen
-from coterie.cli.flags import method_names, read_settings
+from coterie.cli.flags import kernel_names, method_names, read_settings
 from coterie.cli.run import OUT, close, fresh, how_to_go_on, out_of
 from coterie.core.clock import CLOCK
 from coterie.core.errors import BadData, BadInput, Refused
@@ -24,12 +24,14 @@ from coterie.runs.settings import Settings
 
 HELP = """Trains with several methods and seeds on the same clients, and puts them into one table.
 
-A method may carry options: fedavg:weighted=false,sample=0.5
+A method may carry options: fedavg:weighted=false,sample=0.5, and local work of its own:
+"fedavg:kernel=dp(sgd)"
 
 examples:
   coterie compare --data titanic
   coterie compare --data digits --split shift --shift.distribution F --methods local fedavg finetune --seeds 5
   coterie compare --data digits --methods fedavg fedavg:weighted=false --sgd.lr 0.05
+  coterie compare --data digits --methods fedavg "fedavg:kernel=dp(sgd)" --dp.sigma 0.5
 """
 
 JOBS = Option("jobs", int, 0, "Processes side by side; 0: one for each core if models and data are small.")
@@ -44,7 +46,8 @@ SEEDS = Option("seeds", int, 3, "How many seeds, counted from --seed.")
 def compare(words: Sequence[str]) -> int:
     with CLOCK.part("start-up"):
         names = method_names(words, DEFAULT)
-        settings, extra = read_settings(words, "compare", HELP, [METHODS, SEEDS, OUT, JOBS], names)
+        own, kernels = [METHODS, SEEDS, OUT, JOBS], kernel_names(words)
+        settings, extra = read_settings(words, "compare", HELP, own, names, kernels=kernels)
     comparison, out = Comparison(settings, tuple(extra["methods"]), extra["seeds"]), out_of(extra)
     split = comparison.with_method(comparison.methods[0]).split
     path = out or fresh(f"compare-{settings.data}-{split}")

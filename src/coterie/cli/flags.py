@@ -20,6 +20,7 @@ from coterie.cli.words import SWITCH, by_flag, check_words
 from coterie.cli.words import named as flag_named
 from coterie.core.errors import BadInput, Gathered, UnknownName, shown
 from coterie.core.options import Option, coerced, options_of, table_of
+from coterie.kernels import WORK, nested
 from coterie.runs.settings import NATURAL, PARTS, Settings, data_for, from_table, read_toml, unused
 from coterie.sites.features import Features
 from coterie.storage.paths import given_path
@@ -63,17 +64,18 @@ def read_settings(
     more: Sequence[Option],
     methods: Sequence[str] = (),
     only: Collection[str] = (),
+    kernels: Sequence[str] = (),
 ) -> tuple[Settings, dict[str, Any]]:
     """Settings from --config and flags, and the command's own further flags.
 
-    `methods` names further methods whose options become flags too (for comparisons); `only` the settings
-    that a command takes, if not all.
+    `methods` and `kernels` name further ones whose options become flags too (for comparisons); `only` the
+    settings that a command takes, if not all.
     """
     words = recipe_alias(words)
     path, table = peek(words, "config") or "config", config_of(words)
     load_plugins(peek_many(words, "plugins"))
     base, given = _from_file(table, more, path)
-    classes, wrong = _parts(words, base, methods, only)
+    classes, wrong = _parts(words, base, methods, only, kernels)
     unknown = bool(wrong.found)
     for name in base.options:
         if name not in classes and not unknown:
@@ -110,14 +112,22 @@ def read_settings(
         settings = Settings(**{o.name: getattr(parsed, o.name) for o in shared}, options=options)
     for name, table in options.items():
         with wrong.one():
-            classes[name](**coerced(classes[name], table, name))
+            if name not in WORK:
+                classes[name](**coerced(classes[name], table, name))
+    for kernel in (*(() if only and "kernel" not in only else (settings.kernel,)), *kernels):
+        with wrong.one():
+            nested.made(kernel, options)
     wrong.refuse()
     settings = dataclasses.replace(settings, features=features)
     return settings, {o.name: getattr(parsed, o.name) for o in own}
 
 
 def _parts(
-    words: Sequence[str], base: Settings, methods: Sequence[str], only: Collection[str]
+    words: Sequence[str],
+    base: Settings,
+    methods: Sequence[str],
+    only: Collection[str],
+    kernels: Sequence[str],
 ) -> tuple[dict[str, type], Gathered]:
     """The class of each part that is named, by its name; and the names that nobody knows."""
     named = {kind: peek(words, kind) or getattr(base, kind) for kind in PARTS if not only or kind in only}
@@ -129,9 +139,12 @@ def _parts(
     if named["data"] in NATURAL:
         for kind, natural in zip(("split", "model"), NATURAL[named["data"]], strict=True):
             named |= {kind: natural} if named.get(kind) == "auto" else {}
-    for kind, name in [*named.items(), *(("method", name) for name in methods)]:
+    more = [*(("method", name) for name in methods), *(("kernel", name) for name in kernels)]
+    for kind, name in [*named.items(), *more]:
         with wrong.one():
-            if not unresolved(kind, name):
+            if kind == "kernel":
+                classes |= {part: WORK[part] for part in nested.names_in(name)}
+            elif not unresolved(kind, name):
                 classes[name] = PARTS[kind][name]
     return classes, wrong
 
@@ -181,6 +194,13 @@ def method_names(words: Sequence[str], default: Sequence[str]) -> list[str]:
     if not isinstance(listed, list | tuple):
         raise BadInput(f"{peek(words, 'config')}: methods must be a list; got {shown(listed)}: put it in [ ]")
     return [str(spec).partition(":")[0] for spec in listed]
+
+
+def kernel_names(words: Sequence[str]) -> list[str]:
+    """The kernels that methods choose for themselves, as in fedavg:kernel=dp(sgd)."""
+    listed = peek_many(words, "methods") or config_of(words).get("methods", ())
+    pairs = [pair for spec in listed for pair in str(spec).partition(":")[2].split(",")]
+    return [value for name, _, value in (pair.partition("=") for pair in pairs) if name.strip() == "kernel"]
 
 
 def _from_file(

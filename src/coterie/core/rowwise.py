@@ -131,8 +131,8 @@ def _tapped(
         factors, fine = clip_factors(torch.stack([s for s, _ in found]).sum(0), clip)
         total: dict[str, Tensor] = {}
         for (use, given, slope), (_, outer) in zip(each, found, strict=True):
-            kept = (t if t is None else only(fine, t) for t in (given, slope, outer))
-            total |= sums(use, *kept, factors)  # type: ignore[arg-type]
+            kept = None if outer is None else only(fine, outer)
+            total |= sums(use, only(fine, given), only(fine, slope), kept, factors)
     return [total[n].view(t.shape) for n, t in zip(learner.trainable, moving, strict=True)]
 
 
@@ -205,8 +205,8 @@ def _tried(
     # the first row beside others that count for nothing, and by itself: masks of dropout are the same
     first = torch.tensor([1.0, 0.0, 0.0], dtype=x.dtype, device=x.device)
     batch = Batch(few.unsqueeze(0), y[:1].expand(FEW, *y.shape[1:]).unsqueeze(0), first.unsqueeze(0))
-    stacked = [[t.unsqueeze(0) for t in part] for part in (still, moving)]
-    found = _tapped(learner, uses.found, names, torch.inf, seed.unsqueeze(0), batch, *stacked, alone)
+    one = [[t.unsqueeze(0) for t in part] for part in (still, moving)]
+    found = _tapped(learner, uses.found, names, torch.inf, seed.unsqueeze(0), batch, one[0], one[1], alone)
     # the model's own gradient, whatever terms this learner adds to it
     wanted = Learner.gradient(learner, belief, Batch(x[:1], y[:1], first[:1]), seed).grads
     length = torch.stack([g.square().sum() for g in wanted.values()]).sum().sqrt()

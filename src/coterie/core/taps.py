@@ -119,7 +119,7 @@ def per_row(moves: Mapping[str, Any], given: Tensor, slope: Tensor) -> Tensor:
     ahead = given.shape[:-3]
     patches = F.unfold(given.flatten(0, -4), **moves)
     outer = torch.bmm(slope.flatten(-2).flatten(0, -3), patches.transpose(1, 2))
-    return outer.unflatten(0, ahead)
+    return outer.view(*ahead, *outer.shape[1:])
 
 
 def sums(use: Use, given: Tensor, slope: Tensor, outer: Tensor | None, factors: Tensor) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from coterie.core.kernel import KERNELS, WORK, kernel_of, told
 from coterie.kernels.adam import Adam, AdamW
 from coterie.kernels.bayes import Gather
+from coterie.kernels.bounded import Bounded
 from coterie.kernels.calibrate import Calibrate, Tallied
 from coterie.kernels.choice import Choice
 from coterie.kernels.dp import DP
@@ -30,6 +31,7 @@ __all__ = [
     "WORK",
     "Adam",
     "AdamW",
+    "Bounded",
     "Calibrate",
     "Choice",
     "Crowd",

@@ -39,7 +39,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from coterie.core.belief import Belief
 from coterie.core.charge import Charge
@@ -117,6 +117,10 @@ class DP(Around):
                 "lower batch, or leave the client out"
             )
 
+    def suits(self, model: nn.Module) -> None:
+        """Refuses a model whose rows cannot be told apart."""
+        refuse_batch_norm("dp", model)
+
     def charges(self, samples: int) -> tuple[Charge, ...]:
         """What one visit costs a client of so many rows."""
         self.needs(samples)
@@ -137,7 +141,7 @@ class DP(Around):
         return replace(dealt, rows=poisson_rows(samples, self.batch, len(dealt), cap, key.at("coins")))
 
     def fresh(self, learner: Learner, belief: Belief) -> Belief:
-        refuse_batch_norm("dp", learner)
+        self.suits(learner.training)
         return super().fresh(learner, belief)
 
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:

@@ -8,7 +8,6 @@ from typing import Any
 from torch import nn
 
 from coterie.core.errors import BadInput
-from coterie.core.learner import Learner
 from coterie.kernels.around import Around
 
 
@@ -32,9 +31,9 @@ def batch_norm_of(model: nn.Module) -> str:
     return ""
 
 
-def refuse_batch_norm(name: str, learner: Learner) -> None:
+def refuse_batch_norm(name: str, model: nn.Module) -> None:
     """Refuses a model whose layers would carry one row's values into others, or home."""
-    if found := batch_norm_of(learner.training):
+    if found := batch_norm_of(model):
         raise BadInput(
             f"{name} cannot hide rows in a model with batch norm ({found}), which mixes them: take a model "
             "without, or group norm instead"

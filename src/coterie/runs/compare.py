@@ -22,6 +22,7 @@ import tomli_w
 from coterie.core.errors import BadInput, BadRun, shown
 from coterie.core.options import coerced, plain, read_pairs
 from coterie.kernels import WORK
+from coterie.kernels.nested import names_in, spelled
 from coterie.methods import METHODS
 from coterie.runs.experiment import Builder
 from coterie.runs.folder import Folder, is_run, read_record, refuse_full, way_on
@@ -35,7 +36,9 @@ MANY = 10_000  # seeds
 
 @dataclass(frozen=True)
 class Comparison:
-    """`methods` are names, or names with options: "fedavg:weighted=false,sgd.lr=0.5"."""
+    """`methods` are names, or names with options: "fedavg:weighted=false,sgd.lr=0.5"; kernel=dp(sgd) among
+    them is the method's own local work.
+    """
 
     settings: Settings
     methods: tuple[str, ...]
@@ -62,12 +65,19 @@ class Comparison:
     def with_method(self, spec: str) -> Settings:
         """The shared settings with one method, and only the options that concern it."""
         name, own = parsed(spec)
+        kernel = own.pop("kernel", self.settings.kernel)
         others = {m.partition(":")[0] for m in self.methods} - {name}
+        others |= {n for k in self.kernels() for n in names_in(k)} - {*names_in(kernel)}
         options = {k: dict(v) for k, v in self.settings.options.items() if k not in others}
         for option, value in own.items():
             table, _, key = option.rpartition(".")
             options.setdefault(table or name, {})[key] = value
-        return replace(self.settings, method=name, options={k: v for k, v in options.items() if v}).resolved()
+        given = {k: v for k, v in options.items() if v}
+        return replace(self.settings, method=name, kernel=kernel, options=given).resolved()
+
+    def kernels(self) -> list[str]:
+        """The local work of all methods: the shared one, and what any has of its own."""
+        return [self.settings.kernel, *(k for m in self.methods if (k := parsed(m)[1].get("kernel")))]
 
     def check(self, builder: Builder) -> None:
         """Refuses a method that cannot work, with its local work, before the first one runs."""
@@ -162,11 +172,13 @@ def labelled(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def parsed(spec: str) -> tuple[str, dict[str, Any]]:
-    """The name and the options in a spec such as fedavg:weighted=false,sgd.lr=0.5."""
+    """The name and the options in a spec such as fedavg:weighted=false,sgd.lr=0.5,kernel=dp(sgd)."""
     name, _, tail = spec.partition(":")
     cls = METHODS[name]
     table = read_pairs(tail, f"method {spec!r}")
-    values = coerced(cls, {k: v for k, v in table.items() if "." not in k}, f"method {name}")
+    own = {k: table.pop(k) for k in ("kernel",) if k in table}
+    own = {k: spelled(names_in(str(v))) for k, v in own.items()}
+    values = own | coerced(cls, {k: v for k, v in table.items() if "." not in k}, f"method {name}")
     for option, value in table.items():
         kernel, dot, key = option.partition(".")
         if dot:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import torch
+from torch import nn
 
 from coterie.core.errors import BadInput
 from coterie.core.method import Method
@@ -34,9 +35,18 @@ def check_model(model_of: Any, name: str, roster: Roster) -> None:
         )
 
 
-def check_work(method: Method, roster: Roster) -> None:
-    """Refuses local work of so many steps in a round that the list of its batches does not fit."""
-    local = getattr(method, "local", None)
+def check_work(method: Method, roster: Roster, model: nn.Module) -> None:
+    """Refuses local work of so many steps in a round that the list of its batches does not fit, and work that
+    does not suit the model or a client with so few rows.
+    """
+    local: Any = getattr(method, "local", None)
+    if hasattr(local, "suits"):
+        local.suits(model)
+    for member in roster.members if hasattr(local, "needs") else ():
+        try:
+            local.needs(member.train)
+        except BadInput as error:
+            raise BadInput(f"client {member.name!r} has {error}") from None
     told = {"epochs": getattr(local, "epochs", 1), "steps": getattr(local, "steps", 0)}
     passes = getattr(method, "passes", 1)  # of a ranking, which does the work so many times over
     told["passes"] = passes if isinstance(passes, int) else 1

@@ -18,7 +18,8 @@ from coterie.data.sources import SOURCES
 from coterie.engines import ENGINES
 from coterie.engines.memory import budget_in_bytes
 from coterie.federation import connector  # noqa: F401  registers the net
-from coterie.kernels import WORK
+from coterie.kernels import WORK, nested
+from coterie.kernels.nested import names_in
 from coterie.methods import METHODS
 from coterie.models import MODELS
 from coterie.nets import NETS
@@ -69,7 +70,7 @@ class Settings:
     method: str = "fedavg"
     """How clients learn together; `coterie methods` shows all."""
     kernel: str = "sgd"
-    """The work of a client in a round."""
+    """The work of a client in a round; work may go around work, as in dp(sgd)."""
     rounds: int = 30
     """Rounds of training."""
     seed: int = 0
@@ -131,12 +132,18 @@ class Settings:
         return self.seed if self.deal is None else self.deal
 
     def parts(self) -> dict[str, str]:
-        """The name of each part."""
+        """The name of each part; work around work is one, as it is written."""
         return {kind: getattr(self, kind) for kind in PARTS}
+
+    def tables(self) -> list[str]:
+        """The names that options may be given for."""
+        return [*(n for kind, n in self.parts().items() if kind != "kernel"), *names_in(self.kernel)]
 
     def made(self, kind: str, **more: Any) -> Any:
         """The part of that kind, built from its options."""
         name = getattr(self, kind)
+        if kind == "kernel":
+            return nested.made(name, self.options)
         cls = PARTS[kind][name]
         return cls(**coerced(cls, self.options.get(name, {}), f"{kind} {name}"), **more)
 
@@ -151,13 +158,18 @@ class Settings:
             split=split if self.split == "auto" else self.split,
             model=model if self.model == "auto" else self.model,
         )
-        used, tables, wrong = named.parts(), dict[str, Any](), Gathered()
-        for kind, name in used.items():
+        tables, wrong = dict[str, Any](), Gathered()
+        for kind, name in named.parts().items():
             with wrong.one():
-                tables[name] = table_of(named.made(kind))
+                if kind == "kernel":
+                    spelled, mine = nested.tables_of(named.made(kind))
+                    named, tables = replace(named, kernel=spelled), tables | mine
+                else:
+                    tables[name] = table_of(named.made(kind))
+        wrong.refuse()
         for table in self.options:
-            if table not in used.values():
-                wrong.add(unused(table, used.values()))
+            if table not in named.tables():
+                wrong.add(unused(table, named.tables()))
         wrong.refuse()
         tables[named.method].pop("local", None)  # the kernel has a table of its own
         return replace(named, options={name: t for name, t in tables.items() if t})

@@ -12,6 +12,7 @@ import tomli_w
 from coterie.core.errors import BadInput, BadRun, Gathered, shown
 from coterie.core.options import plain
 from coterie.kernels import WORK
+from coterie.kernels.nested import names_in
 from coterie.methods import METHODS
 from coterie.metrics.summary import HIGHER_IS_BETTER
 from coterie.runs.compare import Comparison, parsed, slug
@@ -64,15 +65,18 @@ class Tuning:
 
     def axes(self, spec: str) -> list[Axis]:
         """What is searched for a method; what its spec fixes is not."""
-        kernel, (name, fixed) = self.settings.kernel, parsed(spec)
+        name, fixed = parsed(spec)
+        around = names_in(fixed.pop("kernel", self.settings.kernel))
+        kernel = around[-1]
+        works = {n: WORK[n] for k in self.shared.kernels() for n in names_in(k)}
         classes = {m.partition(":")[0]: METHODS[m.partition(":")[0]] for m in self.methods}
-        every = [read_axis(entry, {kernel: WORK[kernel], **classes}) for entry in self.search]
+        every = [read_axis(entry, {**works, **classes}) for entry in self.search]
         for axis in every:
             if [a.name for a in every].count(axis.name) > 1:
                 raise BadInput(f"search names {axis.name!r} twice: name each option once")
         if all(axis.table != kernel for axis in every):
             every = [*default_axes(kernel), *every]
-        mine = [a for a in every if a.table in (kernel, name)]
+        mine = [a for a in every if a.table in (*around, name)]
         mine = [a for a in mine if (a.option if a.table == name else a.name) not in fixed]
         if not mine:
             raise BadInput(f"nothing to search for method {spec!r}: name one of its options with --search")
