@@ -4,8 +4,8 @@ Steinke, Nasr and Jagielski, 2023 (see `one_run.py` for the theorem). Each of m 
 client's training rows with chance 1/2; then the run is done again by its own settings: method, local work,
 rounds, seed. Two onlookers guess which canaries were in:
 
-    replies   sees what the client sent: for each visit the belief θ that came and the one that left. With
-              the gradients g_i of the canaries at θ, it solves for how much of each is in the steps,
+    replies   sees what the client sent: for each visit whose reply θ' left the client, θ and θ'. With the
+              gradients g_i of the canaries at θ, it solves for how much of each is in the steps,
 
                   min_c Σ_visits |θ - θ' - Σ_i c_i ĝ_i|² + λ|c|²,     ĝ_i = g_i / |g_i|
 
@@ -102,15 +102,19 @@ def shares_of(products: Tensor, alike: Tensor, ridge: float = RIDGE) -> Tensor:
 
 
 class Listener:
-    """Adds up Σ_visits Ĝ (θ - θ') and Σ_visits Ĝ Ĝᵀ for the replies of one client."""
+    """Adds up Σ_visits Ĝ (θ - θ') and Σ_visits Ĝ Ĝᵀ for the replies that leave one client."""
 
     def __init__(self, learner: Learner, rows: Samples, host: int) -> None:
-        self.learner, self.rows, self.host, self.visits = learner, rows, host, 0
+        self.learner, self.rows, self.host = learner, rows, host
+        self.visits, self.seen = 0, 0
         m = len(rows)
         self.products = torch.zeros(m, dtype=torch.float64)
         self.alike = torch.zeros(m, m, dtype=torch.float64)
 
-    def __call__(self, reply: Reply) -> None:
+    def made(self, reply: Reply) -> None:
+        self.visits += reply.host == self.host
+
+    def left(self, reply: Reply) -> None:
         if reply.host != self.host:
             return
         names = self.learner.trainable
@@ -119,7 +123,7 @@ class Listener:
         unit = found / found.norm(dim=1, keepdim=True).clamp(min=torch.finfo(found.dtype).tiny)
         self.products += (unit @ step.to(unit.dtype)).double()
         self.alike += (unit @ unit.T).double()
-        self.visits += 1
+        self.seen += 1
 
 
 def why_not(subject: Subject) -> str:
@@ -138,7 +142,7 @@ def attack(subject: Subject) -> dict[str, Any]:
     clients = list(subject.clients)
     clients[place] = with_planted(client, rows, present)
     listener = Listener(subject.learner, rows, place)
-    experiment = listened_to(subject.again(clients), listener)
+    experiment = listened_to(subject.again(clients), listener.made, listener.left)
     try:
         outcome = run(experiment, None, "audit")
         beliefs = experiment.net.peek(outcome.models.beliefs)
@@ -146,7 +150,7 @@ def attack(subject: Subject) -> dict[str, Any]:
     finally:
         experiment.net.close()
     was_in, bounds = present.numpy(), {}
-    if listener.visits:
+    if listener.seen:
         scores = shares_of(listener.products, listener.alike).numpy()
         bounds["replies"] = told(scores, was_in)
     if beliefs is not None and of >= 0:
@@ -158,11 +162,18 @@ def attack(subject: Subject) -> dict[str, Any]:
         "planted": int(present.sum()),
         "rows": len(client.train),
         "visits": listener.visits,
+        "seen": listener.seen,
+        "sealed": sealed(subject),
         "bounds": bounds,
         "upper": upper_bound(subject, len(clients[place].train), listener.visits),
         "proves": PROVES,
         "proves_not": PROVES_NOT,
     }
+
+
+def sealed(subject: Subject) -> bool:
+    """Whether replies were hidden from everybody, unless the two helpers collude."""
+    return any(str(spec).startswith("sealed") for spec in subject.record.config.get("wrap", ()))
 
 
 def told(scores: np.ndarray, present: np.ndarray) -> dict[str, Any]:

@@ -89,6 +89,7 @@ def attack(subject: Subject) -> dict[str, Any]:
         "attack": "linear" if layer else "deep leakage",
         "layer": layer,
         "inputs": "pictures" if picture else "columns" if has_units(subject, client) else "inputs",
+        "noise": hasattr(getattr(subject.here.method, "local", None), "charges"),
         "frozen_layers": subject.here.footing.body is not None,
         "cases": cases,
         "files": files,

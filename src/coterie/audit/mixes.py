@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from coterie.audit.canaries import sealed
 from coterie.audit.overheard import Reply, Sum, flat, listened_to
 from coterie.audit.subject import Subject
 from coterie.core.belief import count
@@ -113,7 +114,7 @@ def attack(subject: Subject) -> dict[str, Any]:
 def directly(subject: Subject) -> list[str]:
     """Who got replies themselves, so that nothing had to be solved."""
     config = subject.record.config
-    if any(str(spec).startswith("sealed") for spec in config.get("wrap", ())):
+    if sealed(subject):
         return []
     name, told = str(config["method"]), Reveals()
     if subject.ground is not None:
@@ -192,7 +193,7 @@ def played_again(subject: Subject, round: int) -> tuple[list[Reply], list[Sum]]:
     """The replies and the sums of one round, by playing the run up to it."""
     replies: list[Reply] = []
     sums: list[Sum] = []
-    experiment = listened_to(subject.again(), replies.append, sums.append)
+    experiment = listened_to(subject.again(), replied=replies.append, mixed=sums.append)
     try:
         start = hold(experiment.beliefs, at_coordinator(count(experiment.beliefs)))
         state = first_state(experiment, start)

@@ -1,11 +1,14 @@
-"""A net that somebody listens to: what visits a site and what it replies, and which sums are made of that.
+"""A net that somebody listens to: what visits a site, what it replies, whether that leaves the site, and
+which sums are made of it.
 
-It changes nothing. Rows go by their ids, so that the same reply is known again wherever it turns up.
+It changes nothing. Rows go by their ids, so that the same reply is known again wherever it turns up. A reply
+leaves its host when it goes to another place: to be mixed, measured, copied or looked at there, or to visit
+another site. One that stays (the last rounds of fine-tuning) is seen by nobody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -13,10 +16,10 @@ import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
-from coterie.core.belief import Belief, Weights
-from coterie.core.held import Held
+from coterie.core.belief import Belief, Beliefs, Weights
+from coterie.core.held import COORDINATOR, Held
 from coterie.core.kernel import Kernel, makes, scores
-from coterie.core.net import Beside, Replies
+from coterie.core.net import Beside, Distances, Replies
 from coterie.core.seeds import Key
 from coterie.nets.counting import Counting
 from coterie.nets.wrapped import Wrapped
@@ -50,12 +53,16 @@ class Sum(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Overheard(Wrapped):
-    """Calls `replied` for each reply of local work, and `mixed` for each sum of beliefs."""
+    """Calls `replied` for each reply of local work, `left` for each that leaves its host, when it first does,
+    and `mixed` for each sum of beliefs.
+    """
 
     replied: Callable[[Reply], None] = lambda reply: None
+    left: Callable[[Reply], None] = lambda reply: None
     mixed: Callable[[Sum], None] = lambda some: None
     trained: frozenset[str] = field(default_factory=frozenset)
     copies: dict[int, int] = field(default_factory=dict)  # id of a copy -> id of what it is a copy of
+    at_home: dict[int, Reply] = field(default_factory=dict)  # id -> a reply that has not left yet
 
     def visit(
         self,
@@ -67,6 +74,7 @@ class Overheard(Wrapped):
         beside: Beside | None = None,
     ) -> Replies:
         replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
+        self.moves(beliefs, [(guest, host) for guest, host in replies.edges.tolist()])
         if scores(kernel) or makes(kernel) or replies.held is None:
             return replies
         sent, back = self.net.peek(beliefs), self.net.peek(replies.held)
@@ -75,11 +83,26 @@ class Overheard(Wrapped):
         ids = replies.held.parts[0].ids.tolist()
         for i, (guest, host) in enumerate(replies.edges.tolist()):
             went, came = tree.row(sent, guest), tree.row(back, i)
-            self.replied(Reply(key.round, guest, host, ids[i], went, came))
+            reply = Reply(key.round, guest, host, ids[i], went, came)
+            self.at_home[ids[i]] = reply
+            self.replied(reply)
         return replies
+
+    def moves(self, held: Held, pairs: Iterable[tuple[int, int]]) -> None:
+        """Rows of a handle go to places: (row, place) each."""
+        part = held.parts[0]
+        ids, places = part.ids.tolist(), part.places.tolist()
+        for row, to in pairs:
+            id = self.copies.get(ids[row], ids[row])
+            if places[row] != to and id in self.at_home:
+                self.left(self.at_home.pop(id))
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
         mixed = self.net.mix(weights, beliefs, at, in_turn)
+        heard = (
+            weights if isinstance(weights, Tensor) else torch.stack(list(weights.values())).abs().sum(dim=0)
+        )
+        self.moves(beliefs, [(row, int(at[i])) for i, row in heard.nonzero().tolist()])
         values = self.net.peek(mixed)
         if values is None:
             return mixed
@@ -100,21 +123,44 @@ class Overheard(Wrapped):
         return mixed
 
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
+        self.moves(beliefs, zip(rows.tolist(), at.tolist(), strict=True))
         copies = self.net.deliver(beliefs, rows, at)
         for part, copy in zip(beliefs.parts[:1], copies.parts[:1], strict=True):
             for old, new in zip(part.ids[rows].tolist(), copy.ids.tolist(), strict=True):
                 self.copies[new] = self.copies.get(old, old)
         return copies
 
+    def share(self, beliefs: Held, to: Tensor) -> None:
+        self.moves(beliefs, [(row, place) for row in range(len(beliefs)) for place in to.tolist()])
+        self.net.share(beliefs, to)
+
+    def distances(
+        self, replies: Replies, to: Tensor, at: int, importance: Mapping[str, float] | None = None
+    ) -> Distances:
+        self.moves(replies.beliefs, [(row, at) for row in range(len(replies))])
+        return self.net.distances(replies, to, at, importance)
+
+    def open(self, beliefs: Held) -> Beliefs:
+        self.moves(beliefs, [(row, COORDINATOR) for row in range(len(beliefs))])
+        return self.net.open(beliefs)
+
+    def keep(self, live: Iterable[Held], round: int) -> None:
+        held = list(live)
+        kept = {self.copies.get(i, i) for h in held for part in h.parts for i in part.ids.tolist()}
+        for id in [i for i in self.at_home if i not in kept]:
+            del self.at_home[id]  # it is dropped everywhere, and never left
+        self.net.keep(held, round)
+
 
 def listened_to(
     experiment: Experiment,
     replied: Callable[[Reply], None] = lambda reply: None,
+    left: Callable[[Reply], None] = lambda reply: None,
     mixed: Callable[[Sum], None] = lambda some: None,
 ) -> Experiment:
     """The same experiment on a net that somebody listens to."""
     trained = frozenset(n for n, p in experiment.model.named_parameters() if p.requires_grad)
-    return replace(experiment, net=Counting(Overheard(experiment.net.net, replied, mixed, trained)))
+    return replace(experiment, net=Counting(Overheard(experiment.net.net, replied, left, mixed, trained)))
 
 
 def flat(belief: Belief, names: tuple[str, ...]) -> Tensor:

@@ -212,7 +212,8 @@ def canaries_part(found: Table) -> str:
     text = (
         f"At least: by the guesses, with 95 % confidence{delta}. At most: by the accountant, for the same "
         f"training. {found['planted']} planted rows beside {found['rows']} of the client's own, "
-        f"{words.several(found['visits'], 'visit')}: the more planted rows, the more the audited training "
+        f"{words.several(found['visits'], 'visit')} ({words.whole(found['seen'])} of which left a reply to "
+        "be seen): the more planted rows, the more the audited training "
         "differs from the run. Even if every guess is right, the bound is finite: it grows with their number."
     )
     return f"{grid(header, rows, 'figures')}<p>{escape(text)}</p>" if rows else ""

@@ -17,7 +17,7 @@ NAMES = {
     "mixes": "Can single replies be worked out from sums of replies?",
 }
 ONLOOKERS = {
-    "replies": "who sees every reply of the client",
+    "replies": "who sees every reply that leaves the client",
     "model": "who has the client's finished model alone",
 }
 MODELS = {"own": "own model", "shared": "shared model", BEFORE: "first model, trained on nothing"}
@@ -71,6 +71,7 @@ def membership(found: Table) -> str:
         said = (
             f"For {count} of {words.several(len(clients), 'client')} the loss tells better than by chance "
             f"which rows were trained on; most for {named}."
+            + (" Of so many intervals, 1 in 40 lies above chance by accident." if len(trained) > 9 else "")
         )
     else:
         said = (
@@ -92,6 +93,10 @@ def canaries(found: Table) -> str:
         f"{found['canaries']} made-up rows, of which {found['planted']} were planted at {found['client']}. "
         f"With 95 % confidence, for {', and for '.join(said)}."
     )
+    if "replies" not in bounds:
+        text += " No reply of the client left it, or none is a model."
+    elif found["sealed"]:
+        text += " Its replies were sealed: only the two helpers together could see them."
     upper = found["upper"]
     if upper is None:
         return f"{text} Local work adds no noise, so there is no upper bound at all."
@@ -101,7 +106,8 @@ def canaries(found: Table) -> str:
 
 
 def inversion(found: Table) -> str:
-    said = [recovered(case) for case in found["cases"] if case["case"] in ("gradient", "one visit")]
+    told = ("gradient", "one row", "one visit") if found["noise"] else ("gradient", "one visit")
+    said = [recovered(case) for case in found["cases"] if case["case"] in told]
     thing = "Inputs of the last layer, not rows. " if found["frozen_layers"] else ""
     return f"{thing}At {found['client']}: {'; '.join(said)}."
 
@@ -110,7 +116,7 @@ def recovered(case: Table) -> str:
     """From the gradient of one row by itself, 4 of 4 rows come back (cosine 1.000)."""
     source = {
         "gradient": "from the gradient of one row",
-        "one row": "from one row's step",
+        "one row": "from one row's step by the run's local work, its noise included",
         "one batch": "from one batch's step",
         "one visit": f"from a visit as in the run ({words.several(case['steps'], 'local step')})",
     }[case["case"]]
