@@ -114,7 +114,8 @@ def read_settings(
         with wrong.one():
             if name not in WORK:
                 classes[name](**coerced(classes[name], table, name))
-    for kernel in (*(() if only and "kernel" not in only else (settings.kernel,)), *kernels):
+    shared_one = [parsed.kernel] if hasattr(parsed, "kernel") else []
+    for kernel in [*shared_one, *kernels]:
         with wrong.one():
             nested.made(kernel, options)
     wrong.refuse()

@@ -10,8 +10,9 @@ mechanism of σ for *all* of a client's rows together (`charges`: one of unit "c
 
 Deviations: the paper adds noise once to the mean of n clients, at a server that all trust. Here each client
 adds its own before anything leaves, and needs to trust nobody; the mean then has √n times the noise, and
-twice that, because a change is held against any other, where the paper's is there or not. The training loss is not told. What the optimiser remembers stays at the client, but with
-keep=true later changes depend on it as on rows: each visit pays for itself.
+twice that, because a change is held against any other, where the paper's is there or not. The training loss
+is not told. What the optimiser remembers stays at the client, but with keep=true later changes depend on it
+as on rows: each visit pays for itself.
 
 Batch norm is refused, and so is a model of which only a part is trained: statistics and frozen tensors would
 go home beside the change. ξ is a hash of the last step's seed: see `dp.py` on who knows it.

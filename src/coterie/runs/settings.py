@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import tomllib
@@ -137,7 +138,8 @@ class Settings:
 
     def tables(self) -> list[str]:
         """The names that options may be given for."""
-        return [*(n for kind, n in self.parts().items() if kind != "kernel"), *names_in(self.kernel)]
+        parts = ((kind, getattr(self, kind)) for kind in PARTS)
+        return [n for kind, name in parts for n in (names_in(name) if kind == "kernel" else (name,))]
 
     def made(self, kind: str, **more: Any) -> Any:
         """The part of that kind, built from its options."""
@@ -166,10 +168,12 @@ class Settings:
                     named, tables = replace(named, kernel=spelled), tables | mine
                 else:
                     tables[name] = table_of(named.made(kind))
-        wrong.refuse()
-        for table in self.options:
-            if table not in named.tables():
-                wrong.add(unused(table, named.tables()))
+        used: list[str] = []
+        with contextlib.suppress(BadInput):  # of a kernel, and said already
+            used = named.tables()
+        for table in self.options if used else ():
+            if table not in used:
+                wrong.add(unused(table, used))
         wrong.refuse()
         tables[named.method].pop("local", None)  # the kernel has a table of its own
         return replace(named, options={name: t for name, t in tables.items() if t})
