@@ -21,7 +21,6 @@ from coterie.kernels import SGD
 from coterie.kernels.dp import DP
 from coterie.privacy.accounting import (
     COARSE,
-    FINE,
     check_budget,
     check_delta,
     epsilon,
@@ -60,9 +59,6 @@ class Numbers:
     sampling: Annotated[Literal["poisson", "epochs"], arg(help="How rows come into batches.")] = "poisson"
     delta: Annotated[float, arg(help=DELTA.help)] = 1e-5
     epsilon: Annotated[float | None, arg(help=EPSILON.help)] = None
-
-
-MANY = 8  # sites from which on figures are on the coarse grid
 
 
 class Plan(NamedTuple):
@@ -145,7 +141,6 @@ def by_method(words: Sequence[str]) -> None:
 
 def show(plans: Sequence[Plan], delta: float, wanted: float | None, sigma: float) -> None:
     """The table: a line for each site."""
-    grid = FINE if len(plans) <= MANY else COARSE
     titles = ["site", "rows", "steps", f"epsilon at delta {delta:g}, all colluding", "most for one requester"]
     if wanted is not None:
         titles.append(f"sigma for {wanted:g}")
@@ -153,7 +148,7 @@ def show(plans: Sequence[Plan], delta: float, wanted: float | None, sigma: float
     for i, title in enumerate(titles):
         table.add_column(Text(title), justify="right" if i else "left")
     for plan in plans:
-        both = [epsilon(some, delta, grid) for some in (plan.all, plan.one)]
+        both = [epsilon(some, delta, COARSE) for some in (plan.all, plan.one)]
         cells = [plan.name, f"{plan.rows:,}", f"{sum(c.times for c in plan.all):,}", *map(figure, both)]
         if wanted is not None:
             cells.append(needed(plan, wanted, delta))

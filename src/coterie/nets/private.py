@@ -201,6 +201,8 @@ class Private(Accounted):
                 f"the method asks for scores ({', '.join(asked)}), and scores=none sends none: take noisy"
             )
         wrong.refuse()
+        if local is not None:
+            one_visit(local, roster, float(options.get("epsilon", 3.0)), delta)
 
     def visit(
         self,
@@ -280,6 +282,16 @@ class Private(Accounted):
         bound = f" ({self.per_requester:g} for one)" if self.per_requester else ""
         return (
             f"out of budget for {', '.join(names)}: epsilon {spent:.3g} of {self.epsilon:g}{bound} is spent"
+        )
+
+
+def one_visit(local: Any, roster: Roster, budget: float, delta: float) -> None:
+    """Refuses work of which not even one visit fits at any site; the most rows make it cheapest."""
+    least = epsilon(cost_of(local, {"train": int(roster.sizes.max())}) or (), delta, COARSE)
+    if least > budget:
+        raise BadInput(
+            f"one visit costs epsilon {least:.3g} at the least, above the budget of {budget:g}: raise sigma "
+            "(coterie plan-privacy says how far), or take fewer steps"
         )
 
 

@@ -24,12 +24,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from scipy.optimize import brentq
+
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
 
 FINE, COARSE = 1e-4, 1e-3  # between values of the privacy loss
 MOST = 2**24  # visits that `most_times` looks for
-LEAST_SIGMA, MOST_SIGMA = 1e-2, 1e5  # between which `sigma_for` looks
+LEAST_SIGMA, MOST_SIGMA = 0.3, 1e5  # between which `sigma_for` looks
 Charges = tuple[Charge, ...]
 
 
@@ -127,21 +129,25 @@ def sigma_for(
     """
     check_budget(wanted, delta)
 
-    def enough(sigma: float) -> bool:
-        return epsilon(charges_of(sigma), delta, COARSE) <= wanted
+    def excess(log_sigma: float) -> float:
+        """log ε - log wanted; nearly a straight line in log σ."""
+        found = epsilon(charges_of(math.exp(log_sigma)), delta, COARSE)
+        return math.log(max(found, 1e-9) / wanted)
 
-    low, high = LEAST_SIGMA, 1.0
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > MOST_SIGMA:
+    low = high = 0.0
+    while excess(high) > 0:
+        high += 0.7
+        if high > math.log(MOST_SIGMA):
             raise BadInput(f"epsilon={wanted} needs a sigma above {MOST_SIGMA:g}: raise it, or ask for less")
-    while low == LEAST_SIGMA and enough(high / 2) and high / 2 > low:
-        high = high / 2
-    low = max(low, high / 2)
-    while high - low > high * 10.0**-digits / 2:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return rounded_up(high, digits)
+    while excess(low) <= 0:
+        low -= 0.7
+        if low < math.log(LEAST_SIGMA):
+            return LEAST_SIGMA
+    low = max(low, high - 0.7)
+    sigma = rounded_up(math.exp(brentq(excess, low, high, xtol=0.2 * 10.0**-digits)), digits)
+    while epsilon(charges_of(sigma), delta, COARSE) > wanted:
+        sigma = rounded_up(sigma * (1 + 0.2 * 10.0**-digits), digits)
+    return sigma
 
 
 def rounded_up(value: float, digits: int) -> float:

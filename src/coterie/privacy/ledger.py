@@ -101,8 +101,10 @@ class Bound:
         while ahead >= LEAST:
             if self._looked_up(Spent({c: math.ceil(n * (1 + ahead)) for c, n in after.items()})):
                 return True
+            if ahead == 1.0 and not self._looked_up(after):
+                return False
             ahead /= 2
-        return self._looked_up(after)
+        return True
 
     def _looked_up(self, spent: Spent) -> bool:
         if any(within(known, spent) for known in self.bad):
