@@ -175,7 +175,7 @@ def dots(entries: Sequence[Table]) -> str:
     """Figures with their intervals on a line from 0 to 1; a grey one is the model trained on nothing."""
     lines = "".join(
         "<div class='dots'>"
-        f"<span>{escape(e['client'])}, {escape(said.MODELS[e['model']])}</span>"
+        f"<span>{escape(e['client'])}, {escape(said.SHORT[e['model']])}</span>"
         f"<svg viewBox='0 0 100 10' preserveAspectRatio='none' role='img' "
         f"aria-label='{escape(said.interval(e['auc']))}'>"
         "<line x1='50' x2='50' y1='0' y2='10' class='chance'/>"
@@ -216,7 +216,7 @@ def canaries_part(found: Table) -> str:
         "be seen): the more planted rows, the more the audited training "
         "differs from the run. Even if every guess is right, the bound is finite: it grows with their number."
     )
-    return f"{grid(header, rows, 'figures')}<p>{escape(text)}</p>" if rows else ""
+    return f"{grid(header, rows, 'figures wraps')}<p>{escape(text)}</p>" if rows else ""
 
 
 def _upper(upper: Table) -> str:
@@ -254,7 +254,7 @@ def inversion_part(found: Table, pictures: Mapping[str, bytes] | None) -> str:
         "many test rows comes, which nobody trained on. Many local steps, large batches and noise make this "
         "attack fail."
     )
-    table = grid(header, rows, "figures given")
+    table = grid(header, rows, "figures wraps")
     sides = "" if pictures is None else "".join(case_rows(case, pictures) for case in found["cases"])
     return f"{table}<p>{escape(text)}</p>{sides}"
 
@@ -265,7 +265,8 @@ def case_rows(case: Table, pictures: Mapping[str, bytes]) -> str:
         return ""
     inner = "".join(one_row(entry, pictures) for entry in case["shown"])
     body = f"<div class='sides'>{inner}</div>"
-    return f"<details open><summary>{escape(case['about'])}: the closest</summary>{body}</details>"
+    seen = " open" if "picture" in case["shown"][0] or case["case"] in ("gradient", "one visit") else ""
+    return f"<details{seen}><summary>{escape(case['about'])}: the closest</summary>{body}</details>"
 
 
 def one_row(entry: Table, pictures: Mapping[str, bytes]) -> str:
@@ -278,7 +279,7 @@ def one_row(entry: Table, pictures: Mapping[str, bytes]) -> str:
         )
     rows = [[escape(c["column"]), escape(c["original"]), escape(c["recovered"])] for c in entry["columns"]]
     caption = f"<p>cosine {entry['cosine']:.3f}</p>"
-    return f"<div>{grid(['column', 'original', 'recovered'], rows, 'figures')}{caption}</div>"
+    return f"<div>{grid(['column', 'original', 'recovered'], rows, 'figures wraps')}{caption}</div>"
 
 
 def mixes_part(found: Table) -> str:

@@ -21,6 +21,7 @@ ONLOOKERS = {
     "model": "who has the client's finished model alone",
 }
 MODELS = {"own": "own model", "shared": "shared model", BEFORE: "first model, trained on nothing"}
+SHORT = {"own": "own", "shared": "shared", BEFORE: "first"}
 LIMITS = (
     "An audit shows leaks, never their absence. These are four known attacks with modest means; others, and "
     "the same ones with more knowledge of the data, may do better.",
