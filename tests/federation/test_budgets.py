@@ -1,4 +1,4 @@
-"""Budgets at real sites: visits with noise are in a ledger before they are answered, and noise is a secret."""
+"""Budgets at real sites: visits with noise are in a ledger before they are answered; noise is a secret."""
 
 from __future__ import annotations
 
@@ -166,10 +166,10 @@ def test_budgets_that_cannot_be_kept(table, line):
 def test_a_lead_hears_before_it_begins():
     work, policy = Work("logistic", sites=3), Policy(epsilon=3.0)
     assert objections(policy, work) == [
-        'local work without noise, where the policy has epsilon = 3: take --kernel "dp(sgd)", or leave epsilon '
-        "out",
-        "scores without noise, where the policy has epsilon = 3: run with --wrap private:scores=noisy or none, "
-        "or set clear_scores = true",
+        'local work without noise, where the policy has epsilon = 3: take --kernel "dp(sgd)", or leave '
+        "epsilon out",
+        "scores without noise, where the policy has epsilon = 3: run with --wrap private:scores=noisy or "
+        "none, or set clear_scores = true",
     ]
     assert objections(policy, Work("logistic", sites=3, bounded=True, clear_scores=False)) == []
 

@@ -86,7 +86,7 @@ def test_a_ledger_survives_json():
     ledger.account(0).charge(COORDINATOR, [Charge(5.0)])
     ledger.refuse(1, COORDINATOR, 4)
     ledger.refuse(1, COORDINATOR, 6)  # the first one stays
-    ledger.outside["calibrate"] += 2
+    ledger.outside["evaluation", "calibrate"] += 2
     again = Ledger.of(json.loads(json.dumps(ledger.told())))
     assert again == ledger
     assert again.out == {1: {COORDINATOR: 4}}

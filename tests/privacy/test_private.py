@@ -194,7 +194,8 @@ def test_evaluation_in_the_clear_is_said_to_be_outside(net, start):
     found = private.visit(Calibrate(), start, ALL, EVALUATE)
     assert torch.equal(found.numbers["loss"], clear.numbers["loss"])
     told = private.statement()
-    assert (told["outside"], told["scores"]) == ({"calibrate": 4}, "clear")
+    assert told["outside"] == {"evaluation": {"calibrate": 4}, "method": {}}
+    assert told["scores"] == "clear"
     assert all(site["epsilon"] == 0 for site in told["sites"])
 
 
@@ -206,7 +207,7 @@ def test_evaluation_with_noise_and_without(net, start):
     crowd = noisy.visit(Crowd(Calibrate()), start, edges_of([(0, 1), (0, 1)]), EVALUATE)
     assert len(crowd) == 1
     assert spent(noisy, 1) == {COORDINATOR: spent_on([Charge(20.0, times=4)])}
-    assert noisy.statement()["outside"] == {}
+    assert noisy.statement()["outside"] == {"evaluation": {}, "method": {}}
     none = Private(net, scores="none")
     assert len(none.visit(Calibrate(), start, ALL, EVALUATE)) == 0
     with pytest.raises(BadInput, match="scores=none sends none: take scores=noisy"):

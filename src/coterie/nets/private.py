@@ -106,7 +106,8 @@ class Accounted(Wrapped):
         for guest, host in replies.edges.tolist():
             cost = costs[host]
             if cost is None:
-                ledger.outside[called(kernel)] += 1
+                whose = "evaluation" if EVALUATION in key.path else "method"
+                ledger.outside[whose, called(kernel)] += 1
             if not cost:
                 continue
             mark = identity(kernel, beliefs, where[guest, host], guest, host, key, slot, beside)
@@ -120,7 +121,7 @@ class Accounted(Wrapped):
         book = self.book
         return statement(
             book.ledger, self.roster.names, self.roster.sizes.tolist(), book.delta, book.budget
-        ) | {"scores": getattr(self, "scores", "clear")}
+        ) | {"scores": "clear"}
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
         text = json.dumps(self.book.ledger.told()).encode()
@@ -241,6 +242,13 @@ class Private(Accounted):
         if noisy is None:
             raise BadInput(no_bound(kernel))
         return noisy
+
+    def statement(self) -> dict[str, Any]:
+        return {
+            **super().statement(),
+            "scores": self.scores,
+            "noise": {"sigma": self.sigma, "bound": self.bound},
+        }
 
     def fitting(self, kernel: Kernel, beliefs: Held, edges: Tensor, round: int) -> Tensor:
         """[edge] which visits fit into their hosts' budgets, one after the other."""

@@ -150,12 +150,13 @@ class Ledger:
     """Accounts of the sites of a run, by their numbers; COORDINATOR, or a number, is a requester.
 
     out       {site: {requester: since which round it has no budget left for it}}
-    outside   {kernel: how many visits had no bound, and are in no figure}
+    outside   {(whose, kernel): how many visits had no bound, and are in no figure}; whose they are is
+              "evaluation", a run's own scores, or "method"
     """
 
     accounts: dict[int, Account] = field(default_factory=dict)
     out: dict[int, dict[Hashable, int]] = field(default_factory=dict)
-    outside: Counter[str] = field(default_factory=Counter)
+    outside: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def account(self, host: int) -> Account:
         return self.accounts.setdefault(host, Account())
@@ -172,11 +173,13 @@ class Ledger:
             for charge in as_charges(some)
         ]
         out = [[host, who, round] for host, some in sorted(self.out.items()) for who, round in some.items()]
-        return {"spent": spent, "out": out, "outside": dict(self.outside)}
+        outside = [[*whose, times] for whose, times in sorted(self.outside.items())]
+        return {"spent": spent, "out": out, "outside": outside}
 
     @staticmethod
     def of(told: Mapping[str, Any]) -> Ledger:
-        ledger = Ledger(outside=Counter(told["outside"]))
+        outside = {(whose, kernel): times for whose, kernel, times in told["outside"]}
+        ledger = Ledger(outside=Counter(outside))
         for host, requester, charge in told["spent"]:
             ledger.account(host).charge(requester, [Charge(**charge)])
         for host, requester, round in told["out"]:
@@ -227,7 +230,10 @@ def statement(
         "grid": grid,
         "budget": bounds,
         "sites": sites,
-        "outside": dict(sorted(ledger.outside.items())),
+        "outside": {
+            whose: {kernel: n for (who, kernel), n in sorted(ledger.outside.items()) if who == whose}
+            for whose in ("evaluation", "method")
+        },
     }
 
 

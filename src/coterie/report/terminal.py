@@ -1,4 +1,4 @@
-"""The summary on a terminal; below it calibration, and whether clients found their own kind."""
+"""The summary on a terminal; below it calibration, whether clients found their own kind, and epsilon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from coterie.report import advice, calibration, tables, views
+from coterie.report import advice, calibration, privacy, tables, views
 from coterie.runs.record import Record
 
 POINT, GAIN, WORST = "point/test", "gain over local", "worst client"
@@ -52,11 +52,21 @@ def render_trust(records: Sequence[Record], width: int | None = None) -> Table |
     return _fitting(header, rows, TRUST, TRUST, width)
 
 
+def render_privacy(records: Sequence[Record], width: int | None = None) -> Table | None:
+    """What looking at rows has cost each site, where local work has a bound."""
+    found = privacy.few(records)
+    if found is None:
+        return None
+    header, rows, said = found
+    return _fitting(header, rows, " ".join(said), " ".join(said), width)
+
+
 def print_table(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints the summary, calibration and measures, as wide as the console allows."""
     console = console or Console()
     console.print(render_table(records, console.width))
-    for table in (render_trust(records, console.width), render_measures(records, console.width)):
+    for render in (render_trust, render_measures, render_privacy):
+        table = render(records, console.width)
         if table is not None:
             console.print()
             console.print(table)

@@ -356,7 +356,7 @@ def _privacy(path: Path) -> Mapping[str, Any] | None:
         return None
     try:
         told = json.loads(name.read_bytes())
-        whole = isinstance(told, dict) and {"delta", "sites", "budget", "outside"} <= told.keys()
+        whole = isinstance(told, dict) and {"delta", "sites", "budget", "outside", "scores"} <= told.keys()
     except (ValueError, RecursionError) as error:
         raise BadRun(f"{name} is damaged ({error}): delete it to do without") from None
     if not whole:
