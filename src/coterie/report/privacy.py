@@ -98,8 +98,8 @@ def said(told: Statements) -> list[str]:
         if statement["scores"] == "noisy":
             sigma, bound = statement["noise"]["sigma"], statement["noise"]["bound"]
             lines.append(
-                f"Scores of {label} have noise themselves: of standard deviation {sigma:g} / n in an accuracy "
-                f"on n rows, {sigma * bound:g} / n in a loss."
+                f"Scores of {label} have noise themselves: of standard deviation {sigma:g} / n in an "
+                f"accuracy on n rows, {sigma * bound:g} / n in a loss."
             )
     scored = {label: sum(s["outside"]["evaluation"].values()) for label, s in told.items()}
     if any(scored.values()):
