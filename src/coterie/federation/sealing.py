@@ -28,7 +28,17 @@ from coterie.federation.post import Missing
 from coterie.federation.sites import TICK
 from coterie.nets.courier import Message, Silence
 from coterie.nets.site import ERRORS
-from coterie.sealed.plan import Sum, groups_of, layout_of, measured, received, sum_of, wanted_pairs
+from coterie.sealed.plan import (
+    Sent,
+    Sum,
+    groups_of,
+    keys_of,
+    layout_of,
+    measured,
+    received,
+    sum_of,
+    wanted_pairs,
+)
 from coterie.sealed.ring import room_for_distances
 
 if TYPE_CHECKING:
@@ -48,7 +58,7 @@ class Sealing:
         self.parties = self._chosen()
         net.begin = {**net.begin, "helpers": self.parties}
         self.seated: tuple[Any, ...] = ()
-        self.sealed: dict[tuple[Any, ...], str] = {}
+        self.sealed = Sent()
         self.mark, self.numbers = secrets.token_hex(4), itertools.count()
         self.count, self.bytes, self.leverage, self.failures = 0, 0, 0.0, 0
 
@@ -149,8 +159,9 @@ class Sealing:
         (part,) = held.parts
         places, layout = part.places.tolist(), layout_of(held.like, floats)
         words = max(end for _, end in layout.values())
-        keys = {row: (int(part.ids[row]), tuple(floats), bases[row] is not None) for row in rows}
-        called = {row: f"{self.mark}-{next(self.numbers)}" for row in rows if keys[row] not in self.sealed}
+        keys = keys_of(held, rows, bases, floats)
+        names = {row: self.sealed.find(keys[row], room) for row in rows}
+        called = {row: self._op() for row, name in names.items() if name is None}
         if called:
             hosts = {name: self.net.roster.names[places[row]] for row, name in called.items()}
             self._ask({"dealer": ({"do": "deal", "hosts": hosts, "words": words}, {})})
@@ -159,9 +170,10 @@ class Sealing:
             self.bytes += len(called) * 2 * 8 * words
             if self.options.projections:
                 self._judge(list(called.values()), {name: places[row] for row, name in called.items()})
-            self.sealed |= {keys[row]: name for row, name in called.items()}
+            for row, name in called.items():
+                self.sealed.note(keys[row], name, room)
         self.failures = 0
-        return [self.sealed[keys[row]] for row in rows]
+        return [name or called[row] for row, name in names.items()]
 
     def _order(
         self,

@@ -50,8 +50,8 @@ class Sealed(Wrapped):
 
     leverage: float = 0.75
     """How much of a single reply the sums that somebody gets may give away, up to 1 (see sealed/guard.py)."""
-    bits: int = 24
-    """Bits behind the point: more are finer, fewer hold longer replies."""
+    bits: int = 26
+    """Bits behind the point: more are finer, fewer hold longer replies; 26 is about what float32 has."""
     projections: int = 16
     """Numbers of each reply that the servers see, to find who lies in the ring; 0 looks for nobody."""
     strict: bool = False
@@ -97,7 +97,7 @@ class Sealed(Wrapped):
     @staticmethod
     def check(
         leverage: float = 0.75,
-        bits: int = 24,
+        bits: int = 26,
         projections: int = 16,
         strict: bool = False,
         a: str = "",

@@ -19,7 +19,17 @@ from coterie.core.errors import Refused
 from coterie.core.held import COORDINATOR, Held, hold
 from coterie.core.net import Distances
 from coterie.sealed.parties import Dealer, Server, Terms, masked, refuse_long
-from coterie.sealed.plan import groups_of, layout_of, measured, received, sum_of, vector, wanted_pairs
+from coterie.sealed.plan import (
+    Sent,
+    groups_of,
+    keys_of,
+    layout_of,
+    measured,
+    received,
+    sum_of,
+    vector,
+    wanted_pairs,
+)
 from coterie.sealed.ring import SEED, room_for_distances
 
 
@@ -37,7 +47,7 @@ class Chamber:
         )
         self.dealer = Dealer()
         self.a, self.b = (Server(side, bound, projections) for side in ("a", "b"))
-        self.sealed: dict[tuple[Any, ...], str] = {}  # by content, names and base: the name of its masks
+        self.sealed = Sent()
         self.numbers = itertools.count()
         self.count, self.bytes = 0, 0
 
@@ -99,11 +109,9 @@ class Chamber:
         """Hosts mask some rows and send them to both servers, once in a round; the names of their masks."""
         (part,) = held.parts
         words = sum(end - start for start, end in layout_of(held.like, floats).values())
-        terms, keys = Terms(self.bits, room, words), dict[int, tuple[Any, ...]]()
-        for row in rows:
-            keys[row] = (int(part.ids[row]), tuple(floats), bases[row] is not None)
-        new = [row for row in rows if keys[row] not in self.sealed]
-        called = {row: f"{next(self.numbers)}" for row in new}
+        terms, keys = Terms(self.bits, room, words), keys_of(held, rows, bases, floats)
+        names = {row: self.sealed.find(keys[row], room) for row in rows}
+        called = {row: f"{next(self.numbers)}" for row, name in names.items() if name is None}
         seeds = self.dealer.deal(list(called.values()), words)
         self.a.take_seeds({name: pair[0] for name, pair in seeds.items()})
         self.b.take_seeds({name: pair[1] for name, pair in seeds.items()})
@@ -116,12 +124,12 @@ class Chamber:
             sent = masked(x, seeds[name], terms)
             for server in (self.a, self.b):
                 server.take(name, sent, terms, host, str(int(part.ids[row])))
-            self.sealed[keys[row]] = name
+            self.sealed.note(keys[row], name, room)
             self.bytes += 2 * sent.nbytes + 4 * SEED
             self.count += 1
         if self.projections and called:
             self._check(list(called.values()), {name: part.places[row] for row, name in called.items()})
-        return [self.sealed[keys[row]] for row in rows]
+        return [name or called[row] for row, name in names.items()]
 
     def _check(self, names: list[str], places: Mapping[str, Any]) -> None:
         """Both draw a coin after all has come, and look at projections."""

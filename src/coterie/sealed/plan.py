@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,11 @@ from coterie.core.belief import Belief, Beliefs
 from coterie.core.held import Held
 from coterie.core.net import Distances
 from coterie.sealed.parties import Slice
-from coterie.sealed.ring import decoded, reach, summed_up, whole_weights
+from coterie.sealed.ring import LOAD, WHOLE, decoded, reach, summed_up, whole_weights
 
-LONGEST = 48.0  # log2 of the length of a reply in the ring, whatever the weights: projections still see liars
+# log2 of the length of a reply in the ring, if weights leave room for it:
+LONGEST = 48.0  # with whole ones, where projections still see liars
+USUAL = LOAD - WHOLE - 1.0  # with others, that add up to 2 at the most: one sealing serves for all such sums
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class Sum:
     @property
     def room(self) -> float:
         """log2 of the length that replies may have in the ring, for none of these sums to overflow."""
-        return float(min([LONGEST, *(reach(whole) for whole in self.whole.values())]))
+        usual = USUAL if any(self.points.values()) else LONGEST
+        return float(min([usual, *(reach(whole) for whole in self.whole.values())]))
 
     def told(self, like: Beliefs, bits: int) -> dict[str, Any]:
         """What a receiver has to know beside rows and weights (`received`), as JSON holds it."""
@@ -175,3 +179,31 @@ def vector(belief: Belief, names: Sequence[str]) -> np.ndarray:
     """Tensors of these names one after the other, in float64."""
     flat = [belief[n].detach().cpu().double().reshape(-1) for n in names]
     return torch.cat(flat).numpy() if flat else np.zeros(0)
+
+
+class Sent:
+    """What has been sealed in a round, and with how much room: one that was sealed with less serves too."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[Any, ...], tuple[str, float]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def find(self, key: tuple[Any, ...], room: float) -> str | None:
+        name, have = self._names.get(key, ("", math.inf))
+        return name if have <= room else None
+
+    def note(self, key: tuple[Any, ...], name: str, room: float) -> None:
+        self._names[key] = name, room
+
+    def clear(self) -> None:
+        self._names.clear()
+
+
+def keys_of(
+    held: Held, rows: Sequence[int], bases: Mapping[int, Any], floats: Sequence[str]
+) -> dict[int, tuple[Any, ...]]:
+    """By what sealed contents are known again: content, names, and whether a base was taken off."""
+    ids = held.parts[0].ids.tolist()
+    return {row: (ids[row], tuple(floats), bases[row] is not None) for row in rows}

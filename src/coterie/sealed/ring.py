@@ -27,7 +27,7 @@ BITS = (8, 30)  # behind the point of replies: fewer are coarse, more leave no r
 
 def check_bits(bits: int) -> None:
     if not BITS[0] <= bits <= BITS[1]:
-        raise BadInput(f"bits={bits} must lie between {BITS[0]} and {BITS[1]}: try 24")
+        raise BadInput(f"bits={bits} must lie between {BITS[0]} and {BITS[1]}: try 26")
 
 
 def encoded(x: np.ndarray, bits: int) -> Words:
