@@ -33,7 +33,7 @@ def names_in(text: str) -> tuple[str, ...]:
     for outer, inner in pairwise(found):
         if not goes_around(outer):
             said = f"kernel {shown(text)}: {outer} goes around nothing, {' and '.join(around)} do"
-            raise BadInput(f"{said}: write {inner}, or {around[0]}({outer})")
+            raise BadInput(f"{said}: write {inner}, or {around[-1]}({outer})")
     if goes_around(found[-1]):
         found.append(_inner_of(WORK[found[-1]]).name)
     return tuple(found)
