@@ -64,3 +64,39 @@ def test_all_that_is_wrong_is_said_at_once(coterie):
         "coterie: delta=0.1 is above 1/n = 0.05 for the 20 rows: take delta=0.005 or less",
         "coterie: sigma=-1.0 must be above 0 and finite: try 1, or leave dp out",
     ]
+
+
+def test_a_method_on_data(coterie):
+    words = (
+        "--data",
+        "titanic",
+        "--method",
+        "pens",
+        "--kernel",
+        "dp(sgd)",
+        "--dp.sigma",
+        "4",
+        "--rounds",
+        "2",
+    )
+    code, printed, said = coterie("plan-privacy", *words)
+    assert code == 0, said
+    line = next(line for line in printed.splitlines() if line.startswith("age 21-35"))
+    assert line.split()[2:] == ["333", "22", "0.436", "0.436"]  # who trains at home trains for everybody
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--kernel", "sgd"), 'coterie: sgd gives no bound: take --kernel "dp(sgd)"'),
+        (
+            ("--kernel", "dp(sgd)", "--epsilon", "-1"),
+            "coterie: epsilon=-1.0 must lie above 0 and be finite: try 3",
+        ),
+        (("--kernel", "dp(sgd)", "--dp.sgd.batch", "200"), None),
+    ],
+)
+def test_what_is_wrong_with_a_method(coterie, words, line):
+    code, _, said = coterie("plan-privacy", "--data", "titanic", "--rounds", "2", *words)
+    assert code == 2
+    assert line is None or said.splitlines()[-1] == line

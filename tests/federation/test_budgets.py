@@ -7,9 +7,10 @@ import stat
 from pathlib import Path
 from types import SimpleNamespace
 
+import hosts
 import pytest
 import torch
-from ward import write_tables
+from ward import LONG, Ward, write_tables
 
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput, BadRun, Refused, Several
@@ -346,3 +347,44 @@ def test_what_else_is_done_keeps_its_numbers(tmp_path):
     purse = Purse(tmp_path, Policy())
     assert purse.cost(SGD(), ROWS) == ()
     assert not list(tmp_path.iterdir())
+
+
+# processes
+
+
+@pytest.mark.slow
+def test_real_sites_keep_their_budget_over_runs_and_restarts(tmp_path):
+    """Three visits fit: two in a first run, and after a kill of the site one more in a second one."""
+    policy = tmp_path / "tight.toml"
+    policy.write_text(f"epsilon = {eps(3, a_visit(56))}\n")
+    words = (
+        "--kernel",
+        "dp(sgd)",
+        "--dp.sigma",
+        4,
+        "--sgd.batch",
+        20,
+        "--wrap",
+        "private:epsilon=9,scores=none",
+    )
+    with hosts.Here(["ward"], tmp_path) as here:
+        ward = Ward(here, tmp_path / "ward", names=("a", "b"))
+        ward.open_relay()
+        for name, more in (("a", ("--policy", policy)), ("b", ())):
+            ward.open_site(name, *more)
+            ward.connected(name)
+        assert ward.run("one", *words, "--rounds", 2, net=["--federation.least", 1]).wait(LONG) == 0
+        state = ward.kits["a"] / "state"
+        assert len(entries(state)) == 2
+        ward.sites["a"].kill()
+        ward.open_site("a", "--policy", policy)
+        ward.connected("a")
+        assert ward.run("two", *words, "--rounds", 3, net=["--federation.least", 1]).wait(LONG) == 0
+        assert ward.away("one", "a") == {}
+        away = ward.away("two", "a")
+        assert sorted(away) == [2, 3]
+        assert all(why.startswith("out of budget") for why in away.values())
+        assert len(entries(state)) == 3
+        told = json.loads((tmp_path / "ward" / "two" / "privacy.json").read_text())
+        assert [sum(c["times"] for c in site["charges"]) for site in told["sites"]] == [3, 9]
+        assert stat.S_IMODE((state / SECRET).stat().st_mode) == 0o600
