@@ -6,6 +6,10 @@ import re
 
 import pytest
 
+from coterie.kernels import SGD
+from coterie.kernels.dp import DP
+from coterie.privacy.accounting import epsilon
+
 pytest.importorskip("dp_accounting")
 TRIAL = ("--rows", "400", "--batch", "32", "--rounds", "30", "--sigma", "2")
 
@@ -82,7 +86,9 @@ def test_a_method_on_data(coterie):
     code, printed, said = coterie("plan-privacy", *words)
     assert code == 0, said
     line = next(line for line in printed.splitlines() if line.startswith("age 21-35"))
-    assert line.split()[2:] == ["333", "22", "0.436", "0.436"]  # who trains at home trains for everybody
+    visits = 2 * DP(SGD(batch=32), sigma=4.0).charges(333)
+    wanted = f"{epsilon(visits, 1e-5):.3g}"
+    assert line.split()[2:] == ["333", "22", wanted, wanted]  # who trains at home trains for everybody
 
 
 @pytest.mark.parametrize(
@@ -93,10 +99,14 @@ def test_a_method_on_data(coterie):
             ("--kernel", "dp(sgd)", "--epsilon", "-1"),
             "coterie: epsilon=-1.0 must lie above 0 and be finite: try 3",
         ),
-        (("--kernel", "dp(sgd)", "--dp.sgd.batch", "200"), None),
+        (
+            ("--kernel", "dp(sgd)", "--sgd.batch", "200"),
+            "coterie: client 'age 0-20' has 174 training rows, and dp needs at least a batch of them, 200: "
+            "lower batch, or leave the client out",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_method(coterie, words, line):
     code, _, said = coterie("plan-privacy", "--data", "titanic", "--rounds", "2", *words)
     assert code == 2
-    assert line is None or said.splitlines()[-1] == line
+    assert said.splitlines()[-1] == line

@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
 
@@ -16,6 +16,7 @@ from coterie.cli.demo import Demo
 from coterie.cli.export import Export
 from coterie.cli.flags import all_tables, parse
 from coterie.cli.methods import Methods
+from coterie.cli.plan_privacy import Numbers
 from coterie.cli.posterior import KINDS as POSTERIOR
 from coterie.cli.predict import Predict
 from coterie.cli.rank import BY, FIGURES, REQUESTER
@@ -65,6 +66,9 @@ def everything() -> Any:
     tuned = [(o.name, many[0][1] if o.name == "methods" else o.hint, _default(o.default)) for o in OWN[:-1]]
     ranking = [(o.name, o.hint, _default(o.default)) for o in (BY, REQUESTER, FIGURES)]
     tables = list(all_tables())
+    hints = get_type_hints(Numbers, include_extras=True)
+    planned = [(f.name, hints[f.name], _default(f.default)) for f in dataclasses.fields(Numbers)]
+    others = [s for s in shared if s[0] not in {f[0] for f in planned}]
     kinds: dict[str, Any] = {
         "demo": Demo,
         "run": dataclasses.make_dataclass("Run", [*shared, *own, *tables]),
@@ -77,6 +81,9 @@ def everything() -> Any:
         "resume": Resume,
         "report": Report,
         "audit": Audit,
+        "plan-privacy": dataclasses.make_dataclass(
+            "Plan", [*planned, *others, ("config", str, _default("")), *tables]
+        ),
         "predict": Predict,
         "export": Export,
         "posterior": _either(POSTERIOR),
