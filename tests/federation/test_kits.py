@@ -270,7 +270,10 @@ def test_a_kill_between_list_and_notes_revokes_for_good(ward, monkeypatch):
             "name 'A' is there already (A and a count as the same): choose another",
         ),
         (lambda ward: invite(ward, "../x"), "name '../x' must be 1 to 63 letters"),
-        (lambda ward: invite(ward, "x", "coordinator"), "role 'coordinator' must be site, helper, lead or viewer: "),
+        (
+            lambda ward: invite(ward, "x", "coordinator"),
+            "role 'coordinator' must be site, helper, lead or viewer: ",
+        ),
         (lambda ward: invite(ward, "x", days=4000), "days=4000 must be from 1 to 3650: try 730"),
         (lambda ward: invite(ward / "sites", "x"), "sites has no authority/ca.key: give the folder that "),
         (lambda ward: revoke(ward, "bb"), "unknown party 'bb': did you mean b?"),

@@ -63,12 +63,18 @@ def write_tables(folder: Path, names: Sequence[str], rows: int = 80) -> Path:
 class Ward:
     """Processes by name: `relay`, sites, and runs by the folder that they write."""
 
-    def __init__(self, hosts: Here, folder: Path, names: Sequence[str] = ("a", "b", "c", "d")) -> None:
+    def __init__(
+        self,
+        hosts: Here,
+        folder: Path,
+        names: Sequence[str] = ("a", "b", "c", "d"),
+        helpers: Sequence[str] = (),
+    ) -> None:
         self.hosts, self.folder, self.names = hosts, folder, tuple(names)
         folder.mkdir(parents=True, exist_ok=True)
         place = hosts.address(self._host("relay"))
         self.port = free_port(hosts.here)
-        kits = found(folder / "kits", names, host=place, port=self.port, listen=place)
+        kits = found(folder / "kits", names, host=place, port=self.port, listen=place, helpers=helpers)
         self.kits = {kit.name: kit.folder for kit in kits}
         self.recipe = write_tables(folder, names)
         self.relay: Running
@@ -102,6 +108,10 @@ class Ward:
     def open_site(self, name: str, *words: Any, env: Mapping[str, str] | None = None) -> Running:
         start = [*COTERIE, "site", self.kits[name], "--recipe", self.recipe]
         self.sites[name] = self.start(name, [*start, *words], env)
+        return self.sites[name]
+
+    def open_helper(self, name: str) -> Running:
+        self.sites[name] = self.start(name, [*COTERIE, "helper", self.kits[name]])
         return self.sites[name]
 
     def restart(self, names: Sequence[str], rounds: int = 1000) -> None:

@@ -115,7 +115,8 @@ class Dealer:
         whole = np.array(
             [[product(known[i], known[j], group) for group in groups] for i, j in pairs], dtype=np.uint64
         ).reshape(len(pairs), len(groups))
-        first = np.frombuffer(secrets.token_bytes(8 * whole.size), dtype=np.uint64).reshape(whole.shape)
+        drawn = np.frombuffer(secrets.token_bytes(8 * whole.size), dtype=np.uint64)
+        first = drawn.reshape(whole.shape).copy()
         return first, whole - first
 
     def _mask(self, name: str) -> Words:
