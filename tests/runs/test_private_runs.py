@@ -10,7 +10,7 @@ from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
 from coterie.kernels import SGD
 from coterie.kernels.dp import DP
-from coterie.nets.private import accounted
+from coterie.nets.accounted import accounted
 from coterie.privacy.accounting import COARSE, epsilon
 from coterie.runs.experiment import prepare
 from coterie.runs.folder import Folder, read_record

@@ -2,10 +2,11 @@
 
 from coterie.core.net import NETS, WRAPS
 from coterie.nets.absent import Absent
+from coterie.nets.accounted import Accounted
 from coterie.nets.counting import Counting
 from coterie.nets.ground import Ground, Made, wrapped
 from coterie.nets.in_process import InProcess
-from coterie.nets.private import Accounted, Private
+from coterie.nets.private import Private
 from coterie.nets.processes import Processes
 from coterie.nets.sealed import Sealed
 from coterie.nets.wrapped import Wrapped

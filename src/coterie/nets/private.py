@@ -1,8 +1,7 @@
-"""A net wrapped: what visits cost their hosts is added up, and hosts keep to a budget.
+"""A net wrapped: sites keep to a budget of differential privacy.
 
-`Accounted` only adds up: every run whose local work has noise is in one. `private` simulates sites with
-budgets: a visit that would exceed its host's does not happen, and the host counts as absent in it. Noise has
-to be added before replies are sealed, so `private` is inside of `sealed`: it comes before it in the list.
+A visit that would exceed its host's budget does not happen, and the host counts as absent in it. Noise has to
+be added before replies are sealed, so `private` is inside of `sealed`: it comes before it in the list.
 
 Local work without a bound is refused before anything is trained. Scores that methods ask for get noise and
 are charged. Scores by which a run is evaluated are an experimenter's, and `scores` says what becomes of them:
@@ -17,9 +16,8 @@ again. A site of its own does not (`federation/budgets.py`).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -35,104 +33,11 @@ from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.choice import Choice
 from coterie.kernels.noisy import Noisy, accountable, called
-from coterie.nets.wrapped import Wrapped
-from coterie.privacy.accounting import COARSE, Charges, accountants, check_budget, check_delta, epsilon
-from coterie.privacy.ledger import EVERYBODY, Budget, Ledger, as_charges, cost_of, statement
+from coterie.nets.accounted import DELTA, EVALUATION, Accounted, identity, requester_of
+from coterie.privacy.accounting import COARSE, accountants, check_budget, check_delta, epsilon
+from coterie.privacy.ledger import EVERYBODY, Budget, as_charges, cost_of
 
 Scores = Literal["clear", "noisy", "none"]
-EVALUATION = "evaluate"
-"""What keys of a run's own scoring have in their path."""
-KEPT = "private|ledger"
-DELTA = 1e-5
-
-
-class Book:
-    """The ledger of a run, and which visits of this round are in it already."""
-
-    def __init__(self) -> None:
-        self.ledger, self.round = Ledger(), -1
-        self.seen: set[str] = set()
-        self.refused: dict[int, set[Any]] = {}  # in this round
-        self.delta: float = DELTA
-        self.budget: Budget | None = None
-
-    def at(self, round: int) -> None:
-        if round != self.round:
-            self.round, self.seen, self.refused = round, set(), {}
-
-
-@dataclass(frozen=True, eq=False)
-class Accounted(Wrapped):
-    """Adds up what visits cost; nothing is refused."""
-
-    book: Book = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "book", Book())
-        self.book.delta = usual_delta(self.net.roster)
-
-    def visit(
-        self,
-        kernel: Kernel,
-        beliefs: Held,
-        edges: Tensor,
-        key: Key,
-        slot: str = "",
-        beside: Beside | None = None,
-    ) -> Replies:
-        self.book.at(key.round)
-        replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
-        self._charge(kernel, beliefs, edges, replies, key, slot, beside)
-        return replies
-
-    def _costs(self, kernel: Kernel) -> list[Charges | None]:
-        """[site] what one visit costs."""
-        found = [{"train": m.train, "validation": m.validation, "test": m.test} for m in self.roster.members]
-        return [cost_of(kernel, rows) for rows in found]
-
-    def _charge(
-        self,
-        kernel: Kernel,
-        beliefs: Held,
-        edges: Tensor,
-        replies: Replies,
-        key: Key,
-        slot: str,
-        beside: Beside | None,
-    ) -> None:
-        """Who answered has looked at its rows; the same visit again is the same answer, and free."""
-        costs, ledger, together = self._costs(kernel), self.book.ledger, getattr(kernel, "together", False)
-        where = {(g, h): e for e, (g, h) in enumerate(edges.tolist())}
-        for guest, host in replies.edges.tolist():
-            cost = costs[host]
-            if cost is None:
-                whose = "evaluation" if EVALUATION in key.path else "method"
-                ledger.outside[whose, called(kernel)] += 1
-            if not cost:
-                continue
-            mark = identity(kernel, beliefs, where[guest, host], guest, host, key, slot, beside)
-            if mark not in self.book.seen:
-                self.book.seen.add(mark)
-                who = COORDINATOR if together else requester_of(kernel, beliefs, guest, host)
-                ledger.account(host).charge(who, cost)
-
-    def statement(self) -> dict[str, Any]:
-        """What the run's record says of it."""
-        book = self.book
-        return statement(
-            book.ledger, self.roster.names, self.roster.sizes.tolist(), book.delta, book.budget
-        ) | {"scores": "clear"}
-
-    def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
-        text = json.dumps(self.book.ledger.told()).encode()
-        return {**self.net.kept(live, round), KEPT: torch.tensor(list(text), dtype=torch.uint8)}
-
-    def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
-        others = dict(kept)
-        if KEPT in others:
-            self.book.ledger = Ledger.of(json.loads(bytes(others.pop(KEPT).tolist())))
-        self.book.at(-1)
-        self.net.restore(others, live, round)
 
 
 @WRAPS.register("private")
@@ -190,7 +95,8 @@ class Private(Accounted):
             with wrong.one():
                 check_delta(delta, member.train + member.validation + member.test, repr(member.name))
         local, shows = getattr(method, "local", None), method.reveals()
-        if local is not None and cost_of(local, {"train": int(roster.sizes.min())}) is None:
+        here = sorted(m.train for m in roster.members if m.train) or [0]  # of those who are there
+        if local is not None and cost_of(local, {"train": here[0]}) is None:
             wrong.add(no_bound(local))
         if shows.rows:
             wrong.add(
@@ -203,7 +109,7 @@ class Private(Accounted):
             )
         wrong.refuse()
         if local is not None:
-            one_visit(local, roster, float(options.get("epsilon", 3.0)), delta)
+            one_visit(local, here[-1], float(options.get("epsilon", 3.0)), delta)
 
     def visit(
         self,
@@ -216,19 +122,19 @@ class Private(Accounted):
     ) -> Replies:
         self.book.at(key.round)
         clear = EVALUATION in key.path and scores(kernel) and self.scores == "clear"
-        dressed = kernel if clear else self.dressed(kernel, key)
+        dressed = kernel if clear else self.dressed(kernel, edges, key)
         if dressed is None:  # nobody tells anything
             return Replies(edges[:0], {}, None, beliefs)
         if not clear:
-            stays = self.fitting(dressed, beliefs, edges, key.round)
+            stays = self.fitting(dressed, beliefs, edges, key, slot, beside)
             edges, beside = only(stays, edges, beside)
         replies = self.net.visit(dressed, beliefs, edges, key, slot, beside)
         self._charge(dressed, beliefs, edges, replies, key, slot, beside)
         return replies
 
-    def dressed(self, kernel: Kernel, key: Key) -> Any:
+    def dressed(self, kernel: Kernel, edges: Tensor, key: Key) -> Any:
         """The kernel itself if it has a bound, a scorer with noise, or None if nothing is to leave."""
-        if all(cost is not None for cost in self._costs(kernel)):
+        if all(cost is not None for cost in self.costs(kernel, edges).values()):
             return kernel
         if not scores(kernel):
             raise BadInput(no_bound(kernel))
@@ -250,16 +156,19 @@ class Private(Accounted):
             "noise": {"sigma": self.sigma, "bound": self.bound},
         }
 
-    def fitting(self, kernel: Kernel, beliefs: Held, edges: Tensor, round: int) -> Tensor:
-        """[edge] which visits fit into their hosts' budgets, one after the other."""
-        costs, ledger, budget = self._costs(kernel), self.book.ledger, self.book.budget
+    def fitting(
+        self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key, slot: str, beside: Beside | None
+    ) -> Tensor:
+        """[edge] which visits fit into their hosts' budgets, one after the other; again is free."""
+        costs, ledger, budget = self.costs(kernel, edges), self.book.ledger, self.book.budget
         assert budget is not None
         together, stays = bool(getattr(kernel, "together", False)), torch.ones(len(edges), dtype=torch.bool)
         planned: dict[int, Any] = {}
         answers = dict[int, bool]()  # of hosts whose guests are one
         for e, (guest, host) in enumerate(edges.tolist()):
             cost = costs[host]
-            if not cost:
+            paid = identity(kernel, beliefs, e, guest, host, key, slot, beside) in self.book.seen
+            if not cost or paid:
                 continue
             if together and host in answers:
                 stays[e] = answers[host]
@@ -270,7 +179,7 @@ class Private(Accounted):
             if stays[e]:
                 account.charge(who, cost)
             else:
-                ledger.refuse(host, who, round)
+                ledger.refuse(host, who, key.round)
                 self.book.refused.setdefault(host, set()).add(who)
         return stays
 
@@ -293,47 +202,14 @@ class Private(Accounted):
         )
 
 
-def one_visit(local: Any, roster: Roster, budget: float, delta: float) -> None:
-    """Refuses work of which not even one visit fits at any site; the most rows make it cheapest."""
-    least = epsilon(cost_of(local, {"train": int(roster.sizes.max())}) or (), delta, COARSE)
+def one_visit(local: Any, rows: int, budget: float, delta: float) -> None:
+    """Refuses work of which not even one visit fits where it is cheapest, at the site of the most rows."""
+    least = epsilon(cost_of(local, {"train": rows}) or (), delta, COARSE)
     if least > budget:
         raise BadInput(
             f"one visit costs epsilon {least:.3g} at the least, above the budget of {budget:g}: raise sigma "
             "(coterie plan-privacy says how far), or take fewer steps"
         )
-
-
-def usual_delta(roster: Roster) -> float:
-    """1e-5, or a tenth of 1/n where that is less."""
-    most = max((m.train + m.validation + m.test for m in roster.members), default=1)
-    return min(DELTA, 0.1 / max(1, most))
-
-
-def requester_of(kernel: Kernel, beliefs: Held, guest: int, host: int) -> int | None:
-    """Who gets what a visit makes: where the belief lies; numbers alone go to the coordinator."""
-    if scores(kernel):
-        return COORDINATOR
-    places = {int(part.places[guest]) for part in beliefs.parts}
-    return next(iter(places)) if len(places) == 1 and host not in places else EVERYBODY
-
-
-def identity(
-    kernel: Kernel,
-    beliefs: Held,
-    edge: int,
-    guest: int,
-    host: int,
-    key: Key,
-    slot: str,
-    beside: Beside | None,
-) -> str:
-    """The same for a visit that is made again of the same contents."""
-    ids = [int(p.ids[guest]) for p in beliefs.parts]
-    others = {
-        name: [int(p.ids[edge if len(held) > 1 else 0]) for p in held.parts]
-        for name, held in (beside or {}).items()
-    }
-    return json.dumps([repr(kernel), key.seed, key.path, slot, guest, host, ids, others], default=str)
 
 
 def only(stays: Tensor, edges: Tensor, beside: Beside | None) -> tuple[Tensor, Beside | None]:
@@ -367,10 +243,3 @@ def no_bound(kernel: Any) -> str:
     if getattr(work, "name", None) in WORK:
         return f'{name} gives no bound: take --kernel "dp({work.name})"'
     return f"{name} gives no bound: choose another method, or leave the wrapper private out"
-
-
-def accounted(net: Any) -> Accounted | None:
-    """The wrapper that adds up, wherever it is among the wrappers."""
-    while net is not None and not isinstance(net, Accounted):
-        net = getattr(net, "net", None)
-    return net

@@ -39,8 +39,8 @@ from coterie.engines.threads import SMALL as FEW_NUMBERS
 from coterie.engines.threads import narrow
 from coterie.metrics.own import NOTHING, Own
 from coterie.nets import Accounted, Counting, Ground, Made, wrapped
+from coterie.nets.accounted import accounted
 from coterie.nets.ground import Connector, admit, read_wrap
-from coterie.nets.private import accounted
 from coterie.privacy.ledger import cost_of
 from coterie.runs.about import about_run
 from coterie.runs.prepared import Origin

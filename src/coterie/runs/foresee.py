@@ -19,8 +19,9 @@ from coterie.core.held import Held, at_coordinator, handles_in, hold
 from coterie.core.kernel import Kernel
 from coterie.core.net import Beside, Replies
 from coterie.core.seeds import Key
+from coterie.nets.accounted import Accounted
 from coterie.nets.counting import Counting
-from coterie.nets.private import Accounted, Private
+from coterie.nets.private import Private
 from coterie.nets.wrapped import Wrapped
 from coterie.privacy.ledger import Ledger
 from coterie.runs.experiment import Experiment

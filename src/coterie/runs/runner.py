@@ -27,8 +27,8 @@ from coterie.kernels.calibrate import unpacked
 from coterie.kernels.own import Beside
 from coterie.metrics.calibration import Calibration
 from coterie.models import MODELS
+from coterie.nets.accounted import EVALUATION, accounted
 from coterie.nets.counting import Traffic
-from coterie.nets.private import EVALUATION, accounted
 from coterie.posteriors import Saved
 from coterie.runs.about import fingerprint
 from coterie.runs.body import save_body
