@@ -164,7 +164,8 @@ class TestCommands:
             "from dataclasses import dataclass\nfrom torch import nn\nfrom coterie.models import MODELS\n"
             "@MODELS.register('normed')\n@dataclass(frozen=True)\nclass Normed:\n"
             "    def build(self, shape, outputs, seed):\n"
-            "        return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))\n"
+            "        layers = nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10)\n"
+            "        return nn.Sequential(nn.Flatten(), *layers)\n"
         )
         words = ["--data", "digits", "--model", "normed", "--plugins", str(plugin), "--kernel", "dp"]
         assert "dp cannot hide rows in a model with batch norm (BatchNorm1d '2')" in refused("run", *words)
