@@ -72,11 +72,15 @@ def test_the_noise_is_as_large_as_it_says():
     kernel, keys = Noisy(bound=4.0, sigma=5.0), [KEY.at(i) for i in range(4000)]
     rows = torch.full((4000,), 50.0)
     told = kernel.tell(
-        {"loss": torch.ones(4000), "accuracy": torch.zeros(4000), "samples": rows}, [0] * 4000, keys
+        {"loss": torch.ones(4000), "accuracy": torch.full((4000,), 0.5), "samples": rows}, [0] * 4000, keys
     )
-    for values, mean, wide in ((told["loss"], 1, 5 * 4 / 50), (told["accuracy"], 0, 5 / 50)):
+    for values, mean, wide in ((told["loss"], 1, 5 * 4 / 50), (told["accuracy"], 0.5, 5 / 50)):
         assert float(values.mean()) == pytest.approx(mean, abs=4 * wide / 4000**0.5)
         assert float(values.std()) == pytest.approx(wide, rel=0.05)
+    beyond = Noisy(bound=4.0, sigma=1e6).tell(
+        {"loss": torch.ones(40), "samples": rows[:40]}, [0] * 40, keys[:40]
+    )
+    assert set(beyond["loss"].tolist()) == {0.0, 4.0}
     assert abs(float(torch.corrcoef(torch.stack([told["loss"], told["accuracy"]]))[0, 1])) < 0.06
 
 

@@ -6,7 +6,8 @@
 b is `bound`, σ is `sigma`, n the number of rows, which is public. One row counts for b/n and for 1/n at the
 most, so each of the two figures costs a Gaussian with noise σ (Dwork and Roth 2014, appendix A; for losses of
 peers, Karlsson's PENS leaves them in the clear). AUC, balanced accuracy, calibration and counts have no such
-bound that would leave something of them, and are withheld.
+bound that would leave something of them, and are withheld. What noise carries below 0, or above b or 1, is
+told as that: methods weigh by it, and it costs nothing more.
 
 The noise of a visit is its key's own, as every random number of a visit is: the same on every engine. A site
 of its own puts a secret in the place of that key (`federation/budgets.py`).
@@ -81,8 +82,9 @@ class Noisy:
     ) -> dict[str, Tensor]:
         """Figures [edge] as they leave, with the noise of each edge's key."""
         noise, rows = noise_of(keys), figures["samples"].double()
+        most = {"loss": self.bound, "accuracy": 1.0}
         told = {
-            name: values.double() + self.sigma * (self.bound if name == "loss" else 1.0) / rows * noise[name]
+            name: (values.double() + self.sigma * most[name] / rows * noise[name]).clamp(0, most[name])
             for name, values in figures.items()
             if name in FIGURES
         }
