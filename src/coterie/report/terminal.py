@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from coterie.report import advice, calibration, privacy, tables, views
+from coterie.report import advice, calibration, privacy, sealed, tables, views
 from coterie.runs.record import Record
 
 POINT, GAIN, WORST = "point/test", "gain over local", "worst client"
@@ -61,11 +61,20 @@ def render_privacy(records: Sequence[Record], width: int | None = None) -> Table
     return _fitting(header, rows, " ".join(said), " ".join(said), width)
 
 
+def render_sealed(records: Sequence[Record], width: int | None = None) -> Table | None:
+    """What was sealed, and what its sums gave away, where anything was."""
+    found = sealed.few(records)
+    if found is None:
+        return None
+    header, rows, said = found
+    return _fitting(header, rows, said, said, width)
+
+
 def print_table(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints the summary, calibration and measures, as wide as the console allows."""
     console = console or Console()
     console.print(render_table(records, console.width))
-    for render in (render_trust, render_measures, render_privacy):
+    for render in (render_trust, render_measures, render_sealed, render_privacy):
         table = render(records, console.width)
         if table is not None:
             console.print()
