@@ -33,6 +33,7 @@ from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.choice import Choice
 from coterie.kernels.noisy import Noisy, accountable, called
+from coterie.kernels.slopes import Slopes
 from coterie.nets.accounted import DELTA, EVALUATION, Accounted, identity, requester_of
 from coterie.privacy.accounting import COARSE, accountants, check_budget, check_delta, epsilon
 from coterie.privacy.ledger import EVERYBODY, Budget, as_charges, cost_of
@@ -102,6 +103,8 @@ class Private(Accounted):
             wrong.add(
                 "a method that moves rows has no bound: choose another, or leave the wrapper private out"
             )
+        if "slope" in shows.numbers:
+            wrong.add(no_bound(Slopes()))
         asked = [n for n in shows.numbers if n in ("loss", "accuracy") and n not in numbers_of(local)]
         if asked and options.get("scores") == "none":
             wrong.add(
