@@ -35,7 +35,7 @@ from torch.func import vmap
 
 from coterie.audit.membership import losses_of
 from coterie.audit.one_run import best_bound
-from coterie.audit.overheard import Reply, flat, listened_to
+from coterie.audit.overheard import Reply, flat, listened_to, played
 from coterie.audit.subject import Subject
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
@@ -43,7 +43,6 @@ from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
-from coterie.runs.runner import run
 
 PROVES = (
     "A lower bound of 1 or more is a leak that was shown: with 95 % confidence, no promise of a smaller "
@@ -54,7 +53,8 @@ PROVES_NOT = (
     "one training run, were too few or too often wrong to refute more. Only accounting gives an upper bound."
 )
 DELTA = 1e-5
-RIDGE = 1e-3  # λ, as a share of the mean of the diagonal
+RIDGE, RIDGE_IN_NOISE = 1e-2, 1.0  # λ, as shares of the mean of the diagonal
+GRID = 1e-2  # of the accountant, which errs on the safe side: a coarse one says slightly more
 AT_ONCE = 2**24  # numbers of gradients at a time
 
 
@@ -94,8 +94,11 @@ def gradients_of(learner: Learner, belief: Belief, rows: Samples) -> Tensor:
     return torch.cat([vmap(gradient)(x, y) for x, y in pieces]).detach()
 
 
-def shares_of(products: Tensor, alike: Tensor, ridge: float = RIDGE) -> Tensor:
-    """c = (A + λI)⁻¹ b of products b [canary] and likeness A [canary, canary]."""
+def shares_of(products: Tensor, alike: Tensor, ridge: float) -> Tensor:
+    """c = (A + λI)⁻¹ b of products b [canary] and likeness A [canary, canary], λ as a share of A's diagonal.
+
+    Solving to the end makes noise louder: where local work adds some, λ is larger.
+    """
     weight = ridge * float(alike.diagonal().mean())
     found: Tensor = torch.linalg.solve(alike + weight * torch.eye(len(alike), dtype=alike.dtype), products)
     return found
@@ -143,15 +146,12 @@ def attack(subject: Subject) -> dict[str, Any]:
     clients[place] = with_planted(client, rows, present)
     listener = Listener(subject.learner, rows, place)
     experiment = listened_to(subject.again(clients), listener.made, listener.left)
-    try:
-        outcome = run(experiment, None, "audit")
-        beliefs = experiment.net.peek(outcome.models.beliefs)
-        of = int(outcome.models.of[place])
-    finally:
-        experiment.net.close()
+    models = played(experiment, experiment.rounds)
+    beliefs, of = experiment.net.peek(models.beliefs), int(models.of[place])
     was_in, bounds = present.numpy(), {}
     if listener.seen:
-        scores = shares_of(listener.products, listener.alike).numpy()
+        ridge = RIDGE_IN_NOISE if adds_noise(subject) else RIDGE
+        scores = shares_of(listener.products, listener.alike, ridge).numpy()
         bounds["replies"] = told(scores, was_in)
     if beliefs is not None and of >= 0:
         before = losses_of(subject, subject.first(place), rows)
@@ -176,19 +176,24 @@ def sealed(subject: Subject) -> bool:
     return any(str(spec).startswith("sealed") for spec in subject.record.config.get("wrap", ()))
 
 
+def adds_noise(subject: Subject) -> bool:
+    """Whether local work says what it costs in privacy."""
+    return hasattr(getattr(subject.here.method, "local", None), "charges")
+
+
 def told(scores: np.ndarray, present: np.ndarray) -> dict[str, Any]:
     return asdict(best_bound(scores, present, DELTA))
 
 
 def upper_bound(subject: Subject, rows: int, visits: int) -> dict[str, Any] | None:
     """What accounting says of so many visits to so many rows; None where local work adds no noise."""
-    charges = getattr(getattr(subject.here.method, "local", None), "charges", None)
-    if charges is None or not visits:
+    if not adds_noise(subject) or not visits:
         return None
+    charges = subject.here.method.local.charges  # type: ignore[attr-defined]
     from coterie.privacy.accounting import epsilon, repeated
 
     try:
-        value = epsilon(repeated(charges(rows), visits), DELTA)
+        value = epsilon(repeated(charges(rows), visits), DELTA, GRID)
     except BadInput as error:  # the package is not there
         return {"epsilon": None, "delta": DELTA, "why": str(error)}
     return {"epsilon": value if math.isfinite(value) else None, "delta": DELTA}

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from coterie.audit import deep_leakage, linear
+from coterie.audit.canaries import adds_noise
 from coterie.audit.rows import columns, cosines, is_picture, psnr, side_by_side
 from coterie.audit.subject import Subject
 from coterie.core import belief as tree
@@ -89,7 +90,7 @@ def attack(subject: Subject) -> dict[str, Any]:
         "attack": "linear" if layer else "deep leakage",
         "layer": layer,
         "inputs": "pictures" if picture else "columns" if has_units(subject, client) else "inputs",
-        "noise": hasattr(getattr(subject.here.method, "local", None), "charges"),
+        "noise": adds_noise(subject),
         "frozen_layers": subject.here.footing.body is not None,
         "cases": cases,
         "files": files,

@@ -41,7 +41,7 @@ PROVES_NOT = (
     "An AUC near 0.5 says that this one attack, by the loss alone, did not tell members apart. Stronger "
     "attacks exist, single patients may stand out where the average does not, and nothing is proved."
 )
-DRAWS = 1000
+DRAWS = 500
 RATES = (0.01, 0.1)
 BEFORE = "before training"
 Figure = Callable[[np.ndarray, np.ndarray], float]
@@ -85,7 +85,7 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-def intervals(members: np.ndarray, others: np.ndarray, key: Key, draws: int = DRAWS) -> dict[str, Any]:
+def intervals(members: np.ndarray, others: np.ndarray, key: Key, draws: int) -> dict[str, Any]:
     """Every figure with its 95 per cent interval, by so many draws with replacement."""
     source = key.numpy()
     drawn = {name: np.empty(draws) for name in FIGURES}
@@ -148,7 +148,7 @@ def told(
         "members": len(members),
         "others": len(others),
         "mean_loss": {"members": float(members.mean()), "others": float(others.mean())},
-        **intervals(members, others, subject.key.at("membership", client, model)),
+        **intervals(members, others, subject.key.at("membership", client, model), DRAWS),
     }
 
 

@@ -29,12 +29,10 @@ from typing import Any
 import numpy as np
 
 from coterie.audit.canaries import sealed
-from coterie.audit.overheard import Reply, Sum, flat, listened_to
+from coterie.audit.overheard import Reply, Sum, flat, listened_to, played
 from coterie.audit.subject import Subject
-from coterie.core.belief import count
-from coterie.core.held import COORDINATOR, at_coordinator, hold
+from coterie.core.held import COORDINATOR
 from coterie.core.method import METHODS, Reveals
-from coterie.runs.runner import first_state, one_round
 
 PROVES = (
     "A leverage of 1 means that this host's reply can be solved for from the sums, to the last digits: for "
@@ -194,13 +192,10 @@ def played_again(subject: Subject, round: int) -> tuple[list[Reply], list[Sum]]:
     replies: list[Reply] = []
     sums: list[Sum] = []
     experiment = listened_to(subject.again(), replied=replies.append, mixed=sums.append)
-    try:
-        start = hold(experiment.beliefs, at_coordinator(count(experiment.beliefs)))
-        state = first_state(experiment, start)
-        for r in range(1, round + 1):
-            replies.clear()
-            sums.clear()
-            state, _ = one_round(experiment, state, r, state, r - 1)
-    finally:
-        experiment.net.close()
-    return list(replies), list(sums)
+
+    def begin(_: int) -> None:
+        replies.clear()
+        sums.clear()
+
+    played(experiment, round, begin)
+    return replies, sums

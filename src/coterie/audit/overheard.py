@@ -17,13 +17,15 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs, Weights
-from coterie.core.held import COORDINATOR, Held
+from coterie.core.held import COORDINATOR, Held, at_coordinator, hold
 from coterie.core.kernel import Kernel, makes, scores
+from coterie.core.method import Models, asked, only_for
 from coterie.core.net import Beside, Distances, Replies
 from coterie.core.seeds import Key
 from coterie.nets.counting import Counting
 from coterie.nets.wrapped import Wrapped
 from coterie.runs.experiment import Experiment
+from coterie.runs.runner import first_state, one_round
 
 
 class Reply(NamedTuple):
@@ -161,6 +163,21 @@ def listened_to(
     """The same experiment on a net that somebody listens to."""
     trained = frozenset(n for n, p in experiment.model.named_parameters() if p.requires_grad)
     return replace(experiment, net=Counting(Overheard(experiment.net.net, replied, left, mixed, trained)))
+
+
+def played(experiment: Experiment, rounds: int, begin: Callable[[int], None] = lambda round: None) -> Models:
+    """The run's rounds up to that one, without scoring, and the models that they end with; `begin` is called
+    before each. The net is closed after it: handles stay good, as sites are in this process.
+    """
+    start = hold(experiment.beliefs, at_coordinator(tree.count(experiment.beliefs)))
+    try:
+        state = first_state(experiment, start)
+        for r in range(1, rounds + 1):
+            begin(r)
+            state, _ = one_round(experiment, state, r, state, r - 1)
+    finally:
+        experiment.net.close()
+    return only_for(experiment.method.models(state), asked(experiment.method, experiment.roster.names))
 
 
 def flat(belief: Belief, names: tuple[str, ...]) -> Tensor:
