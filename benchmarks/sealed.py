@@ -43,7 +43,8 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def figures(folder: Path) -> tuple[float, float]:
     """Seconds and bytes of a round."""
-    seconds = statistics.median(t["seconds"] for t in lines(folder / "timings.jsonl")[2:])
+    timed = [t["seconds"] for t in lines(folder / "timings.jsonl") if t.get("round", 0) > 1]
+    seconds = statistics.median(timed)
     rounds = lines(folder / "metrics.jsonl")[2:]
     passed = [m["transfers"]["bytes"] + m["extras"].get("sealed", {}).get("bytes", 0) for m in rounds]
     return seconds, statistics.median(passed)

@@ -20,7 +20,7 @@ def test_rounds_are_added_up_and_the_largest_leverage_is_told(make_known):
     record = told(make_known, first, {**first, "leverage": 0.5})
     assert sealed.told(record) == {"replies": 6, "bytes": 2000, "leverage": 0.5, "shown": 2}
     _, rows = sealed.cells(views.groups([record]))
-    assert rows == [["a <b>", "6", "2.0 kB", "0.50", "2"]]
+    assert rows == [["a <b>", "6", "2.0\u00a0kB", "0.50", "2"]]
     assert render_sealed([record], 100) is not None
 
 
