@@ -57,6 +57,11 @@ def test_cells_name_the_partner_who_could_learn_most():
     ]
 
 
+def test_partners_who_could_learn_as_much_are_counted():
+    assert privacy.most(site("a", 2.0, 0.5, {"b": 1.0, "c": 1.0, "d": 0.7})) == "1, 2 partners"
+    assert privacy.most(site("a", 2.0, 0.5, {"b": None, "c": 1.0})) == "no bound, b"
+
+
 def test_of_very_many_sites_the_rest_is_one_line():
     many = {"m": statement(*(site(f"s{i}", i / 10) for i in range(100)))}
     rows = privacy.cells(many)[1]

@@ -67,7 +67,8 @@ def most(site: Mapping[str, Any]) -> str:
     worst = max(by, key=lambda who: by[who], default="")
     if not worst or by[worst] <= (site["everybody"] or 0):
         return f"{figure(site['everybody'])}, each"
-    return f"{figure(by[worst])}, {worst}"
+    alike = sum(e == by[worst] for e in by.values())
+    return f"{figure(site['by'][worst])}, {worst if alike == 1 else f'{alike} partners'}"
 
 
 def out(site: Mapping[str, Any]) -> str:
@@ -129,6 +130,7 @@ def plot(told: Statements) -> plotly_data.Plot | None:
                         "y": short[:-1],
                         "z": [plotly_data.tidy(row) for row in values],
                         "zmin": 0,
+                        "zmax": float(np.nanmax(values, initial=1e-3)),
                         "colorscale": plotly_data.ramp(colours.SCALE),
                         **({"texttemplate": "%{z:.3g}"} if len(sites) <= SPELLED else {}),
                         "hovertemplate": "%{y} to %{x}: epsilon %{z}<extra></extra>",
