@@ -24,8 +24,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from scipy.optimize import brentq
-
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
 
@@ -127,6 +125,8 @@ def sigma_for(
 
     `charges_of` says what the setting costs with noise σ.
     """
+    from scipy.optimize import brentq  # only here: it takes a while to import
+
     check_budget(wanted, delta)
 
     def excess(log_sigma: float) -> float:

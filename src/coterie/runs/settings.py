@@ -94,7 +94,8 @@ class Settings:
     """Where the sites are: in this process, each in one of its own (processes), or on hosts of their own
     (federation)."""
     wrap: tuple[str, ...] = ()
-    """What is around the net, the innermost first: absent=0.3 leaves each site out of a round by that chance.
+    """What is around the net, the innermost first: absent=0.3 leaves each site out of a round by that chance,
+    private=3 keeps each to a budget of differential privacy.
     """
     evaluate: int = 1
     """Score the models every so many rounds (and after the last)."""
