@@ -204,7 +204,7 @@ def test_letters_that_are_refused():
     with pytest.raises(BadData, match="lacks something"):
         ada.take_letter(room.cards["tom"], {"run": RUN, "what": "seeds"}, pack({}, {}))
     ada.take_letter(room.cards["tom"], {"run": RUN, "what": "seeds"}, seeds)
-    told = {"name": "x", "bits": 24, "room": 30.0, "words": 3, "reply": "r"}
+    told = {"name": "x", "bits": 24, "room": 30.0, "words": 3, "reply": "r", "bound": 1.0}
     words = {"words": as_tensor(np.zeros(3, dtype=np.uint64))}
     with pytest.raises(Refused, match="under a mask that is not its own"):
         ada.take_letter(room.cards["s"], {"run": RUN, "what": "masked"}, pack(told, words))

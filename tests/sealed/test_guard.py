@@ -56,6 +56,15 @@ def test_what_a_receiver_knows_itself_hides_nothing():
     assert guard.got == {}
 
 
+def test_a_host_may_set_a_lower_bound_for_its_reply():
+    guard = Guard(0.75)
+    guard.own["a"] = 0.3
+    with pytest.raises(Refused, match=r"0\.50 of the reply of a, above the bound of 0\.3 \(its policy's\)"):
+        guard.pass_on("r", "w", [{"a": 0.5, "b": 0.5}], set())
+    passed = guard.pass_on("r", "w", [{"a": 0.3, "b": 0.4, "c": 0.4}], set())
+    assert passed == pytest.approx(0.16 / 0.41)
+
+
 @pytest.mark.parametrize("bound", [0.0, -1.0, 1.5])
 def test_bounds(bound):
     with pytest.raises(BadInput, match="must lie above 0 and up to 1"):

@@ -285,7 +285,14 @@ class Helper:
         if sender.role != "site" or seat.hosts.get(name) != sender.name:
             raise Refused(f"a reply of {shown(sender.name)} under a mask that is not its own")
         terms = Terms(int(told["bits"]), float(told["room"]), int(told["words"]))
-        server.take(name, as_words(tensors["words"]), terms, sender.name, str(told["reply"])[:64])
+        server.take(
+            name,
+            as_words(tensors["words"]),
+            terms,
+            sender.name,
+            str(told["reply"])[:64],
+            float(told["bound"]),
+        )
 
     def _send(
         self,

@@ -63,6 +63,7 @@ class Policy:
     distances       may it be told how far models are apart? Many of them tell a model
     sums            may counts, means and deviations of columns be told, for a scale that sites share?
     sealed          may models trained here leave only sealed, so that nobody sees one? Runs with helpers do
+    leverage        how much of a sealed model of ours the sums that somebody gets may give away, up to 1
     deal            the only seed by which rows may be held out for testing; None: each run's own
     epsilon         what all runs of all requesters may spend of differential privacy; None: no bound. With it
                     local work without noise is refused (`budgets.py`)
@@ -91,6 +92,7 @@ class Policy:
     distances: bool = True
     sums: bool = True
     sealed: bool = False
+    leverage: float = 1.0
     deal: int | None = None
     epsilon: float | None = None
     delta: float = 1e-5
@@ -112,6 +114,8 @@ class Policy:
         for name in ("runs_a_day", "deal"):
             if (getattr(self, name) or 0) < 0:
                 wrong.add(f"{name} = {getattr(self, name)} must be at least 0: try 0, or leave it out")
+        if not 0 < self.leverage <= 1:
+            wrong.add(f"leverage = {self.leverage} must lie above 0 and up to 1: try 0.5")
         if self.open and not self.to_coordinator:
             wrong.add("open = true needs to_coordinator = true: change one of them")
         wrong.refuse()

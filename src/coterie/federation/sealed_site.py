@@ -30,9 +30,18 @@ Find = Callable[[Any], Belief]
 
 
 class SealedSite:
-    """`parties` are the helpers of a run by side: a, b and the dealer."""
+    """`parties` are the helpers of a run by side: a, b and the dealer; `bound` is how much of a reply sums may
+    give away.
+    """
 
-    def __init__(self, name: str, parties: Mapping[str, str], card_of: Callable[[str], Card | None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        parties: Mapping[str, str],
+        card_of: Callable[[str], Card | None],
+        bound: float = 1.0,
+    ) -> None:
+        self.bound = bound
         try:
             self.parties = {side: str(parties[side]) for side in SIDES}
         except UNREADABLE:
@@ -78,7 +87,7 @@ class SealedSite:
             seeds = self.seeds.pop(name)
             for seed in seeds:
                 self.once.use(seed)
-            told = {"name": name, "reply": self._called(whole), **terms._asdict()}
+            told = {"name": name, "reply": self._called(whole), "bound": self.bound, **terms._asdict()}
             letter = pack(told, {"words": as_tensor(masked(x, seeds, terms))})
             for side in ("a", "b"):
                 send(self.parties[side], {"run": message["run"], "what": "masked"}, letter)

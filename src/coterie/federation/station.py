@@ -237,7 +237,9 @@ class Station:
                 self.purse,
             )
             if message.get("helpers") is not None:
-                self.session.sealed = sealed_site(self.name, message["helpers"], self.card_of)
+                self.session.sealed = sealed_site(
+                    self.name, message["helpers"], self.card_of, self.policy.leverage
+                )
             self.session.visits = self.visited.get(run, 0)
             self.run, self.leader = run, leader
         self.heard = time.monotonic()
@@ -337,11 +339,13 @@ class Station:
             self.mute = True
 
 
-def sealed_site(name: str, parties: Mapping[str, str], card_of: Callable[[str], Card | None]) -> Any:
+def sealed_site(
+    name: str, parties: Mapping[str, str], card_of: Callable[[str], Card | None], bound: float
+) -> Any:
     """Loaded where a run is sealed alone."""
     from coterie.federation.sealed_site import SealedSite
 
-    return SealedSite(name, parties, card_of)
+    return SealedSite(name, parties, card_of, bound)
 
 
 ASKED, BEGUN, DEALT = "asked.jsonl", "begun.txt", "dealt.txt"

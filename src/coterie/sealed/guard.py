@@ -53,6 +53,7 @@ class Guard:
         check_leverage(bound)
         self.bound = bound
         self.got: dict[tuple[str, str], list[dict[str, float]]] = {}  # (receiver, tensor) -> sums
+        self.own: dict[str, float] = {}  # bounds that hosts have set for their replies, if they are lower
         self.most = 0.0
 
     def pass_on(self, receiver: str, tensor: str, sums: Sequence[dict[str, float]], own: set[str]) -> float:
@@ -67,11 +68,16 @@ class Guard:
         known = [i for i, name in enumerate(names) if name in own]
         found = leverage(rows, known)
         most = float(found.max(initial=0.0))
-        if most > self.bound + NEGLIGIBLE:
-            worst = names[int(found.argmax())].partition("/")[0]
+        bounds = np.array([min(self.bound, self.own.get(name, 1.0)) for name in names])
+        if bool((found > bounds + NEGLIGIBLE).any()):
+            i = int((found - bounds).argmax())
+            whose, by = (
+                names[i].partition("/")[0],
+                "sealed:leverage" if bounds[i] == self.bound else "its policy's",
+            )
             raise Refused(
-                f"this sum would show {receiver} {most:.2f} of the reply of {worst}, above the bound of "
-                f"{self.bound:g}: mix more replies at once, or raise sealed:leverage (1 shows single replies)"
+                f"this sum would show {receiver} {found[i]:.2f} of the reply of {whose}, above the bound of "
+                f"{bounds[i]:g} ({by}): mix more replies at once, or raise it (1 shows single replies)"
             )
         self.got[receiver, tensor] = [*before, *(s for s in sums if s not in before)]
         self.most = max(self.most, most)

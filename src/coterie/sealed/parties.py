@@ -33,7 +33,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from coterie.core.errors import BadData, BadInput, Refused
-from coterie.sealed.guard import Guard
+from coterie.sealed.guard import Guard, check_leverage
 from coterie.sealed.projections import PROJECTIONS, furthest_projected, liars, projected
 from coterie.sealed.ring import LOAD, RING, SEED, Words, combined, dot, encoded, masks
 
@@ -158,15 +158,20 @@ class Server:
             self._once.use(seed)
             self._seeds[name] = seed
 
-    def take(self, name: str, words: Words, terms: Terms, host: str, reply: str) -> None:
-        """A masked reply; `reply` is what its host calls it, the same whenever it is sent."""
+    def take(self, name: str, words: Words, terms: Terms, host: str, reply: str, bound: float = 1.0) -> None:
+        """A masked reply; `reply` is what its host calls it, the same whenever it is sent, and `bound` how
+        much of it the host lets sums give away.
+        """
         if name not in self._seeds:
             raise BadInput(f"no mask was dealt for {name!r}: deal first")
         if words.shape != (terms.words,):
             raise BadData(f"{name!r} has {words.size} words, not {terms.words}: send it anew")
         mask = masks(self._seeds.pop(name), terms.words)
         share = words + mask if self.side == "a" else mask
-        self._held[name] = Sealed(words, mask, share, host, f"{host}/{reply}")
+        check_leverage(bound)
+        called = f"{host}/{reply}"
+        self.guard.own[called] = min(bound, self.guard.own.get(called, 1.0))
+        self._held[name] = Sealed(words, mask, share, host, called)
         self.terms[name] = terms
 
     def project(self, names: Sequence[str], coin: bytes) -> np.ndarray:
