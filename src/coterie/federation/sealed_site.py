@@ -30,8 +30,8 @@ Find = Callable[[Any], Belief]
 
 
 class SealedSite:
-    """`parties` are the helpers of a run by side: a, b and the dealer; `bound` is how much of a reply sums may
-    give away.
+    """`parties` are the helpers of a run by side, a, b and the dealer; `bound` is how much of a reply sums
+    may give away.
     """
 
     def __init__(
