@@ -140,7 +140,7 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
     net.book.read()
     spent = accounted(net)
     statement = None if spent is None else spent.statement()
-    record.privacy = lambda: statement
+    record.privacy = partial(_told, statement)
     if folder:  # models last: with them a run counts as over
         with CLOCK.part("writing"):
             if tallies is not None:
@@ -351,6 +351,11 @@ def measured(
 def figures(values: Tensor) -> list[float | None]:
     """Numbers as JSON holds them: what is not finite becomes null."""
     return [v if math.isfinite(v) else None for v in values.tolist()]
+
+
+def _told(statement: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """By name, so that a record can be handed to another process."""
+    return statement
 
 
 def _save(folder: Folder, experiment: Experiment, state: Any, round: int) -> None:
