@@ -19,7 +19,7 @@ from coterie.core.method import Info
 from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
-from coterie.kernels import SGD
+from coterie.kernels import DP, SGD, Bounded
 from coterie.methods import METHODS
 from coterie.nets import Absent, InProcess
 from coterie.nets.courier import ByHand
@@ -77,10 +77,18 @@ NORMED: dict[str, tuple[str, dict[str, Any]]] = {
     "finetune, norms at home": ("finetune", {"norm": "local", "tune": 1}),
     "fedunique, norms at home": ("fedunique", {"norm": "local"}),
 }
+# rows with noise in the local work, which batch norm does not go with
+HIDDEN = DP(SGD(lr=0.1, batch=4, momentum=0.5, keep=True, schedule="cosine"), sigma=0.5)
+PRIVATE: dict[str, tuple[str, dict[str, Any]]] = {
+    "fedavg, private": ("fedavg", {"local": HIDDEN, "sample": 0.7}),
+    "pens, private": ("pens", {"local": HIDDEN, "rounds_step1": 1, "samplings": 2, "epochs1": 2}),
+    "weight-erosion, private": ("weight-erosion", {"local": HIDDEN, "requester": "c3"}),
+    "fl-swag, private": ("fl-swag", {"local": HIDDEN, "samples": 2}),
+    "ndoye, whole changes hidden": ("ndoye", {"local": Bounded(SGD(batch=4)), "passes": 1, "folds": 3}),
+}
 ROWS = [*METHODS, *ALSO]
-PAIRS = [(row, model) for row in ROWS for model in ("dropout", "batchnorm")] + [
-    (r, "batchnorm") for r in NORMED
-]
+PAIRS = [(row, model) for row in ROWS for model in ("dropout", "batchnorm")]
+PAIRS += [(row, "batchnorm") for row in NORMED] + [(row, "dropout") for row in PRIVATE]
 
 
 def model_of(name: str, dtype: torch.dtype):
@@ -102,7 +110,7 @@ def clients_of(dtype: torch.dtype) -> tuple[Client, ...]:
 
 
 def method_of(row: str, work=WORK):
-    name, options = {**ALSO, **NORMED}.get(row, (row, OPTIONS.get(row, {})))
+    name, options = {**ALSO, **NORMED, **PRIVATE}.get(row, (row, OPTIONS.get(row, {})))
     fields = {f.name for f in dataclasses.fields(METHODS[name])}
     return METHODS.make(name, **{**({"local": work} if "local" in fields else {}), **options})
 

@@ -38,7 +38,7 @@ from coterie.kernels.hidden import check_noise, refuse_batch_norm
 from coterie.kernels.sgd import SGD
 
 CHANGE = 1 << 24  # calls of `uniform`, apart from all others
-ORIGIN, SEED = "origin", "seed"
+ORIGIN, SEED, ORDER = "origin", "seed", "order:"
 
 
 @WORK.register("bounded")
@@ -89,7 +89,8 @@ class Bounded(Around):
 
     def fresh(self, learner: Learner, belief: Belief) -> Belief:
         self.suits(learner.training)
-        return super().fresh(learner, belief)
+        places = {f"{ORDER}{i:06d}:{n}": torch.zeros(()) for i, n in enumerate(learner.trainable)}
+        return {**super().fresh(learner, belief), **places}
 
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         carry = super().start(belief, memory, beside)
@@ -102,7 +103,7 @@ class Bounded(Around):
 
     def finish(self, carry: Carry) -> Reply:
         reply, origin = super().finish(carry), carry[ORIGIN]
-        trained = [n for n, t in origin.items() if t.is_floating_point()]
+        trained = in_order(carry["memory"], origin)
         changes = clipped([reply.belief[n] - origin[n] for n in trained], self.clip)
         noise = normals(carry[SEED], changes, CHANGE)
         hidden: dict[str, Any] = {
@@ -111,6 +112,14 @@ class Bounded(Around):
         }
         numbers = {"samples": reply.numbers["samples"]}
         return Reply({**reply.belief, **hidden}, reply.memory, numbers)
+
+
+def in_order(memory: Belief, belief: Belief) -> list[str]:
+    """The names of trained parameters as the model has them, however a belief came to lie; an engine may have
+    them as one.
+    """
+    names = [n.split(":", 2)[2] for n in sorted(memory) if n.startswith(ORDER)]
+    return [n for n in names if n in belief] or [n for n, t in belief.items() if t.is_floating_point()]
 
 
 def clipped(changes: list[Tensor], clip: float) -> list[Tensor]:
