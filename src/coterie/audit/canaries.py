@@ -18,6 +18,9 @@ A canary is noise around the client's mean row, as far from it as its rows are, 
 no patient is like it, and nothing but having seen it tells its label. Planted rows change the run: a small
 client has more canaries than rows of its own, which is said (`planted`).
 
+Where local work adds noise, `upper_bound` asks the accountant about the same training, planted rows included:
+its upper bound is to lie above both lower bounds. As everywhere, how many rows there are counts as public.
+
 Deviations. Canaries are rows, not gradients put into training, so that every method and kernel can be
 audited as it is; the bound is lower than what a gradient of one's own choice would give.
 """

@@ -163,7 +163,9 @@ def really(subject: Subject, round: int) -> dict[str, Any] | None:
             if reply.host not in best or entry["leverage"] > best[reply.host]["leverage"] + NEGLIGIBLE:
                 best[reply.host] = entry
     clients = subject.record.clients
-    found_hosts = [{"client": clients[host], **best[host]} for host in sorted(best)]
+    found_hosts = [
+        {"client": clients[host], **best[host]} for host in sorted(best) if clients[host] in subject.asked
+    ]
     return {"round": round, "replies": len(replies), "sums": len(used), "hosts": found_hosts}
 
 
