@@ -78,6 +78,14 @@ def test_never_above_the_accountant(subject_of, sigma):
         assert found["bounds"]["replies"]["epsilon"] > 0.2, "an audit that shows nothing"
 
 
+def test_a_site_that_stops_at_its_budget_is_audited_as_it_does(subject_of):
+    pytest.importorskip("dp_accounting")
+    found = canaries.attack(subject_of(*PRIVATE, "--dp.sigma", "1", "--wrap", "private=6"))
+    assert 0 < found["visits"] < 6
+    assert found["upper"]["epsilon"] <= 6
+    assert all(bound["epsilon"] <= found["upper"]["epsilon"] for bound in found["bounds"].values())
+
+
 def test_nothing_leaves_who_trains_alone(subject_of):
     found = canaries.attack(subject_of(*DIGITS, "--clients", "4", "--method", "local", "--rounds", "1"))
     assert (found["visits"], found["seen"]) == (1, 0)

@@ -35,7 +35,7 @@ def test_one_row_is_exact(hidden):
         layers += [nn.Linear(a, b), nn.ReLU()]
     model = nn.Sequential(*layers[:-1])
     x, y = torch.randn(1, 2, 4), torch.tensor([1])
-    assert takes_rows_as_they_are(model, x) == "1"
+    assert takes_rows_as_they_are(model, x) == ("1.weight", "1.bias")
     step = step_of(model, x, y)
     found = rows_of(step["1.weight"], step["1.bias"])
     assert float(cosines(found, x).min()) > 0.999999
@@ -71,4 +71,8 @@ class Scaled(nn.Module):
     ],
 )
 def test_other_first_layers_are_told_apart(model):
-    assert takes_rows_as_they_are(model, torch.randn(1, 4)) == ""
+    assert takes_rows_as_they_are(model, torch.randn(1, 4)) is None
+
+
+def test_a_model_may_be_one_layer():
+    assert takes_rows_as_they_are(nn.Linear(4, 2), torch.randn(1, 4)) == ("weight", "bias")

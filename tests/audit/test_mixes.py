@@ -69,6 +69,11 @@ def test_training_alone_has_no_mixes(subject_of):
     assert mixes.why_not(subject) == "nobody listened to anybody else: there were no mixes"
 
 
+def test_rows_that_move_leave_nothing_to_work_out(subject_of):
+    subject = subject_of(*DIGITS, "--clients", "4", "--method", "central", "--rounds", "1")
+    assert mixes.why_not(subject).startswith("the method moves clients' rows themselves")
+
+
 def test_the_round_is_the_run_s_own(subject_of):
     """What is played again is what the record says: the weights of the sums are the record's."""
     subject = subject_of(*DIGITS, "--clients", "6", "--rounds", "2")

@@ -190,7 +190,7 @@ def told(scores: np.ndarray, present: np.ndarray) -> dict[str, Any]:
 
 def upper_bound(subject: Subject, rows: int, visits: int) -> dict[str, Any] | None:
     """What accounting says of so many visits to so many rows; None where local work adds no noise."""
-    if not adds_noise(subject) or not visits:
+    if not adds_noise(subject):
         return None
     charges = subject.here.method.local.charges  # type: ignore[attr-defined]
     from coterie.privacy.accounting import epsilon, repeated

@@ -88,7 +88,6 @@ def attack(subject: Subject) -> dict[str, Any]:
     return {
         "client": client.name,
         "attack": "linear" if layer else "deep leakage",
-        "layer": layer,
         "inputs": "pictures" if picture else "columns" if has_units(subject, client) else "inputs",
         "noise": adds_noise(subject),
         "frozen_layers": subject.here.footing.body is not None,
@@ -207,11 +206,14 @@ def only(rows: Samples, index: Tensor) -> Samples:
     return Samples(rows.x[index], rows.y[index])
 
 
-def candidates(subject: Subject, layer: str, step: Step, key: Key) -> tuple[Tensor, dict[str, Any]]:
+def candidates(
+    subject: Subject, layer: tuple[str, str] | None, step: Step, key: Key
+) -> tuple[Tensor, dict[str, Any]]:
     """Rows that a step may have come from [candidate, ...], and what else the attack found out."""
     shape = step.rows.x.shape[1:]
     if layer:
-        found = linear.rows_of(step.gradient[f"{layer}.weight"], step.gradient[f"{layer}.bias"])
+        weight, bias = (step.gradient[name] for name in layer)
+        found = linear.rows_of(weight, bias)
         return found.reshape(-1, *shape), {}
     learner, belief = subject.learner, subject.first(subject.place)
     if len(step.rows) == 1:

@@ -50,11 +50,11 @@ def first_layer(model: nn.Module, x: Tensor) -> tuple[str, nn.Module]:
     return seen[0]
 
 
-def takes_rows_as_they_are(model: nn.Module, x: Tensor) -> str:
-    """The name of a first linear layer with a bias that gets the inputs unchanged; nothing otherwise."""
+def takes_rows_as_they_are(model: nn.Module, x: Tensor) -> tuple[str, str] | None:
+    """The names of weight and bias of a first linear layer that gets the inputs unchanged; None otherwise."""
     name, layer = first_layer(model, x)
     if not isinstance(layer, nn.Linear) or layer.bias is None:
-        return ""
+        return None
     caught: list[Tensor] = []
     handle = layer.register_forward_pre_hook(lambda _, given: caught.append(given[0]))
     try:
@@ -63,7 +63,8 @@ def takes_rows_as_they_are(model: nn.Module, x: Tensor) -> str:
     finally:
         handle.remove()
     same = caught[0].numel() == x.numel() and torch.equal(caught[0].reshape(-1), x.reshape(-1))
-    return name if same else ""
+    inside = f"{name}." if name else ""  # a model may be one layer
+    return (f"{inside}weight", f"{inside}bias") if same else None
 
 
 def _noting(seen: list[tuple[str, nn.Module]], name: str, layer: nn.Module) -> Callable[..., None]:

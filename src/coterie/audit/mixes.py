@@ -126,6 +126,8 @@ def directly(subject: Subject) -> list[str]:
 def why_not(subject: Subject) -> str:
     """Why it cannot be tried; nothing if it can."""
     weights = subject.record.weights
+    if subject.ground is not None and subject.ground.method.reveals().rows:
+        return "the method moves clients' rows themselves to one place: there is nothing left to work out"
     if not len(weights):
         return "the run has no record of who listened to whom"
     if len(subject.record.clients) < 2:
