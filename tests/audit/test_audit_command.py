@@ -115,6 +115,14 @@ def test_rows_are_in_the_audit_alone(coterie, run):
     assert "proves nothing" in part
 
 
+def test_the_part_stays_when_a_report_is_written_again(coterie, run):
+    assert coterie("audit", "run", "--attacks", "mixes")[0] == 0
+    for command in ("report", "resume"):
+        (run / "report.html").unlink()
+        assert coterie(command, "run")[0] == 0
+        assert TITLE in (run / "report.html").read_text()
+
+
 def test_no_audit_no_part(coterie, run):
     assert coterie("report", "run")[0] == 0
     assert TITLE not in (run / "report.html").read_text()

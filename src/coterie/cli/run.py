@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from coterie.cli.cost import say_cost
 from coterie.cli.flags import read_settings
 from coterie.core.clock import CLOCK
 from coterie.core.options import Option
+from coterie.report.audit import read_audit
 from coterie.report.page import Section, write_report
 from coterie.runs.about import command_line
 from coterie.runs.cost import write_cost
@@ -60,7 +62,7 @@ def run(words: Sequence[str]) -> int:
 def close(path: Path, records: list[Record]) -> None:
     """The page, and the table; with -v, what took how long."""
     with CLOCK.part("report"):
-        sections = [Section(title(records[0]), records, CLOCK.read)]
+        sections = [Section(title(records[0]), records, CLOCK.read, partial(read_audit, path))]
         screen.say_sections(sections, write_report(path / "report.html", sections))
     write_cost(path)
     say_cost()
