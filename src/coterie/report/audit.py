@@ -289,6 +289,8 @@ def mixes_part(found: Table) -> str:
         f"Over {words.several(found['rounds'], 'round')}: how much of a client's reply is fixed by the sum "
         "that a receiver got, its own reply known. 0: nothing of it alone; 1: all of it."
     )
+    if len(rows) > FEW:
+        table = f"<details><summary>Every client</summary>{table}</details>"
     return f"{table}<p>{escape(text)}</p>{really_part(found['really'])}"
 
 
@@ -306,4 +308,5 @@ def really_part(really: Table | None) -> str:
         f"{words.whole(really['replies'])} replies, solved. Error: how far the solution is from the reply, "
         "as a share of what the client's training changed; rounding leaves about a millionth."
     )
-    return f"<details open><summary>Solved for real</summary>{table}<p>{escape(text)}</p></details>"
+    seen = " open" if len(rows) <= FEW else ""
+    return f"<details{seen}><summary>Solved for real</summary>{table}<p>{escape(text)}</p></details>"
