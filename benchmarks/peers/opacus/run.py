@@ -177,6 +177,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=[w.model for w in WORKS])
     parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--csv", default="", help="the file to write, a line for each training")
     parser.add_argument("--epochs", type=int, default=0, help="fewer, to see that it works")
     asked = parser.parse_args()
@@ -190,7 +191,7 @@ def main() -> None:
     for work in works:
         for epsilon in asked.epsilons:
             sigma = sigma_for(work, epsilon)
-            for seed in range(asked.seeds):
+            for seed in range(asked.first, asked.first + asked.seeds):
                 turns = [("ours", ours), ("opacus", theirs)]
                 for who, train in turns if seed % 2 == 0 else turns[::-1]:
                     model = MODELS.make(work.model).build((1, 28, 28), 10, seed)
