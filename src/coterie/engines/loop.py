@@ -15,6 +15,7 @@ from coterie.core.devices import seeded, widest
 from coterie.core.kernel import Marker, Reply, Tick, Trainer, batch_of
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
+from coterie.core.wire import aligned
 from coterie.engines.base import ENGINES, Answers, Ground, Visit, stacked_replies
 
 
@@ -31,10 +32,15 @@ class Loop:
             mine, memory = visit.keys[edge], tree.row(visit.memory, host if kernel.keeps else 0)
             # whatever a module draws by itself, beside dropout, comes from this edge's seed too
             with seeded(mine.at("module").integer(), net.device):
-                guests = tree.row(visit.beliefs, guest)
+                guests = placed(tree.row(visit.beliefs, guest))
                 data = net.clients[host].train
                 replies.append(alone(kernel, net.learner, guests, memory, visit.besides(edge), data, mine))
         return stacked_replies(kernel, replies)
+
+
+def placed(belief: Belief) -> Belief:
+    """Where it would lie by itself, so that it rounds alike whoever lies before it."""
+    return {name: aligned(t) for name, t in belief.items()}
 
 
 def alone(

@@ -29,6 +29,7 @@ from coterie.core.devices import seeded
 from coterie.core.kernel import Part
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
+from coterie.core.wire import aligned
 from coterie.engines.bank import Bank, taken
 from coterie.engines.base import Ground
 from coterie.engines.pictures import channels_last
@@ -126,14 +127,18 @@ class Passage:
 
     def one_by_one(self, learner: Learner, turn: int) -> list[Passed]:
         """One guest's visits, each in passes of its own: to the last bit as if nobody else were there."""
-        belief = tree.row(self.beliefs, self.visits.guests[turn])
-        return [self._run(learner, belief, v, v + 1) for v in range(*self._firsts[turn : turn + 2])]
+        row = tree.row(self.beliefs, self.visits.guests[turn])
+        belief = {name: aligned(t) for name, t in row.items()}
+        return [
+            self._run(learner, belief, v, v + 1, apart=True) for v in range(*self._firsts[turn : turn + 2])
+        ]
 
-    def _run(self, learner: Learner, belief: Belief, first: int, end: int) -> Passed:
-        """One guest's visits from the first up to the end."""
+    def _run(self, learner: Learner, belief: Belief, first: int, end: int, apart: bool = False) -> Passed:
+        """One guest's visits from the first up to the end; apart, rows lie where they would lie alone."""
         numbers = int(self.visits.sizes[first:end].sum()) * self._per_row
         with torch.no_grad(), threads_for(numbers):
-            outputs = torch.cat([learner.outputs(belief, x) for x in self._pieces(first, end)])
+            pieces = (aligned(x) if apart else x for x in self._pieces(first, end))
+            outputs = torch.cat([learner.outputs(belief, x) for x in pieces])
         return Passed(torch.arange(first, end), outputs.cpu())
 
     def _pieces(self, first: int, end: int) -> Iterator[Tensor]:
