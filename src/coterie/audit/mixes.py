@@ -33,6 +33,7 @@ from coterie.audit.overheard import Reply, Sum, flat, listened_to, played
 from coterie.audit.subject import Subject
 from coterie.core.held import COORDINATOR
 from coterie.core.method import METHODS, Reveals
+from coterie.sealed.guard import NEGLIGIBLE, leverage
 
 PROVES = (
     "A leverage of 1 means that this host's reply can be solved for from the sums, to the last digits: for "
@@ -43,14 +44,6 @@ PROVES_NOT = (
     "and whoever knows other replies, or guesses well, gets further: nothing is proved about that."
 )
 EVERYBODY = "whoever sees every sum"
-NEGLIGIBLE = 1e-9
-
-
-def leverage(rows: np.ndarray, own: Sequence[int] = ()) -> np.ndarray:
-    """|P e_i|² for each host i of sums with weights [sum, host], for somebody who knows the hosts `own`."""
-    projection = _projection(rows, own)
-    found: np.ndarray = np.clip(np.diagonal(projection), 0.0, 1.0)
-    return found
 
 
 def solved(
@@ -65,13 +58,6 @@ def solved(
     found = np.linalg.pinv(rows, rcond=NEGLIGIBLE) @ left
     if len(own) and known is not None:
         found[list(own)] = known
-    return found
-
-
-def _projection(rows: np.ndarray, own: Sequence[int]) -> np.ndarray:
-    rows = np.array(rows, dtype=np.float64)
-    rows[:, list(own)] = 0.0
-    found: np.ndarray = np.linalg.pinv(rows, rcond=NEGLIGIBLE) @ rows
     return found
 
 

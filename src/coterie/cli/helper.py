@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,8 +9,8 @@ from typing import Annotated, Any
 import tyro
 
 from coterie.cli.flags import parse
-from coterie.cli.site import WAIT, in_use, say
-from coterie.core.errors import BadInput, BadRun
+from coterie.cli.site import in_use, say, stay
+from coterie.core.errors import BadInput
 from coterie.engines.threads import narrow
 from coterie.federation.certificates import Card
 from coterie.federation.party import Kit, read_kit
@@ -68,18 +65,5 @@ def serve(kit: Kit) -> None:
 
     post = Post(kit, answer, say)
     post.on_letter(party.take_letter)
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
     say(f"helper {kit.name} of {kit.federation}; connecting to {kit.host}:{kit.port}")
-    try:
-        try:
-            post.start(wait=WAIT)
-            say("connected; waiting to be asked")
-        except BadRun as error:  # it goes on trying: the coordinator may come later
-            say(str(error))
-        with contextlib.suppress(KeyboardInterrupt):
-            while not ended.wait(1.0):
-                pass
-    finally:
-        post.close()
-        say("ended")
+    stay(post)

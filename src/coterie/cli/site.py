@@ -160,10 +160,15 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
 
     post = Post(kit, answer, say)
     post.on_letter(station.take_letter)
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
     rows = f"{sum(len(pool) for pool in holding.data.pools)} rows{origin(holding)}"
     say(f"site {kit.name} of {kit.federation}, {rows}; connecting to {kit.host}:{kit.port}")
+    stay(post)
+
+
+def stay(post: Post) -> None:
+    """On the line, until the process is told to end."""
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
     try:
         try:
             post.start(wait=WAIT)

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from coterie.core.errors import BadInput, BadRun, CoterieError, Gone, Refused
 from coterie.core.held import COORDINATOR, Held, hold
@@ -29,14 +28,13 @@ from coterie.federation.sites import TICK
 from coterie.nets.courier import Message, Silence
 from coterie.nets.site import ERRORS
 from coterie.sealed.plan import (
+    Look,
     Sent,
     Sum,
-    groups_of,
     keys_of,
     layout_of,
     measured,
     received,
-    sum_of,
     wanted_pairs,
 )
 from coterie.sealed.ring import room_for_distances
@@ -221,27 +219,18 @@ class Sealing:
 
     # verbs
 
-    def mix(
-        self,
-        net: Any,
-        place: int,
-        weights: Mapping[str, Tensor],
-        held: Held,
-        far: list[int],
-        heard: list[int],
-    ) -> Held:
+    def mix(self, plan: Sum, held: Held, place: int) -> Held:
         if place not in (COORDINATOR, *self.net.here()):
             raise BadInput(
                 f"a method sums others' models at {self.net.roster.names[place]}, which is away: leave out "
                 "who did not answer"
             )
-        plan = sum_of(net, place, weights, held, far, heard)
-        names, op = self.seal(held, far, plan.bases, plan.floats, plan.room), self._op()
+        names, op = self.seal(held, plan.far, plan.bases, plan.floats, plan.room), self._op()
         told = {
             "do": "mix",
             "op": op,
             "names": names,
-            "slices": {n: list(s) for n, s in layout_of(held.like, plan.floats).items()},
+            "slices": {n: list(s) for n, s in plan.layout(held).items()},
             "receiver": "" if place == COORDINATOR else self.net.roster.names[place],
         }
         both = (told, {n: torch.from_numpy(w) for n, w in plan.whole.items()})
@@ -287,23 +276,16 @@ class Sealing:
         for i, id in enumerate(new):
             post.store[id] = {n: t[i] for n, t in made.items()}
 
-    def distances(
-        self, net: Any, held: Held, to: Tensor, at: int, importance: Mapping[str, float]
-    ) -> Distances:
-        rows = list(range(len(held)))
-        bases = {row: net.base_of(int(held.parts[0].ids[row]), at) for row in rows}
-        floats = [n for n, t in held.like.items() if t.is_floating_point()]
-        names, op = self.seal(held, rows, bases, floats, room_for_distances()), self._op()
-        groups, counts = groups_of(layout_of(held.like, floats), self.net.learner.trainable, importance)
-        pairs, wanted = wanted_pairs(names, to.tolist())
-        self._ask({"dealer": ({"do": "products", "op": op, "pairs": pairs, "groups": groups}, {})})
-        both: Message = (
-            {"do": "distances", "op": op, "pairs": pairs, "wanted": wanted, "groups": groups},
-            {},
-        )
+    def distances(self, look: Look, held: Held, to: Sequence[int]) -> Distances:
+        rows = list(look.bases)
+        names, op = self.seal(held, rows, look.bases, look.floats, room_for_distances()), self._op()
+        pairs, wanted = wanted_pairs(names, to)
+        told = {"op": op, "pairs": pairs, "groups": look.groups}
+        self._ask({"dealer": ({"do": "products", **told}, {})})
+        both: Message = ({"do": "distances", "wanted": wanted, **told}, {})
         answers = self._ask({"a": both, "b": both})
         words = as_words(answers["a"][1]["share"]) + as_words(answers["b"][1]["share"])
-        return measured(words, counts, to.tolist(), len(rows), self.bits)
+        return measured(words, look.counts, to, len(rows), self.bits)
 
     # the end of a round
 

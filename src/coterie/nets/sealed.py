@@ -92,7 +92,7 @@ class Sealed(Wrapped):
 
         if self.a or self.b or self.dealer:
             raise BadInput("sealed: helpers have names in a federation alone: leave a, b and dealer out")
-        return Chamber(net.roster.names, net.learner.trainable, self.leverage, self.bits, self.projections)
+        return Chamber(net.roster.names, self.leverage, self.bits, self.projections)
 
     @staticmethod
     def check(
@@ -239,9 +239,10 @@ class Sealed(Wrapped):
             return self.net.mix(weights, beliefs, torch.full((many,), place))
         if len(beliefs.parts) > 1:
             raise Refused("sums of beliefs in several parts cannot be sealed: mix one part at a time")
-        mixed: Held = self.chamber.mix(
-            self, place, by_name, beliefs, sorted(far), [r for r, h in enumerate(heard) if h]
-        )
+        from coterie.sealed.plan import sum_of
+
+        plan = sum_of(self, place, by_name, beliefs, sorted(far), [r for r, h in enumerate(heard) if h])
+        mixed: Held = self.chamber.mix(plan, beliefs, place)
         return mixed
 
     def base_of(self, id: int, place: int) -> Base | None:
@@ -260,7 +261,10 @@ class Sealed(Wrapped):
                 "distances between answers to different beliefs cannot be sealed: measure the replies of one "
                 "belief that went out"
             )
-        found: Distances = self.chamber.distances(self, held, to, at, dict(importance or {}))
+        from coterie.sealed.plan import look_of
+
+        look = look_of(self, at, held, innermost(self.net).learner.trainable, importance or {})
+        found: Distances = self.chamber.distances(look, held, to.tolist())
         return found
 
     # the end of a round

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.errors import Refused
@@ -20,13 +19,13 @@ from coterie.core.held import COORDINATOR, Held, hold
 from coterie.core.net import Distances
 from coterie.sealed.parties import Dealer, Server, Terms, masked, refuse_long
 from coterie.sealed.plan import (
+    Look,
     Sent,
-    groups_of,
+    Sum,
     keys_of,
     layout_of,
     measured,
     received,
-    sum_of,
     vector,
     wanted_pairs,
 )
@@ -36,15 +35,8 @@ from coterie.sealed.ring import SEED, room_for_distances
 class Chamber:
     """Hosts, two servers and a dealer."""
 
-    def __init__(
-        self, names: Sequence[str], trainable: Sequence[str], bound: float, bits: int, projections: int
-    ) -> None:
-        self.names, self.trainable, self.bits, self.projections = (
-            list(names),
-            tuple(trainable),
-            bits,
-            projections,
-        )
+    def __init__(self, names: Sequence[str], bound: float, bits: int, projections: int) -> None:
+        self.names, self.bits, self.projections = list(names), bits, projections
         self.dealer = Dealer()
         self.a, self.b = (Server(side, bound, projections) for side in ("a", "b"))
         self.sealed = Sent()
@@ -53,48 +45,30 @@ class Chamber:
 
     # verbs
 
-    def mix(
-        self,
-        net: Any,
-        place: int,
-        weights: Mapping[str, Tensor],
-        held: Held,
-        far: list[int],
-        heard: list[int],
-    ) -> Held:
+    def mix(self, plan: Sum, held: Held, place: int) -> Held:
         """Sums [receiver] at a place: what is far comes sealed, the rest lies there."""
-        plan = sum_of(net, place, weights, held, far, heard)
-        names = self.seal(held, far, plan.bases, plan.floats, plan.room)
-        receiver = self.name_of(place)
-        told, blind = (
-            (names, plan.whole, layout_of(held.like, plan.floats), receiver),
-            secrets.token_bytes(SEED),
-        )
-        first, second = self.a.mix(*told, blind), self.b.mix(*told, blind)
-        words = first + second  # by the receiver
+        names, layout = self.seal(held, plan.far, plan.bases, plan.floats, plan.room), plan.layout(held)
+        told = (names, plan.whole, layout, self.name_of(place), secrets.token_bytes(SEED))
+        first, second = self.a.mix(*told), self.b.mix(*told)
         self.bytes += first.nbytes + second.nbytes
         bases = [tree.row(b.held.tensors, b.row) for b in plan.bases.values() if b is not None]
         near, like = [tree.row(held.tensors, row) for row in plan.near], held.like
         taken = {n: held.tensors[n][plan.heaviest(n)].unbind() for n in like if n not in plan.floats}
-        made = received(plan.told(like, self.bits), plan.factors(), words, near, bases, taken)
+        made = received(plan.told(like, self.bits), plan.factors(), first + second, near, bases, taken)
         made = {n: t.to(held.tensors[n].device) for n, t in made.items()}
         return hold(made, torch.full((plan.receivers,), place))
 
-    def distances(
-        self, net: Any, held: Held, to: Tensor, at: int, importance: Mapping[str, float]
-    ) -> Distances:
-        rows = list(range(len(held)))
-        bases = {r: net.base_of(int(held.parts[0].ids[r]), at) for r in rows}
-        floats = [n for n, t in held.like.items() if t.is_floating_point()]
-        names = self.seal(held, rows, bases, floats, room_for_distances())
-        groups, counts = groups_of(layout_of(held.like, floats), self.trainable, importance)
-        pairs, wanted = wanted_pairs(names, to.tolist())
-        first, second = self.dealer.products(pairs, groups)
-        blind = secrets.token_bytes(SEED)
-        shares = self.a.distances(pairs, wanted, groups, first, blind)
-        shares = shares + self.b.distances(pairs, wanted, groups, second, blind)
-        self.bytes += 2 * shares.nbytes
-        return measured(shares, counts, to.tolist(), len(rows), self.bits)
+    def distances(self, look: Look, held: Held, to: Sequence[int]) -> Distances:
+        rows = list(look.bases)
+        names = self.seal(held, rows, look.bases, look.floats, room_for_distances())
+        pairs, wanted = wanted_pairs(names, to)
+        products, blind = self.dealer.products(pairs, look.groups), secrets.token_bytes(SEED)
+        first, second = (
+            server.distances(pairs, wanted, look.groups, dealt, blind)
+            for server, dealt in zip((self.a, self.b), products, strict=True)
+        )
+        self.bytes += first.nbytes + second.nbytes
+        return measured(first + second, look.counts, to, len(rows), self.bits)
 
     # the protocol
 

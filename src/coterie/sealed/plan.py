@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,6 +49,9 @@ class Sum:
         """log2 of the length that replies may have in the ring, for none of these sums to overflow."""
         usual = USUAL if any(self.points.values()) else LONGEST
         return float(min([usual, *(reach(whole) for whole in self.whole.values())]))
+
+    def layout(self, held: Held) -> dict[str, Slice]:
+        return layout_of(held.like, self.floats)
 
     def told(self, like: Beliefs, bits: int) -> dict[str, Any]:
         """What a receiver has to know beside rows and weights (`received`), as JSON holds it."""
@@ -122,6 +125,27 @@ def sum_of(
         floats,
         len(next(iter(weights.values()))),
     )
+
+
+class Look(NamedTuple):
+    """A measurement of all rows of a handle.
+
+    bases    what each is sealed less of
+    groups   words whose squares are added up; `counts` is how often each group's count
+    """
+
+    bases: Mapping[int, Any]
+    floats: list[str]
+    groups: list[list[Slice]]
+    counts: list[float]
+
+
+def look_of(net: Any, at: int, held: Held, trainable: Sequence[str], importance: Mapping[str, float]) -> Look:
+    """The plan of distances between replies, told to a place."""
+    ids = held.parts[0].ids.tolist()
+    floats = [n for n, t in held.like.items() if t.is_floating_point()]
+    bases = {row: net.base_of(id, at) for row, id in enumerate(ids)}
+    return Look(bases, floats, *groups_of(layout_of(held.like, floats), trainable, importance))
 
 
 def layout_of(like: Beliefs, names: Sequence[str]) -> dict[str, Slice]:
