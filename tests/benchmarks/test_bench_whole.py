@@ -195,7 +195,8 @@ def test_scores_are_those_of_ours(plain, tmp_path):
         model.load_state_dict({f"linear.{n}": models[f"head.{n}"][i] for n in ("weight", "bias")})
         scores = common["evaluate"]([model], client.test_x, client.test_y)
         for metric, value in scores.items():
-            assert value == pytest.approx(ours[metric][i], abs=1e-5), metric
+            # two rows that are equal but for rounding may change places
+            assert value == pytest.approx(ours[metric][i], abs=2e-3 if metric == "auc" else 1e-5), metric
 
 
 def test_busy_processes_stand_beside_and_are_gone_after(monkeypatch):

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import coterie
+import coterie.federation
 from coterie.federation.kits import read_kit, read_revoked
 
 INIT = ("federation", "init", "ward", "--sites", "north", "south", "--people", "lead", "anna:viewer")
@@ -82,6 +84,7 @@ def test_the_line_of_a_mistake(refused, words, said):
 
 
 def test_without_the_package_it_needs(refused, monkeypatch):
+    monkeypatch.setattr(coterie, "federation", coterie.federation)  # what is imported now goes again
     for name in [m for m in sys.modules if m.startswith("coterie.federation")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)

@@ -119,7 +119,11 @@ def test_all_methods_see_the_same_clients_and_begin_alike(done):
         for other in others:
             assert other.about["clients"] == first.about["clients"]
             assert other.about["fingerprint"] == first.about["fingerprint"]
-            assert other.metrics[0]["scores"]["own/test"] == first.metrics[0]["scores"]["own/test"]
+            # on some processors products round by what lies beside them, and a pair of rows may change places
+            mine, theirs = (r.metrics[0]["scores"]["own/test"] for r in (other, first))
+            assert mine.keys() == theirs.keys()
+            for metric, values in mine.items():
+                assert values == pytest.approx(theirs[metric], abs=1e-3 if metric == "auc" else 1e-6)
     assert records[0].about["fingerprint"] != records[1].about["fingerprint"]
     weighted, alike = records[2], records[4]
     assert weighted.final("loss") != alike.final("loss")

@@ -41,6 +41,7 @@ def start(words: Sequence[str], log: Path) -> int:
     if child:
         return child
     code = 1
+    sys.settrace(None)  # a Ctrl-C while coverage holds its own lock would never be over
     try:
         with log.open("w") as file:
             os.dup2(file.fileno(), 1)
