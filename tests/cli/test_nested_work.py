@@ -124,14 +124,28 @@ class TestComparison:
 class TestCommands:
     def test_a_private_run_and_its_clear_twin(self, coterie, tmp_path):
         code, out, said = coterie(
-            *["compare", "--data", "digits", "--rounds", "2", "--seeds", "1", "--out", "there"],
-            *["--methods", "fedavg", "fedavg:kernel=dp(sgd)", "--dp.sigma", "0.7", "--sgd.lr", "0.4"],
+            *[
+                "compare",
+                "--data",
+                "digits",
+                "--split",
+                "iid",
+                "--clients",
+                "3",
+                "--rounds",
+                "2",
+                "--seeds",
+                "1",
+                "--out",
+                "there",
+            ],
+            *["--methods", "fedavg", "fedavg:kernel=dp(sgd)", "--dp.sigma", "2", "--sgd.lr", "0.4"],
         )
         assert code == 0, said
         clear, private = read_records(tmp_path / "there")
         assert (clear.config["kernel"], private.config["kernel"]) == ("sgd", "dp(sgd)")
         assert "dp" not in clear.config
-        assert private.config["dp"]["sigma"] == 0.7
+        assert private.config["dp"]["sigma"] == 2.0
         assert clear.config["sgd"] == private.config["sgd"]
         losses = [m["loss"] for m in private.metrics if "loss" in m]
         assert all(value is None for row in losses for value in row)  # not told

@@ -30,7 +30,7 @@ from coterie.privacy.accounting import COARSE, FINE, Charges, check_budget, epsi
 EVERYBODY = None
 """In the place of a requester."""
 LEAST = 1 / 64  # of what is spent: how far ahead budgets are looked up
-MANY = 16  # accounts from which on the record is made on the coarse grid
+MANY = 4  # accounts above which the record is made on the coarse grid: each takes seconds on the fine one
 Spent = Counter[Charge]  # how often each; their own `times` are 1
 
 
