@@ -11,12 +11,13 @@ and one other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from coterie.core.errors import BadInput, Refused
 
+Sum = dict[str, float]  # weights by reply
 NEGLIGIBLE = 1e-9  # of the largest singular value, and above a bound
 
 
@@ -52,17 +53,17 @@ class Guard:
     def __init__(self, bound: float) -> None:
         check_leverage(bound)
         self.bound = bound
-        self.got: dict[tuple[str, str], list[dict[str, float]]] = {}  # (receiver, tensor) -> sums
+        self.got: dict[tuple[str, str], dict[str, list[Sum]]] = {}  # (receiver, tensor) -> reply -> sums
         self.own: dict[str, float] = {}  # bounds that hosts have set for their replies, if they are lower
         self.most = 0.0
 
-    def pass_on(self, receiver: str, tensor: str, sums: Sequence[dict[str, float]], own: set[str]) -> float:
+    def pass_on(self, receiver: str, tensor: str, sums: Sequence[Sum], own: set[str]) -> float:
         """These sums {reply: weight} go to a receiver that knows its `own`; the largest leverage after it.
 
         Refused, and nothing is noted, if that were above the bound.
         """
-        before = self.got.get((receiver, tensor), [])
-        near = _connected([s for s in before if s not in sums], sums, own)
+        before = self.got.get((receiver, tensor), {})
+        near = connected(before, sums, own)
         names = sorted({name for some in near for name in some})
         rows = np.array([[some.get(name, 0.0) for name in names] for some in near])
         known = [i for i, name in enumerate(names) if name in own]
@@ -79,7 +80,9 @@ class Guard:
                 f"this sum would show {receiver} {found[i]:.2f} of the reply of {whose}, above the bound of "
                 f"{bounds[i]:g} ({by}): mix more replies at once, or raise it (1 shows single replies)"
             )
-        self.got[receiver, tensor] = [*before, *(s for s in sums if s not in before)]
+        for some in sums:
+            for name in some:
+                self.got.setdefault((receiver, tensor), {}).setdefault(name, []).append(some)
         self.most = max(self.most, most)
         return most
 
@@ -89,16 +92,14 @@ class Guard:
         return found
 
 
-def _connected(
-    before: Sequence[dict[str, float]], new: Sequence[dict[str, float]], own: set[str]
-) -> list[dict[str, float]]:
-    """The new sums and those before that have a reply in common with them, directly or by others."""
-    near, reached = list(new), {name for some in new for name in some} - own
-    left = list(before)
-    while True:
-        close = [some for some in left if reached & some.keys()]
-        if not close:
-            return near
-        near += close
-        left = [some for some in left if not reached & some.keys()]
-        reached |= {name for some in close for name in some} - own
+def connected(before: Mapping[str, Sequence[Sum]], new: Sequence[Sum], own: set[str]) -> list[Sum]:
+    """The new sums and those before, by reply, that have one in common with them, directly or by others."""
+    near, seen = list(new), {name for some in new for name in some} - own
+    left = sorted(seen)
+    while left:
+        for some in before.get(left.pop(), ()):
+            if not any(some is other for other in near):
+                near.append(some)
+                left += sorted(some.keys() - own - seen)
+                seen |= some.keys() - own
+    return near
