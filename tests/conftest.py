@@ -20,6 +20,29 @@ settings.register_profile("coterie", deadline=None, derandomize=True, max_exampl
 settings.load_profile("coterie")
 
 
+# what these run is covered by tests beside it: to count its lines again takes a third of their time
+UNCOUNTED = (
+    "contract/",
+    "audit/test_canaries",
+    "cli/test_fuzz",
+    "federation/test_fuzz",
+    "federation/test_helper",
+)
+UNCOUNTED += (
+    "kernels/test_samplers",
+    "nets/test_lossy",
+    "nets/test_packing",
+    "papers/",
+    "sealed/test_sealed_net",
+)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if any(part in item.nodeid for part in UNCOUNTED):
+            item.add_marker(pytest.mark.no_cover)
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     """Modules that a test makes draw their first weights from here."""

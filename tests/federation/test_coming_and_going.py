@@ -85,6 +85,7 @@ def test_a_site_leaves_for_good(ward):
     ward.connected("d")
 
 
+@pytest.mark.slow
 def test_a_slow_site_is_skipped_and_comes_back(ward):
     driver = ward.run("slow", "--method", "pens", "--rounds", 60, net=["--federation.deadline", 6])
     ward.halt("b", 5)

@@ -105,6 +105,7 @@ def test_bytes_are_changed_or_lost_on_the_way(ward, calm, how):
         ward.connected("b")
 
 
+@pytest.mark.slow
 def test_the_same_site_is_started_twice(ward, calm, tmp_path):
     again = ward.start("a", [*COTERIE, "site", ward.kits["a"], "--recipe", ward.recipe])
     assert again.wait(LONG) == 2

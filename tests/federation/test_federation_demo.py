@@ -51,12 +51,13 @@ def demo(tmp_path):
     assert [line for line in left_behind(before) if not line.startswith(own)] == []
 
 
-def test_the_demo_twice_in_a_row(demo, tmp_path):
-    data = {"COTERIE_DATA": os.environ.get("COTERIE_DATA", "")}  # heart disease, where it is at hand
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_the_demo(demo, tmp_path, times):
+    """The second time with hosts of their own, where there can be some, and real data where it is at hand."""
+    data = {"COTERIE_DATA": os.environ.get("COTERIE_DATA", "")}
     hosts = [] if Hosts.possible() else ["--hosts"]
-    for i, (words, env, folder) in enumerate(
-        [([], {}, "federation-demo"), (hosts, data, "federation-demo-2")]
-    ):
+    both = [([], {}, "federation-demo"), (hosts, data, "federation-demo-2")]
+    for i, (words, env, folder) in enumerate(both[:times]):
         running = demo(*words, env=env)
         assert running.wait(LONG) == 0, running.lines[-10:]
         said = "\n".join(running.lines)
@@ -71,7 +72,11 @@ def test_the_demo_twice_in_a_row(demo, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("sign", "at"), [(signal.SIGINT, "in runs/federation-demo"), (signal.SIGTERM, "lead: coterie compare")]
+    ("sign", "at"),
+    [
+        (signal.SIGINT, "in runs/federation-demo"),
+        pytest.param(signal.SIGTERM, "lead: coterie compare", marks=pytest.mark.slow),
+    ],
 )
 def test_the_demo_is_stopped(demo, sign, at):
     running = demo()

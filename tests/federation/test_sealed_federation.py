@@ -47,7 +47,7 @@ def close(left, right, most=1e-5):
                     assert x is None or abs(x - y) < most, (one["round"], metric)
 
 
-@pytest.mark.parametrize("method", ["fedavg", "weight-erosion"])
+@pytest.mark.parametrize("method", ["fedavg", pytest.param("weight-erosion", marks=pytest.mark.slow)])
 def test_sealed_over_a_federation_gives_the_numbers_of_one_machine(ward, method):
     """With 15 rounds, as the bound has it; nobody gets a model of a site, and the warning is said."""
     words = [*WORDS, "--method", method, "--rounds", "15"]

@@ -77,7 +77,7 @@ def played(method, model="logistic", wrap=(), rounds=ROUNDS, lr=0.1, **more):
     used = {k: v for k, v in options.items() if v and (k != "mlp" or model == "mlp")}
     settings = Settings(
         data="digits",
-        clients=more.pop("clients", 8),
+        clients=more.pop("clients", 6),
         model=model,
         method=method,
         kernel=kernel,
