@@ -70,6 +70,7 @@ def test_a_late_joiner_has_the_weight_that_the_method_says(ward, late):
         assert float(now[requester, 3]) == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_site_leaves_for_good(ward):
     driver = ward.run("leaves", "--method", "fedavg", "--rounds", 150, net=["--federation.patience", 1])
     ward.halt("d", 4)

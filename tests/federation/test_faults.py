@@ -120,6 +120,7 @@ def test_the_same_site_is_started_twice(ward, calm, tmp_path):
     assert ward.numbers("twice") == calm
 
 
+@pytest.mark.slow
 def test_the_disk_of_a_site_is_full(ward, small_disk):
     """It says so, and so does the run, which goes on without it; with room, it is back."""
     disk = small_disk(1)
