@@ -65,6 +65,13 @@ def test_a_host_may_set_a_lower_bound_for_its_reply():
     assert passed == pytest.approx(0.16 / 0.41)
 
 
+def test_its_own_reply_of_an_earlier_sum_hides_nothing_either():
+    guard = Guard(0.75)
+    guard.pass_on("a", "w", [{"a/1": 0.5, "b/1": 0.25, "c/1": 0.25}], set())
+    with pytest.raises(Refused, match=r"1\.00 of the reply of"):
+        guard.pass_on("a", "w", [{"b/1": 0.2, "c/1": 0.8}], set())
+
+
 @pytest.mark.parametrize("bound", [0.0, -1.0, 1.5])
 def test_bounds(bound):
     with pytest.raises(BadInput, match="must lie above 0 and up to 1"):

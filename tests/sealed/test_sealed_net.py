@@ -188,6 +188,20 @@ def test_models_that_sites_try_are_counted_as_shown():
     assert shown[2] == 0
 
 
+def test_what_is_a_reply_is_known_after_a_resume():
+    def net():
+        return prepare(Settings(data="digits", clients=3, rounds=1, wrap=("sealed",)), None).net.net
+
+    first, again = net(), net()
+    start = innermost(first).learner.training.state_dict()
+    beliefs = hold({n: torch.stack([t] * 3) for n, t in start.items()}, torch.arange(3))
+    edges = torch.tensor([[0, 0], [1, 1], [2, 2]])
+    trained = first.visit(SGD(), beliefs, edges, Key(0).at_round(1, 1)).beliefs
+    again.restore(first.kept([trained], 1), [trained], 1)
+    with pytest.raises(Refused, match="share: the reply of client-0 would be seen by client-1"):
+        again.share(trained, torch.arange(3))
+
+
 def test_long_updates_are_refused_with_the_bound():
     with pytest.raises(BadInput, match=r"has length .* above the 1\.414 that the ring holds at 30 bits"):
         played("weight-erosion", wrap=("sealed:leverage=1,bits=30",), rounds=3, lr=5.0)

@@ -31,6 +31,8 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.nets.wrapped import Wrapped
 
+KEPT = "sealed|replies"
+
 
 class Base(NamedTuple):
     """What went out, to which a reply is an answer."""
@@ -284,6 +286,18 @@ class Sealed(Wrapped):
         self.notes.replies &= ids
         self.notes.bases.clear()
         self.chamber.forget()
+
+    def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
+        return {
+            **self.net.kept(live, round),
+            KEPT: torch.tensor(sorted(self.notes.replies), dtype=torch.int64),
+        }
+
+    def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
+        """What was a reply still is one: a run that goes on shows no more than one that was not cut off."""
+        mine = dict(kept)
+        self.notes.replies = {int(id) for id in mine.pop(KEPT, ())}
+        self.net.restore(mine, live, round)
 
     def figures(self) -> dict[str, Any]:
         """What was sealed since it was last asked."""

@@ -66,7 +66,8 @@ class Guard:
         near = connected(before, sums, own)
         names = sorted({name for some in near for name in some})
         rows = np.array([[some.get(name, 0.0) for name in names] for some in near])
-        known = [i for i, name in enumerate(names) if name in own]
+        # its own replies are known to it, those of earlier sums too
+        known = [i for i, name in enumerate(names) if name in own or name.startswith(f"{receiver}/")]
         found = leverage(rows, known)
         most = float(found.max(initial=0.0))
         bounds = np.array([min(self.bound, self.own.get(name, 1.0)) for name in names])
