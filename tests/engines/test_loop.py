@@ -154,15 +154,20 @@ class TestMemory:
 @pytest.mark.parametrize(
     ("kernel", "targets", "said"),
     [
-        (SGD(lr=1e30, batch=1, epochs=3), (0, 10), "'c1': weight is no longer finite (loss "),
-        (SGD(lr=1e-30), (0, 3e19), "'c1': the loss is inf"),
+        (SGD(lr=1e30, batch=1, epochs=3), (0, 10), "weight is no longer finite (loss "),
+        (SGD(lr=1e-30), (0, 3e19), "the loss is inf"),
     ],
 )
-def test_diverged_names_round_and_client(pull, kernel, targets, said):
+def test_who_diverges_is_left_out_and_named_and_if_all_do_that_is_it(pull, kernel, targets, said):
+    net = pull(*targets, sizes=[1, 50])
+    both = net.visit(kernel, weights(0), edges_of([(0, 0), (0, 1)]), KEY)
+    assert (both.edges.tolist(), len(both.beliefs), len(both.numbers["loss"])) == ([[0, 0]], 1, 1)
+    assert net.figures()["left_out"]["c1"].startswith(said)
+    assert net.figures() == {}
     with pytest.raises(Diverged) as caught:
-        pull(*targets, sizes=[1, 50]).visit(kernel, weights(0), edges_of([(0, 0), (0, 1)]), KEY)
+        net.visit(kernel, weights(0), edges_of([(0, 1)]), KEY)
     text = str(caught.value)
-    assert text.startswith(f"round 1, client {said}")
+    assert text.startswith(f"round 1, client 'c1': {said}")
     assert text.endswith(": lower the learning rate or scale the inputs")
 
 

@@ -63,7 +63,11 @@ class BadRun(CoterieError):
 
 
 class Diverged(CoterieError):
-    """Training left the finite numbers."""
+    """Training left the finite numbers; `why` tells which of them, without where and what to do."""
+
+    def __init__(self, text: str, why: str = "") -> None:
+        super().__init__(text)
+        self.why = why or text
 
 
 class Refused(CoterieError):

@@ -105,7 +105,7 @@ class Federated(Remote):
 
     def regroup(self, live: Iterable[Held], round: int) -> None:
         ids, begun, said = self.post.ids(live), time.monotonic(), False
-        self.now, self.post.known, self.post.posted = round + 1, set(), {}
+        self.now, self.post.known, self.post.posted, self.odd = round + 1, set(), {}, {}
         self.rests.begin(self.post.lost, self.boots, self.stored)
         while self.post.broken:  # what was begun of the round does not count
             self.post.broken = False

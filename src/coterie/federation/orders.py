@@ -139,6 +139,9 @@ class Orders(Courier):
         self.trouble.update(site for pair in failed for site in pair)
         self.need({site: Silence(why) for site, why in found.items()})
 
+    def said(self, text: Any) -> str:
+        return printable(text)
+
     def packed(self, site: int, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
         squeeze = self.squeeze_for(sum(t.nbytes for t in tensors.values()))
         return self.parcels.pack(self.name_of(site), {**message, "squeeze": squeeze}, tensors, squeeze, True)

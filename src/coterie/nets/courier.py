@@ -246,6 +246,10 @@ class Courier:
             raise ERRORS.get(str(answer["error"]), BadRun)(str(answer.get("text", "")))
         return answer, tensors
 
+    def said(self, text: Any) -> str:
+        """What a site says in words, for people."""
+        return str(text)
+
     def packed(self, site: int, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
         return pack(message, tensors)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs, Weights
 from coterie.core.client import Client, Samples
-from coterie.core.errors import BadInput, Diverged
+from coterie.core.errors import BadInput
 from coterie.core.held import COORDINATOR, Held, hold
 from coterie.core.kernel import Kernel, Maker, Part, Scorer, Trainer, makes, scores
 from coterie.core.learner import Learner
@@ -23,15 +23,33 @@ from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
 from coterie.engines.allocator import keep_freed_memory
 from coterie.engines.bank import Bank, adjoined
-from coterie.engines.base import Answers, Engine, Visit
+from coterie.engines.base import Engine, Visit
 from coterie.engines.scoring import score, score_crowds
 from coterie.engines.traits import Traits, traits_of
 from coterie.nets.slots import Slots, groups_of, told_groups
+from coterie.nets.sound import diverged, misshapen, not_finite
 from coterie.storage.tensors import write_tensors
 
 CPU = torch.device("cpu")
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 Pair = tuple[int, int]
+LEFT_OUT = "left_out"
+
+
+class Found(NamedTuple):
+    """What a visit brought: the edges that answered, and [edge] their numbers, beliefs and memories."""
+
+    edges: Tensor
+    numbers: Mapping[str, Tensor]
+    beliefs: Beliefs = MappingProxyType({})
+    memory: Beliefs = MappingProxyType({})
+
+    def only(self, index: Tensor) -> Found:
+        """Some of them, in the given order."""
+        numbers = {n: v[index] for n, v in self.numbers.items()}
+        return Found(
+            self.edges[index], numbers, tree.rows(self.beliefs, index), tree.rows(self.memory, index)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +73,7 @@ class InProcess:
     banks: Mapping[Part, Bank] = field(init=False, repr=False)
     slots: Slots = field(init=False, repr=False)
     pools: dict[tuple[tuple[int, ...], ...], InProcess] = field(init=False, repr=False)
+    odd: dict[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         keep_freed_memory()
@@ -72,6 +91,7 @@ class InProcess:
         object.__setattr__(self, "clients", clients)
         object.__setattr__(self, "slots", Slots(len(clients)))
         object.__setattr__(self, "pools", {})
+        object.__setattr__(self, "odd", {})
 
     @cached_property
     def roster(self) -> Roster:
@@ -91,8 +111,8 @@ class InProcess:
         beside: Beside | None = None,
     ) -> Replies:
         looked_at = {name: held.tensors for name, held in (beside or {}).items()}
-        edges, numbers, replied = self.work(kernel, beliefs.tensors, edges, key, slot, looked_at)
-        if replied is None:
+        edges, numbers, replied, _ = self.work(kernel, beliefs.tensors, edges, key, slot, looked_at)
+        if not replied:
             return Replies(edges, numbers, None, beliefs)
         hosts = edges[:, 1] if self.host is None else torch.full((len(edges),), self.host)
         return Replies(edges, numbers, hold(replied, hosts), beliefs)
@@ -106,30 +126,46 @@ class InProcess:
         slot: str,
         beside: Mapping[str, Beliefs],
         called: Sequence[Pair] | None = None,
-    ) -> tuple[Tensor, Mapping[str, Tensor], Beliefs | None]:
-        """A visit of tensors: the edges that answered, their numbers and beliefs.
+    ) -> Found:
+        """A visit of tensors.
 
         `called` are the numbers that guests and hosts go by, where they are others than here: random numbers
         belong to these.
         """
         pairs = called or [(g, h) for g, h in edges.tolist()]
         if len(edges) == 0:
-            return edges, {}, None
+            return Found(edges, {})
         if getattr(kernel, "together", False):
             shares = beside["share"]["share"] if "share" in beside else None
             answered, figures = score_crowds(self, cast(Scorer, kernel), beliefs, edges, shares, key)
             names = {host: called for host, (_, called) in zip(edges[:, 1].tolist(), pairs, strict=True)}
             ends: list[tuple[int | str, ...]] = [("crowd", names[host]) for host in answered[:, 1].tolist()]
-            return answered, told_of(kernel, figures, answered, key, ends), None
+            return Found(answered, told_of(kernel, figures, answered, key, ends))
         if scores(kernel):
             figures = score(self, cast(Scorer, kernel), beliefs, edges, key, [g for g, _ in pairs])
             ends = [("guest", g, "host", h) for g, h in pairs]
-            return edges, told_of(kernel, figures, edges, key, ends), None
+            return Found(edges, told_of(kernel, figures, edges, key, ends))
         keys = [key.at("guest", g, "host", h) for g, h in pairs]
         if makes(kernel):
-            return edges, *made(cast(Maker, kernel), beliefs, edges, keys, beside, self.clients)
-        answers = self._train(cast(Trainer, kernel), beliefs, edges, key.round, keys, slot, beside)
-        return edges, {n: v.cpu() for n, v in answers.numbers.items()}, answers.beliefs
+            replies, numbers = made(cast(Maker, kernel), beliefs, edges, keys, beside, self.clients)
+            wrong = misshapen(replies, tree.row(beliefs, int(edges[0, 0])))
+            alike = self._sound(wrong, edges, key.round)
+            found = Found(edges, numbers, {}).only(alike)
+            found = found._replace(beliefs=tree.stack([replies[i] for i in alike.tolist()]))
+            return self._finite(found, key.round)
+        return self._train(cast(Trainer, kernel), beliefs, edges, key.round, keys, slot, beside)
+
+    def _finite(self, found: Found, round: int) -> Found:
+        wrong = not_finite(found.beliefs, found.numbers)
+        return found.only(self._sound(wrong, found.edges, round)) if wrong else found
+
+    def _sound(self, wrong: Mapping[int, str], edges: Tensor, round: int) -> Tensor:
+        """The numbers of the other replies [reply]; whose are left out is noted. If all are wrong, that is it."""
+        told = {i: (self.clients[int(edges[i, 1])].name, why) for i, why in sorted(wrong.items())}
+        if len(wrong) == len(edges):
+            raise diverged(round, *told[0])
+        self.odd.update(told.values())
+        return torch.tensor([i for i in range(len(edges)) if i not in wrong], dtype=torch.int64)
 
     def _train(
         self,
@@ -140,7 +176,7 @@ class InProcess:
         keys: Sequence[Key],
         slot: str,
         beside: Mapping[str, Beliefs],
-    ) -> Answers:
+    ) -> Found:
         hosts = edges[:, 1]
         if kernel.keeps and len(torch.unique(hosts)) < len(hosts):
             raise BadInput("keep=true needs at most one visit to each client in a round: set keep=false")
@@ -149,30 +185,11 @@ class InProcess:
             memory = tree.stack([kernel.fresh(self.learner, tree.row(beliefs, 0))])
             memory = tree.repeat(memory, len(self.clients)) if kernel.keeps else memory
         answers = self.engine.train(self, kernel, Visit(beliefs, edges, keys, memory, beside))
-        self._refuse_not_finite(answers, hosts, round)
+        told = {n: v.cpu() for n, v in answers.numbers.items()}
+        found = self._finite(Found(edges, told, answers.beliefs, answers.memory), round)
         if kernel.keeps:
-            self.slots.write(slot, round, hosts, answers.memory, memory)
-        return answers
-
-    def _refuse_not_finite(self, answers: Answers, hosts: Tensor, round: int) -> None:
-        # a sum is finite only if all its terms are; that it may overflow costs no more than a closer look
-        loss = answers.numbers.get("loss", torch.zeros(len(hosts)))  # work with noise does not tell it
-        if all(math.isfinite(float(t.sum())) for t in (loss, *answers.beliefs.values())):
-            return
-        fine = torch.isfinite(loss).cpu()
-        for t in answers.beliefs.values():
-            if t.is_floating_point():
-                fine &= torch.isfinite(t).flatten(1).all(dim=1).cpu()
-        if bool(fine.all()):
-            return
-        edge = int((~fine).nonzero()[0])
-        name, its = tree.first_not_finite(tree.row(answers.beliefs, edge)), float(loss[edge])
-        told = f" (loss {its:.4g})" if "loss" in answers.numbers else ""
-        what = f"the loss is {its}" if name is None else f"{name} is no longer finite{told}"
-        raise Diverged(
-            f"round {round}, client {self.clients[int(hosts[edge])].name!r}: {what}: "
-            "lower the learning rate or scale the inputs"
-        )
+            self.slots.write(slot, round, found.edges[:, 1], found.memory, memory)
+        return found
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
         if getattr(self.engine, "apart", False):
@@ -224,6 +241,14 @@ class InProcess:
 
     def regroup(self, live: Iterable[Held], round: int) -> None:
         """Everybody is here."""
+        self.odd.clear()
+
+    def figures(self) -> dict[str, Any]:
+        """Whose replies of the round were left out, and why."""
+        found = {name: why for net in (self, *self.pools.values()) for name, why in net.odd.items()}
+        for net in (self, *self.pools.values()):
+            net.odd.clear()
+        return {LEFT_OUT: found} if found else {}
 
     def away(self) -> Mapping[str, str]:
         return {}
@@ -317,8 +342,8 @@ def made(
     keys: Sequence[Key],
     beside: Mapping[str, Beliefs],
     clients: Sequence[Client],
-) -> tuple[Mapping[str, Tensor], Beliefs]:
-    """Numbers and beliefs that a maker makes, for each pair of guest and host as many as it has edges."""
+) -> tuple[list[Belief], dict[str, Tensor]]:
+    """Beliefs and numbers that a maker makes, for each pair of guest and host as many as it has edges."""
     places: dict[Pair, list[int]] = {}
     for e, (guest, host) in enumerate(edges.tolist()):
         places.setdefault((guest, host), []).append(e)
@@ -332,7 +357,7 @@ def made(
         replies |= {e: (belief, told) for e, belief in zip(mine, some, strict=True)}
     order = [replies[e] for e in range(len(edges))]
     numbers = {n: torch.tensor([told[n] for _, told in order], dtype=torch.float64) for n in order[0][1]}
-    return numbers, tree.stack([belief for belief, _ in order])
+    return [belief for belief, _ in order], numbers
 
 
 def pooled(clients: Sequence[Client]) -> Client:

@@ -20,9 +20,10 @@ from coterie.core.wire import told_key
 from coterie.engines.base import Engine
 from coterie.nets.absent import among
 from coterie.nets.courier import Courier, Message, Silence, Transport, Wanted
-from coterie.nets.in_process import InProcess, rows_heard
+from coterie.nets.in_process import LEFT_OUT, InProcess, rows_heard
 from coterie.nets.pooled import Pooled, moved_rows, precision_of
 from coterie.nets.slots import groups_of, told_groups
+from coterie.nets.sound import diverged
 from coterie.storage.tensors import write_tensors
 
 
@@ -44,6 +45,7 @@ class Remote:
         self.post = self.courier(transport, roster)
         self.pools: dict[tuple[tuple[int, ...], ...], Pooled] = {}
         self.now = 0  # the round of the last visit
+        self.odd: dict[str, str] = {}
         self.stores = False
         self.fresh = begin is not None
         if begin is not None:
@@ -78,6 +80,7 @@ class Remote:
 
     def regroup(self, live: Iterable[Held], round: int) -> None:
         """Everybody is there."""
+        self.odd = {}
 
     # verbs
 
@@ -118,11 +121,30 @@ class Remote:
             }
         along = self.post.bring(wanted, why="visit")
         answers, silent = self.post.try_to_ask({h: (m, along[h]) for h, m in messages.items()})
+        self._leave_out(answers, key.round)
         silent |= self.unsound(kernel, beliefs, answers, {h: len(some) for h, some in mine.items()})
         answers = {h: a for h, a in answers.items() if h not in silent}
         self.missed(silent)
         here = {host: some for host, some in mine.items() if host in answers}
         return self._replies(beliefs, edges, here, ids, answers, bool(getattr(kernel, "together", False)))
+
+    def _leave_out(self, answers: dict[int, Message], round: int) -> None:
+        """Who diverged has no part in this round; if everybody did, the run has."""
+        wrong = {
+            self.roster.names[h]: self.post.said(answer["diverged"])
+            for h, (answer, _) in answers.items()
+            if "diverged" in answer
+        }
+        if wrong and len(wrong) == len(answers):
+            raise diverged(round, *next(iter(wrong.items())))
+        self.odd |= wrong
+        for host in [h for h in answers if self.roster.names[h] in wrong]:
+            del answers[host]
+
+    def figures(self) -> dict[str, Any]:
+        """Whose replies of the round were left out, and why."""
+        found, self.odd = self.odd, {}
+        return {LEFT_OUT: found} if found else {}
 
     def _replies(
         self,

@@ -44,7 +44,7 @@ from coterie.engines import ENGINES
 from coterie.kernels import kernel_of
 from coterie.models import MODELS
 from coterie.nets.frames import receive, send
-from coterie.nets.in_process import InProcess
+from coterie.nets.in_process import LEFT_OUT, InProcess
 from coterie.storage.plugins import load_plugins
 from coterie.storage.tensors import read_tensors, write_tensors
 
@@ -102,9 +102,14 @@ class Site:
         called = [(int(g), self.number) for g in message["guests"]]
         kernel, key = kernel_of(message["kernel"]), key_of(message["key"])
         key, called = self.admitted(kernel, key, called, message, beliefs, beside)
-        _, numbers, replied = net.work(kernel, beliefs, edges, key, message["slot"], beside, called)
+        try:
+            _, numbers, replied, _ = net.work(kernel, beliefs, edges, key, message["slot"], beside, called)
+        except Diverged as error:
+            return {"diverged": error.why}, {}
+        if net.odd:  # of some guests: a site answers for all of them, or not
+            return {"diverged": net.figures()[LEFT_OUT][self.client.name]}, {}
         like = {}
-        if replied is not None:
+        if replied:
             for i, id in enumerate(message["replies"]):
                 self.held[id] = dict(tree.row(replied, i))
             like = {n: [str(t.dtype).removeprefix("torch."), list(t.shape[1:])] for n, t in replied.items()}

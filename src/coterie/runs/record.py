@@ -202,15 +202,19 @@ class Record:
         return {client: r for client, r in last.items() if r < newest}
 
     def absences(self) -> list[str]:
-        """A line for each site that did not answer in some rounds: which, and why at last."""
-        rounds, why = dict[str, list[int]](), dict[str, str]()
+        """A line for each site that did not answer in some rounds, or whose replies could not be used: which,
+        and why at last.
+        """
+        rounds, why = dict[tuple[str, str], list[int]](), dict[tuple[str, str], str]()
         for m in self.metrics:
-            for client, reason in m.get("away", {}).items():
-                rounds.setdefault(client, []).append(m["round"])
-                why[client] = reason
+            for was, some in (("away", m.get("away")), ("left out", m.get("extras", {}).get("left_out"))):
+                for client, reason in (some or {}).items():
+                    rounds.setdefault((client, was), []).append(m["round"])
+                    why[client, was] = reason
+        many = len(self.metrics)
         return [
-            f"{client} was away in {len(some)} of {len(self.metrics)} rounds ({spans(some)}): {why[client]}"
-            for client, some in rounds.items()
+            f"{client} was {was} in {len(some)} of {many} rounds ({spans(some)}): {why[client, was]}"
+            for (client, was), some in rounds.items()
         ]
 
     def reliability(self) -> pd.DataFrame:
