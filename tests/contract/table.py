@@ -43,6 +43,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "fl-swag": {"samples": 2},
     "ndoye": {"passes": 1, "folds": 3},
     "pens": {"rounds_step1": 1, "samplings": 2},
+    "robust-personal": {"local": dataclasses.replace(WORK, keep=False)},
     "weight-erosion": {"local": dataclasses.replace(WORK, keep=False), "p_s": 0.5},
 }
 # further rows, where options change what happens in a round
@@ -66,6 +67,11 @@ ALSO: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "greedy at once, theirs on mine": ("greedy", {"order": "at-once", "direction": "theirs-on-mine"}),
     "influence, first order": ("influence", {"estimate": "first-order", "folds": 2}),
+    "robust by a root's trust": ("robust", {"rule": "fltrust", "root": "c1", "sample": 0.7}),
+    "robust-personal of one by medians, half a step": (
+        "robust-personal",
+        {"requester": "c3", "rule": "nnm+median", "f": 2, "server_step": 0.5, "local": WORK},
+    ),
     "weight-erosion of one, half a step": (
         "weight-erosion",
         {"requester": "c3", "server_step": 0.5, "cone": 80.0, "local": WORK},

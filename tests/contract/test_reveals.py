@@ -19,8 +19,9 @@ from coterie.nets.remote import Remote
 from coterie.report.reveals import reveals_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reveals.md"
-# what may look at replies or move rows: yardsticks, and metrics that look at layers
+# what may look at replies or move rows: yardsticks, metrics that look at layers, medians
 OPENING = {"central", "central by cluster", "bayes-central", "guided", "fedkg", "fedunique"}
+OPENING |= {"robust-personal of one by medians, half a step"}
 
 
 class Noting(Courier):
@@ -100,6 +101,8 @@ def test_no_personal_model_reaches_the_coordinator():
     assert {row for row in seen if row not in OPENING and not row.startswith("guided")} == {
         "fedavg",
         "finetune",
+        "robust",
+        "robust by a root's trust",
     }
 
 

@@ -119,7 +119,7 @@ def together(some: Sequence[Held]) -> Held:
     return Held(
         tuple(
             Part(
-                {name: torch.cat([p.tensors[name] for p in parts]) for name in parts[0].tensors},
+                {name: _cat([p.tensors[name] for p in parts]) for name in parts[0].tensors},
                 torch.cat([p.ids for p in parts]),
                 torch.cat([p.places for p in parts]),
             )
@@ -132,6 +132,13 @@ def side_by_side(left: Held, right: Held) -> Held:
     """Beliefs in parts: row i has the tensors of both rows i; a handle of one row goes with every row."""
     n = max(len(left), len(right))
     return Held((*left.spread(n).parts, *right.spread(n).parts))
+
+
+def _cat(tensors: Sequence[Tensor]) -> Tensor:
+    """Where only some have numbers in them, the net knows the others' by their ids."""
+    if any(t.device.type == "meta" for t in tensors):
+        tensors = [t.to("meta") for t in tensors]
+    return torch.cat(list(tensors))
 
 
 def _put(tensors: Beliefs, index: Tensor, new: Beliefs) -> Beliefs:

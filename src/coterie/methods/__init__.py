@@ -27,6 +27,8 @@ from coterie.methods.ranking import Influence, Ndoye
 from coterie.methods.server.fedavg import FedAvg
 from coterie.methods.server.finetune import FineTune
 from coterie.methods.server.guided import FedKG, FedUnique, Guided
+from coterie.methods.server.robust import Robust
+from coterie.methods.server.robust_personal import RobustPersonal
 from coterie.methods.server.weight_erosion import WeightErosion
 
 __all__ = [
@@ -55,6 +57,8 @@ __all__ = [
     "Oracle",
     "Random",
     "RandomWeighted",
+    "Robust",
+    "RobustPersonal",
     "WBayAvg",
     "WeightErosion",
 ]

@@ -254,6 +254,7 @@ class Remote:
         named = [self.post.row(held, i) for i in range(len(replies))]
         origin = [self.post.row(replies.origin, g) for g in guests]
         which = [guests.index(g) for g in replies.guests.tolist()]
+        self.post.heard(at, ["distances"])
         if at == COORDINATOR:
             many = tree.stack([self.post.belief(row) for row in named])
             sent = [tree.stack([self.post.belief(row)]) for row in origin]
@@ -276,7 +277,6 @@ class Remote:
         like = torch.empty((len(replies), len(to)), dtype=torch.float64, device="meta")
         self.post.check(at, found, {"apart": like, "lengths": like[:, 0]})
         self.post.measured.numbers[at, COORDINATOR] += found["apart"].numel() + found["lengths"].numel()
-        self.post.heard(at, ["distances"])
         return Distances(found["apart"], found["lengths"])
 
     def open(self, beliefs: Held) -> Beliefs:

@@ -1,0 +1,170 @@
+"""A model for a requester, from replies of which some may be lies: its belief visits all, and a robust rule
+takes the place of the mean, with its own reply as the one that it trusts.
+
+    x_i ← LocalWork(x)     for each client i, x is the requester's
+    x   ← (1 - s) x + s Rule(x_1, ..., x_n; x, own reply)
+
+s is `server_step`. The rules and their papers are in `coterie/rules`, `coterie methods robust` lists them.
+Each requester has its own belief at home; replies go from client to requester, which measures and mixes them:
+the coordinator sees distances and weights, no model. So rules that go by distances run sealed. median,
+trimmed-mean, meamed and bulyan look at each reply: the coordinator opens them, and what it makes of them
+goes home.
+
+Deviations. A requester that does not answer keeps its belief. When fewer answer than the rule's bound needs,
+f is lowered for that round to the largest that holds; if not even f = 0 does, the requester takes its own
+reply: it has trained alone. Info's extras say so under `rule`: f, and how often each sender's reply had no
+weight. Weights in Info as `robust.py` says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Beliefs
+from coterie.core.errors import BadInput
+from coterie.core.held import Held, together
+from coterie.core.kernel import Trainer
+from coterie.core.method import (
+    ALL,
+    METHODS,
+    Info,
+    Models,
+    Reveals,
+    asking,
+    first_of,
+    handed_out,
+    losses_of,
+    scatter,
+)
+from coterie.core.net import Net, Replies
+from coterie.core.roster import Roster
+from coterie.core.seeds import Key
+from coterie.kernels.around import numbers_of
+from coterie.kernels.sgd import SGD
+from coterie.methods.server.ruled import Sum, stepped, summed, told
+from coterie.methods.server.weight_erosion import requesters_at_once, rows_of
+from coterie.rules import Chain, chained, liars_of
+from coterie.rules.chain import Liars, check_liars
+from coterie.rules.identities import alone
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Each requester's belief [requester, ...], at home, and how many clients there are."""
+
+    beliefs: Held
+    clients: int
+
+
+class Turn(NamedTuple):
+    """One requester's round: its belief [1, ...], shares and losses by client [client], and the sum."""
+
+    belief: Held
+    shares: Tensor
+    loss: Tensor
+    found: tuple[Sum, Tensor] | None = None
+
+
+@METHODS.register("robust-personal")
+@dataclass(frozen=True)
+class RobustPersonal:
+    """A model for each requester: a rule that trusts its own reply makes it of all replies."""
+
+    local: Trainer = SGD()
+    """The work of a client in a round."""
+    requester: str = "all"
+    """The client that asks for a model, by name; all: each for itself, at as many times the work."""
+    rule: str = "monna"
+    """How replies become one model, with options: monna, fltrust, nnm+krum, ..."""
+    f: Liars = "auto"
+    """How many clients may lie; auto: the largest number with n > 3f that the rule allows."""
+    server_step: float = 1.0
+    """How far to go from the old model to the new one, above 0 and up to 1."""
+
+    def __post_init__(self) -> None:
+        check_liars(self.f)
+        chained(self.rule)
+        if not 0 < self.server_step <= 1:
+            raise BadInput(f"server_step={self.server_step} must lie above 0 and up to 1: try 1")
+        if self.local.keeps and self.requester == ALL:
+            raise BadInput(
+                "keep=true needs one requester, as a client keeps one optimiser's state: "
+                "name it with requester, or set keep=false"
+            )
+
+    @property
+    def chain(self) -> Chain:
+        return chained(self.rule)
+
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        asking(self.requester, roster.names)
+        liars_of(self.chain, self.f, len(roster))
+        return ()
+
+    def init(self, start: Held, net: Net) -> State:
+        if self.requester == ALL:
+            return State(handed_out(start, net), len(net.roster))
+        own = net.deliver(first_of(start), torch.tensor([0]), asking(self.requester, net.roster.names))
+        return State(own, len(net.roster))
+
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        names, n = net.roster.names, len(net.roster)
+        who = asking(self.requester, names).tolist()
+        # guests go by the numbers of requesters: alone, one draws the random numbers that it draws among all
+        beliefs = state.beliefs if self.requester == ALL else state.beliefs.spread(n)
+        turns, at_once = list[Turn](), requesters_at_once(state.beliefs, n)
+        for first in range(0, len(who), at_once):
+            turns += self.turns(who[first : first + at_once], beliefs, net, key)
+        state = State(together([t.belief for t in turns]), n)
+        losses = torch.stack([t.loss for t in turns])
+        heard = {names[r]: t.found for r, t in zip(who, turns, strict=True) if t.found is not None}
+        extras: dict[str, Any] = {"rule": told(names, heard)}
+        return state, Info(
+            weights=rows_of(who, [t.shares for t in turns], empty=0.0),
+            loss=losses[self.models(state).of, torch.arange(n)],  # of a client's model, on its own data
+            extras=extras,
+        )
+
+    def turns(self, who: Sequence[int], beliefs: Held, net: Net, key: Key) -> list[Turn]:
+        """The rounds of some requesters, whose beliefs go to all clients at once."""
+        n = len(net.roster)
+        edges = torch.tensor([(r, host) for r in who for host in range(n)])
+        replies = net.visit(self.local, beliefs, edges, key)
+        own = [replies.only((replies.guests == r).nonzero().flatten()) for r in who]
+        return [
+            self.turn(r, beliefs.rows(torch.tensor([r])), some, net) for r, some in zip(who, own, strict=True)
+        ]
+
+    def turn(self, r: int, old: Held, replies: Replies, net: Net) -> Turn:
+        """What one requester, client number r, makes of its replies."""
+        n, me = len(net.roster), (replies.hosts == r).nonzero().flatten().tolist()
+        nothing = torch.full((n,), math.nan, dtype=torch.float64)
+        loss = losses_of(replies, n) if len(replies) else nothing
+        if not me:
+            return Turn(old, torch.zeros(n, dtype=torch.float64), loss)
+        f = liars_of(self.chain, self.f, n)
+        found = summed(net, self.chain, f, replies, old, r, me[0], self.server_step)
+        if found.belief is None:
+            w = alone(len(replies) + 1, me[0])
+            found = Sum(stepped(net, w, replies.beliefs, old, r, self.server_step), w[:-1])
+        assert found.belief is not None
+        shares = scatter(found.shares, replies.hosts, n, empty=0)
+        return Turn(found.belief, shares, loss, (found, replies.hosts))
+
+    def models(self, state: State) -> Models:
+        if self.requester == ALL:
+            return Models(state.beliefs, of=torch.arange(state.clients))
+        return Models(state.beliefs, of=torch.zeros(state.clients, dtype=torch.int64), shared=state.beliefs)
+
+    def reveals(self) -> Reveals:
+        opens = self.chain.last.needs.opens
+        measured = () if self.chain.reads == "nothing" else ("distances",)
+        return Reveals(
+            coordinator=opens, opened=opens, sites=True, numbers=(*numbers_of(self.local), *measured)
+        )
