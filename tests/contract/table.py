@@ -67,6 +67,7 @@ ALSO: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "greedy at once, theirs on mine": ("greedy", {"order": "at-once", "direction": "theirs-on-mine"}),
     "influence, first order": ("influence", {"estimate": "first-order", "folds": 2}),
+    "random by a rule": ("random", {"selected": 4, "order": "at-once", "rule": "nnm+krum"}),
     "robust by a root's trust": ("robust", {"rule": "fltrust", "root": "c1", "sample": 0.7}),
     "robust-personal of one by medians, half a step": (
         "robust-personal",

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from coterie.core.errors import BadInput
@@ -69,8 +70,6 @@ class Rule:
 
     def chosen(self, D: Tensor, f: int) -> Tensor:
         """Of a rule that opens: the numbers of the replies that it goes on with."""
-        import torch
-
         return torch.arange(len(D) - 1)
 
     def summed(self, values: Tensor, n: int, f: int) -> Tensor:

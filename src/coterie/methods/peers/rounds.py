@@ -21,6 +21,8 @@ Scores are those of the models before the averaging: of all trained ones, in `tr
 or, in `program`, of the models as they are when the client's turn comes. A pair of model and data is scored
 once in a round.
 
+By default W is the method's own; another `rule` weighs those that it averages with: see `by_rule.py`.
+
 Deviations. Whoever is gone keeps its model, is not picked and not averaged with. Whoever has stopped early
 neither trains nor averages, yet serves others. Models go from peer to peer, where they are scored and
 averaged; none reaches the coordinator, which sees scores and says who averages with whom.
@@ -58,6 +60,7 @@ from coterie.kernels.choice import CHOSEN, Choice
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
 from coterie.methods.peers import stopping
+from coterie.methods.peers.by_rule import MEAN, check_bound, check_rule, ruled
 from coterie.methods.peers.picks import Asked, alike, counts, distinct, last_of
 from coterie.methods.peers.turns import (
     Scores,
@@ -72,6 +75,7 @@ from coterie.methods.peers.turns import (
     put_rows,
     reached,
 )
+from coterie.rules.chain import Liars
 
 Order = Literal["thesis", "trained", "program", "at-once"]
 Direction = Literal["mine-on-theirs", "theirs-on-mine"]
@@ -126,8 +130,13 @@ class Peers:
     """Stop a client after so many rounds without a better validation accuracy; 0: never."""
     window: int = 5
     """Rounds over which early stopping averages the validation accuracy."""
+    rule: str = MEAN
+    """How to mix with those chosen: mean, by the method's own weights; monna, nnm+krum, ... at-once."""
+    f: Liars = "auto"
+    """With a rule, how many of those mixed may lie; auto: the largest number with n > 3f that it allows."""
 
     def __post_init__(self) -> None:
+        check_rule(self.rule, self.f, self.order, self.patience)
         if self.order not in get_args(Order):
             raise UnknownName("order", str(self.order), get_args(Order))
         if self.patience < 0:
@@ -140,6 +149,7 @@ class Peers:
             raise BadInput(f"peers need at least 2 clients; got {len(roster)}: add some or use local")
         if self.patience:
             check_validation(roster, f"patience={self.patience}", "set patience=0")
+        check_bound(self.rule, self.f, len(roster))
         return []
 
     def init(self, start: Held, net: Net) -> State:
@@ -158,7 +168,8 @@ class Peers:
     def reveals(self, scored: Sequence[str] = ()) -> Reveals:
         """With these scores of models on data; accuracies are losses for a regression."""
         watched = ["accuracy"] if self.patience else []
-        told = dict.fromkeys([*numbers_of(self.local), *scored, *watched])
+        measured = [] if self.rule == MEAN else ["distances"]
+        told = dict.fromkeys([*numbers_of(self.local), *scored, *watched, *measured])
         return Reveals(sites=True, numbers=tuple(told))
 
 
@@ -186,11 +197,14 @@ def all_at_once(
     asked = reached(choices.asked, acting, here)
     scores = score(net, trained, range(n), asked, who.tolist(), key, choices)
     weights, picked = chosen(asked, who, here & ~going, scores, key, choices)
+    told = None
+    if options.rule != MEAN:
+        weights, told = ruled(net, options.rule, options.f, replies, weights, net.roster.names)
     in_turn = options.order == "thesis"
     at = torch.tensor([k for k in order if acting[k]], dtype=torch.int64) if in_turn else who
     beliefs = averaged(net, trained, weights, at, in_turn)
     loss = losses_of(replies, n)
-    return Turns(beliefs, here, asked, picked, weights, scores, loss)
+    return Turns(beliefs, here, asked, picked, weights, scores, loss, told)
 
 
 def trained_last(
@@ -339,6 +353,8 @@ def info_of(options: Peers, turns: Turns, state: State, choices: Choices) -> Inf
     if choices.direction:
         matrices = {turns.scores.by: turns.scores.shown, **matrices}
         extras = {"repeated_requests": int((requests - 1).clamp(min=0).sum()), **extras}
+    if turns.told is not None:
+        extras = {"rule": turns.told, **extras}
     if options.patience:
         extras = {"stopped": int(state.watch["stopped"].sum()), **extras}
     return Info(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,7 +46,9 @@ class Scores(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """What a round did, whatever the order: the models after it, and by client what Info shows."""
+    """What a round did, whatever the order: the models after it, and by client what Info shows; of a rule,
+    what it tells.
+    """
 
     beliefs: Held
     here: Tensor
@@ -55,6 +57,7 @@ class Turns(NamedTuple):
     weights: Tensor
     scores: Scores
     loss: Tensor
+    told: Mapping[str, Any] | None = None
 
 
 def metric_of(roster: Roster, by_loss: bool = False) -> str:

@@ -34,9 +34,9 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
+from coterie.methods.ruled import Sum, summed, told
 from coterie.methods.server.fedavg import FedAvg, sample_clients, server_info
 from coterie.methods.server.norms import models_of
-from coterie.methods.server.ruled import Sum, summed, told
 from coterie.rules import Chain, chained, liars_of
 from coterie.rules.chain import Liars, check_liars
 

@@ -47,7 +47,7 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
-from coterie.methods.server.ruled import Sum, stepped, summed, told
+from coterie.methods.ruled import Sum, stepped, summed, told
 from coterie.methods.server.weight_erosion import requesters_at_once, rows_of
 from coterie.rules import Chain, chained, liars_of
 from coterie.rules.chain import Liars, check_liars
