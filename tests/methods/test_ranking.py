@@ -135,7 +135,8 @@ class TestNdoye:
         circles = [1 / 3, 0, 2 / 3], [0, 1 / 3, 2 / 3], [0, 1 / 3, 2 / 3]
         assert_table(ranked.weights, *circles)
         assert ranked.loss.tolist() == [1.0, 9.0, 16.0]
-        assert ranked.extras == {"ranked_pairs": 6, "held_out": "2-fold cross-validation on training rows"}
+        told = {"ranked_pairs": 6, "held_out": "2-fold cross-validation on training rows", "published": 3}
+        assert ranked.extras == told
         assert flat(states[1]) == [0, 0, 0]
         # from 0 again: 0.5/3 + 4/3, then 1.5/3 + 4/3 twice
         assert flat(states[2]) == pytest.approx([1.5, 11 / 6, 11 / 6])

@@ -32,6 +32,7 @@ class Info:
                 that was not reached
     loss        [client] mean training loss of its visit, NaN for a client that did not train
     extras      further figures by name, anything JSON can hold
+    mixed       whether sums by these weights were made in this round; a ranking's are of rounds to come
     matrices    further matrices [receiver, sender] by name ("alpha"), NaN where there is nothing to say;
                 one named CIRCLE has 1 for whom the receiver takes for its own kind so far, else 0, and is
                 held against true clusters as the weights are
@@ -41,6 +42,7 @@ class Info:
     loss: Tensor
     extras: Mapping[str, Any] = field(default_factory=dict)
     matrices: Mapping[str, Tensor] = field(default_factory=dict)
+    mixed: bool = True
 
 
 @dataclass(frozen=True, eq=False)

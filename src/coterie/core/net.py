@@ -6,6 +6,7 @@ host-th site. Beliefs stay where they are until a verb moves them:
     visit       row guest goes to its host, and the reply rests there        numbers go to the coordinator
     mix         replies go to a receiver, which sums them                    and the sum rests there
     distances   replies go to one place, which measures                      numbers go to the coordinator
+    offer       sites see their shares of sums to come, and may withdraw     `mix` asks by itself
     deliver     rows are copied to places
     share       every row is copied to every one of some places
     open        rows go to the coordinator, in the clear, to be looked at
@@ -113,6 +114,16 @@ class Net(Protocol):
         """
         ...
 
+    def offer(self, weights: Weights, at: Tensor, of: Held | None = None) -> Tensor:
+        """Who stays in sums that are about to be made at places `at`: [receiver, column], as asked of sites.
+
+        Each site in a sum is told its share of it, how many others are in it, and how much of its reply the
+        receiver learns; whoever withdraws changes that for the others, so that they are asked again. Columns
+        are rows of the handle `of`, and `mix` asks by itself; without a handle they are the sites, and what
+        is offered is a circle, published before anybody trains in it.
+        """
+        ...
+
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
         """Copies of some rows [copy], each at its place `at` [copy]."""
         ...
@@ -209,6 +220,22 @@ def settle(net: Net, beliefs: Held, replies: Replies) -> Held:
     return beliefs.put(replies.guests, mine)
 
 
+def everybody(weights: Weights) -> Tensor:
+    """[receiver, column] nobody withdraws."""
+    one = weights if isinstance(weights, Tensor) else next(iter(weights.values()))
+    return torch.ones(one.shape, dtype=torch.bool)
+
+
+def without(weights: Tensor, stays: Tensor) -> Tensor:
+    """Weights [receiver, column] of who stays. A row that adds up to 1 is an average, and stays one over
+    those who are left; another is a sum, and loses terms. Where nobody is left, a row is 0.
+    """
+    left = weights * stays
+    before, now = weights.sum(dim=1, keepdim=True), left.sum(dim=1, keepdim=True)
+    averages = ((before - 1).abs() < ROUNDING) & (now.abs() > ROUNDING)
+    return torch.where(averages, left / torch.where(averages, now, torch.ones_like(now)), left)
+
+
 def edges_of(pairs: Sequence[tuple[int, int]]) -> Tensor:
     return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
 
@@ -223,5 +250,6 @@ def from_server(hosts: Tensor) -> Tensor:
     return torch.stack([torch.zeros_like(hosts), hosts], dim=1)
 
 
+ROUNDING = 1e-4  # of a sum of weights that is meant to be 1
 SERVER = torch.tensor([COORDINATOR])
 """`at` the coordinator alone."""

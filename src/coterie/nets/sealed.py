@@ -29,7 +29,7 @@ from coterie.core.method import Method
 from coterie.core.net import WRAPS, Beside, Distances, Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.nets.wrapped import Wrapped
+from coterie.nets.wrapped import Wrapped, innermost
 
 KEPT = "sealed|replies"
 
@@ -312,9 +312,3 @@ class Notes:
         self.replies: set[int] = set()
         self.bases: dict[int, Base] = {}
         self.shown: set[tuple[int, int]] = set()
-
-
-def innermost(net: Any) -> Any:
-    while isinstance(net, Wrapped):
-        net = net.net
-    return net

@@ -31,6 +31,16 @@ class Wrapped:
         """Whether replies are sealed, here or further in."""
         return bool(getattr(self.net, "seals", False))
 
+    @property
+    def asks(self) -> bool:
+        """Whether any site, here or further in, may withdraw from a sum."""
+        return bool(getattr(self.net, "asks", False))
+
+    def withdrawing(self, offers: Sequence[Any], circle: bool) -> dict[int, str]:
+        """Of some offers (`offers.py`), by number, those whose sites withdraw, and why."""
+        ask = getattr(self.net, "withdrawing", None)
+        return {} if ask is None else dict(ask(offers, circle))
+
     def figures(self) -> dict[str, Any]:
         """What wrappers have to say of a round, for its record."""
         return dict(getattr(self.net, "figures", dict)())
@@ -48,6 +58,9 @@ class Wrapped:
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
         return self.net.mix(weights, beliefs, at, in_turn)
+
+    def offer(self, weights: Weights, at: Tensor, of: Held | None = None) -> Tensor:
+        return self.net.offer(weights, at, of)
 
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
         return self.net.deliver(beliefs, rows, at)
@@ -95,3 +108,9 @@ class Wrapped:
 
     def close(self) -> None:
         self.net.close()
+
+
+def innermost(net: Any) -> Any:
+    while isinstance(net, Wrapped):
+        net = net.net
+    return net

@@ -38,9 +38,11 @@ from coterie.engines.base import Engine
 from coterie.engines.threads import SMALL as FEW_NUMBERS
 from coterie.engines.threads import narrow
 from coterie.metrics.own import NOTHING, Own
-from coterie.nets import Accounted, Counting, Ground, Made, wrapped
+from coterie.nets import Accounted, Counting, Ground, Made, Ownership, wrapped
 from coterie.nets.accounted import accounted
 from coterie.nets.ground import Connector, admit, read_wrap
+from coterie.nets.ownership import ownership_of
+from coterie.nets.wrapped import innermost
 from coterie.privacy.ledger import cost_of
 from coterie.runs.about import about_run
 from coterie.runs.prepared import Origin
@@ -278,6 +280,8 @@ def experiment_of(
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
     if accounted(net) is None and costs(method, roster):
         net = Accounted(net)
+    if hasattr(innermost(net), "withdrawing") and not any(ownership_of(net)):
+        net = Ownership(net)  # its sites have limits of their own
     notes = [*footing.notes, *_large_batches(method, roster), *own.notes(roster.task), *said]
     return Experiment(
         config=config,

@@ -57,18 +57,23 @@ class Guard:
         self.own: dict[str, float] = {}  # bounds that hosts have set for their replies, if they are lower
         self.most = 0.0
 
+    def look(
+        self, receiver: str, tensor: str, sums: Sequence[Sum], own: set[str]
+    ) -> tuple[list[str], np.ndarray]:
+        """The leverage of each reply, by name, if a receiver that knows its `own` got these sums as well."""
+        near = connected(self.got.get((receiver, tensor), {}), sums, own)
+        names = sorted({name for some in near for name in some})
+        rows = np.array([[some.get(name, 0.0) for name in names] for some in near])
+        # its own replies are known to it, those of earlier sums too
+        known = [i for i, name in enumerate(names) if name in own or name.startswith(f"{receiver}/")]
+        return names, leverage(rows, known)
+
     def pass_on(self, receiver: str, tensor: str, sums: Sequence[Sum], own: set[str]) -> float:
         """These sums {reply: weight} go to a receiver that knows its `own`; the largest leverage after it.
 
         Refused, and nothing is noted, if that were above the bound.
         """
-        before = self.got.get((receiver, tensor), {})
-        near = connected(before, sums, own)
-        names = sorted({name for some in near for name in some})
-        rows = np.array([[some.get(name, 0.0) for name in names] for some in near])
-        # its own replies are known to it, those of earlier sums too
-        known = [i for i, name in enumerate(names) if name in own or name.startswith(f"{receiver}/")]
-        found = leverage(rows, known)
+        names, found = self.look(receiver, tensor, sums, own)
         most = float(found.max(initial=0.0))
         bounds = np.array([min(self.bound, self.own.get(name, 1.0)) for name in names])
         if bool((found > bounds + NEGLIGIBLE).any()):

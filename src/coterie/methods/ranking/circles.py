@@ -8,6 +8,10 @@ for one that is not ranked. Whoever does not ask, or whose ranking is empty, tra
 FedAvg, clients that do not answer leave the sum, and the others' weights are normalised without them; if
 nobody of a circle answers, its model stays.
 
+A requester publishes its circle before it trains with it (Ndoye 2020, as Grimberg 2020 has it in section 4):
+each of the others learns in whose circles it is, with how many others and which share, and may withdraw. Who
+does is out of that circle from then on, and nobody takes its place.
+
 w_r lives with its requester, and that is where the replies are summed: no model reaches the coordinator.
 """
 
@@ -24,7 +28,7 @@ from coterie.core.errors import BadData, BadInput
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import Info, asking, loss_by_reply
-from coterie.core.net import Net, Replies
+from coterie.core.net import Net, Replies, without
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -39,11 +43,13 @@ class State:
     """Each client's belief [client, ...], at home; costs [requester, other] once ranked.
 
     first   the belief that a ranking sends to everybody, at the coordinator, if it sends one
+    stays   [requester, other] who did not withdraw from circles when they were published
     """
 
     beliefs: Held
     costs: Tensor | None = None
     first: Held | None = None
+    stays: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,24 +122,31 @@ def circle_weights(chosen: Tensor, sizes: Tensor) -> Tensor:
     return parts / parts.sum(dim=1, keepdim=True)
 
 
-def conclude(state: State, ranking: Ranking, weights: Tensor, key: Key) -> tuple[State, Info]:
-    """A round that leaves the beliefs alone and fills the matrix; without any cost, the next ranks anew."""
+def conclude(state: State, ranking: Ranking, weights: Tensor, net: Net, key: Key) -> tuple[State, Info]:
+    """A round that leaves the beliefs alone, publishes circles and fills the matrix; without any cost, the
+    next ranks anew.
+    """
     ranked = int((~ranking.costs.isnan()).sum())
+    stays = net.offer(weights, torch.arange(len(weights))) if ranked else None
     extras = {"ranked_pairs": ranked, "held_out": ranking.held_out}
+    if stays is not None:  # who they are of is in the weights, and who withdrew among the withdrawals
+        extras["published"] = int(((weights > 0).sum(dim=1) > 1).sum())
     if key.round == key.rounds:
         extras["note"] = "the last round ranked and trained nothing: models are as they began"
     info = Info(
-        weights=weights if ranked else torch.zeros_like(weights),
+        weights=torch.zeros_like(weights) if stays is None else without(weights, stays),
         loss=ranking.loss,
         extras=extras,
         matrices=ranking.matrices,
+        mixed=False,
     )
-    return (replace(state, costs=ranking.costs) if ranked else state), info
+    return (replace(state, costs=ranking.costs, stays=stays) if ranked else state), info
 
 
 def train(local: Trainer, state: State, weights: Tensor, net: Net, key: Key) -> tuple[State, Info]:
-    """One round of averaging in every circle."""
+    """One round of averaging in every circle, without who withdrew from it."""
     n = len(net.roster)
+    weights = weights if state.stays is None else without(weights, state.stays)
     # a host that keeps something keeps it for each circle, so each circle pays its own visit
     groups = torch.split(torch.arange(n), 1 if local.keeps else AT_ONCE)
     beliefs, listened, seen = state.beliefs, torch.zeros(n, n, dtype=torch.float64), []

@@ -96,7 +96,7 @@ class Influence:
             return circles.train(self.local, state, self.weights(state.costs, net), net, key)
         assert state.first is not None
         ranking = self.rank(state.first, net, key)
-        return circles.conclude(state, ranking, self.weights(ranking.costs, net), key)
+        return circles.conclude(state, ranking, self.weights(ranking.costs, net), net, key)
 
     def weights(self, costs: Tensor, net: Net) -> Tensor:
         chosen = circles.choose(costs, self.best, -self.threshold)

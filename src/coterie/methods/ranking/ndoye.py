@@ -80,7 +80,7 @@ class Ndoye:
         if state.costs is not None:
             return circles.train(self.local, state, self.weights(state.costs, net), net, key)
         ranking = self.rank(state.beliefs, net, key)
-        return circles.conclude(state, ranking, self.weights(ranking.costs, net), key)
+        return circles.conclude(state, ranking, self.weights(ranking.costs, net), net, key)
 
     def weights(self, costs: Tensor, net: Net) -> Tensor:
         return circles.circle_weights(circles.choose(costs, self.best, self.threshold), net.roster.sizes)
