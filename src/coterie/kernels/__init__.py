@@ -9,7 +9,9 @@ from coterie.kernels.choice import Choice
 from coterie.kernels.dp import DP
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.hmc import HMC
+from coterie.kernels.lies import Lie
 from coterie.kernels.noisy import Noisy
+from coterie.kernels.poisoned import Fooled, Poisoned
 from coterie.kernels.posterior import Draws, Natural, Share, Visited
 from coterie.kernels.proximal import Proximal
 from coterie.kernels.psgld import PSGLD
@@ -37,11 +39,14 @@ __all__ = [
     "Crowd",
     "Draws",
     "Fold",
+    "Fooled",
     "Gather",
     "HeldOut",
     "Here",
+    "Lie",
     "Natural",
     "Noisy",
+    "Poisoned",
     "Proximal",
     "Refresh",
     "Score",

@@ -18,7 +18,7 @@ from coterie.core.errors import BadInput
 from coterie.core.held import COORDINATOR, Held, hold
 from coterie.core.kernel import Kernel, Maker, Part, Scorer, Trainer, makes, scores
 from coterie.core.learner import Learner
-from coterie.core.net import Beside, Distances, Replies
+from coterie.core.net import Beside, Distances, Replies, everybody
 from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
 from coterie.engines.allocator import keep_freed_memory
@@ -160,7 +160,7 @@ class InProcess:
         return found.only(self._sound(wrong, found.edges, round)) if wrong else found
 
     def _sound(self, wrong: Mapping[int, str], edges: Tensor, round: int) -> Tensor:
-        """The numbers of the other replies [reply]; whose are left out is noted. If all are wrong, that is it."""
+        """The numbers of the other replies [reply], the wrong ones being noted; if all are, that is it."""
         told = {i: (self.clients[int(edges[i, 1])].name, why) for i, why in sorted(wrong.items())}
         if len(wrong) == len(edges):
             raise diverged(round, *told[0])
@@ -201,6 +201,9 @@ class InProcess:
         whose = {place: i for i, place in enumerate(beliefs.places.tolist())}
         mixing, sources = tree.in_turn(weights, [whose[place] for place in at.tolist()])
         return hold(tree.mix(mixing, beliefs.tensors, sources), at)
+
+    def offer(self, weights: Weights, at: Tensor, of: Held | None = None) -> Tensor:
+        return everybody(weights)
 
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
         return hold(tree.rows(beliefs.tensors, rows), at)

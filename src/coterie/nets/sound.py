@@ -18,7 +18,7 @@ from coterie.core.belief import Belief, Beliefs
 from coterie.core.errors import Diverged
 
 REMEDY = "lower the learning rate or scale the inputs"
-Kind = tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]
+Kind = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
 def not_finite(beliefs: Beliefs, numbers: Mapping[str, Tensor]) -> dict[int, str]:
@@ -48,8 +48,8 @@ def why(reply: Belief, loss: float, told: bool) -> str:
 
 
 def misshapen(replies: Sequence[Belief], sent: Belief) -> dict[int, str]:
-    """{reply: what is wrong with it}. Replies are made as what was sent, or as most of them are; where neither
-    decides, nobody is believed.
+    """{reply: what is wrong with it}. Replies are made as what was sent, or as most of them are; where
+    neither decides, nobody is believed.
     """
     kinds = [kind_of(reply) for reply in replies]
     (first, many), *others = Counter(kinds).most_common(2)
@@ -60,10 +60,10 @@ def misshapen(replies: Sequence[Belief], sent: Belief) -> dict[int, str]:
 
 
 def kind_of(belief: Belief) -> Kind:
-    return tuple(sorted((n, t.dtype, tuple(t.shape)) for n, t in belief.items()))
+    return tuple(sorted((n, str(t.dtype), tuple(t.shape)) for n, t in belief.items()))
 
 
 def difference(kind: Kind, usual: Kind) -> str:
     """The first tensor that others do not have so."""
-    name, _, shape = next(iter(sorted(set(kind) - set(usual))), ("", None, ()))
+    name, _, shape = next(iter(sorted(set(kind) - set(usual))), ("", "", ()))
     return f"{name} has shape {list(shape)}, unlike others'" if name else "it lacks tensors that others have"

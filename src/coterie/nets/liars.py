@@ -1,0 +1,352 @@
+"""A net wrapped: some sites lie. For studies of what a method stands.
+
+Liars do something to their rows before they train (`kernels/poisoned.py`), answer something else than their
+reply (`kernels/lies.py`), answer with an old one, or tell wrong losses. All of them lie in the same way, and
+know what the honest replied. Several ways are several wrappers: the same clients then lie in all of them, as
+long as `draw` is the same. A liar's own model is nobody's concern: it is not scored, so that every figure of
+a run is of the honest.
+
+    stale     what it replied the first time, to the same guest
+    losses    of its own model on its own rows s times the loss, of others' models a part in s, and an
+              accuracy of 1: it wants to be chosen, by a comparison with its loss at home (Ndoye) too
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core import belief as tree
+from coterie.core.client import Samples
+from coterie.core.errors import BadInput, Diverged, UnknownName
+from coterie.core.held import Held, together
+from coterie.core.kernel import Kernel, makes, scores
+from coterie.core.method import ALL, Method
+from coterie.core.net import WRAPS, Beside, Net, Replies
+from coterie.core.roster import Roster
+from coterie.core.seeds import Key
+from coterie.kernels.lies import LIES, REPLY, SENT, SPOILT, Lie
+from coterie.kernels.poisoned import POISONS, Fooled, Poisoned, stamped
+from coterie.nets.absent import among
+from coterie.nets.accounted import EVALUATION
+from coterie.nets.first_replies import FirstReplies
+from coterie.nets.in_process import LEFT_OUT, InProcess
+from coterie.nets.sound import difference, kind_of
+from coterie.nets.wrapped import Wrapped
+
+STALE, LOSSES = "stale", "losses"
+KINDS = (*POISONS, *LIES, *SPOILT, STALE, LOSSES)
+STRENGTH = {"sign-flip": 1.0, "gaussian": 10.0, "alie": 1.5, "ipm": 3.0, "scaling": 10.0, LOSSES: 10.0}
+"""Usual ones: those of alie and ipm are byzfl's."""
+KNOWING = {"alie", "ipm", "mimic"}
+LEVEL = {True: 1.0, False: 3.0}  # of a trigger in pictures, whose values end at 1, and in scaled columns
+
+
+@WRAPS.register("liars")
+@dataclass(frozen=True, eq=False)
+class Liars(Wrapped):
+    """Some sites lie, in one way of many."""
+
+    fraction: float = 0.2
+    """Which share of the clients lies; at least one does."""
+    kind: str = "sign-flip"
+    """How: label-flip, backdoor, sign-flip, gaussian, alie, ipm, mimic, scaling, free-rider, not-a-number,
+    nonsense, stale, losses."""
+    strength: float = 0.0
+    """How much, where a way has a strength; 0 takes its usual one."""
+    names: str = ""
+    """Who lies, as NAME+NAME, instead of a fraction."""
+    spare: str = ""
+    """Who never does, as NAME+NAME."""
+    draw: int = 0
+    """Liars are drawn from the run's seed; another number draws others."""
+
+    notes: Notes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        told = ("fraction", "kind", "strength", "names", "spare", "draw")
+        self.check(**{name: getattr(self, name) for name in told})
+        if hasattr(innermost(self.net), "met"):
+            raise BadInput(
+                "liars are for studies, and sites of their own cannot be told to lie: take --net in-process"
+            )
+        object.__setattr__(self, "notes", Notes())
+
+    @staticmethod
+    def check(
+        fraction: float = 0.2,
+        kind: str = "sign-flip",
+        strength: float = 0.0,
+        names: str = "",
+        spare: str = "",
+        draw: int = 0,
+    ) -> None:
+        if not 0 <= fraction < 1:
+            raise BadInput(f"liars={fraction} must be at least 0 and below 1: try 0.2")
+        if kind not in KINDS:
+            raise UnknownName("kind of liar", kind, KINDS)
+        if not 0 <= strength < float("inf"):
+            raise BadInput(f"liars: strength={strength} must be at least 0 and finite: try 1, or 0 for usual")
+        if strength and kind not in STRENGTH:
+            raise BadInput(f"liars: {kind} has no strength; got {strength}: leave it out")
+        if both := sorted(set(split(names)) & set(split(spare))):
+            raise BadInput(f"liars: {both[0]!r} is in names and in spare: leave it in one of them")
+
+    @staticmethod
+    def admit(method: Method, roster: Roster, **options: Any) -> None:
+        """Refuses who is not there, and studies that would have nobody to look at."""
+        name = getattr(method, "name", type(method).__name__)
+        if method.reveals().rows:
+            raise BadInput(f"{name} has all rows in one place, where nobody replies: leave liars out")
+        names, spare = split(options.get("names", "")), split(options.get("spare", ""))
+        for one in (*names, *spare):
+            if one not in roster.names:
+                raise UnknownName("client among liars", one, roster.names)
+        many, kind = len(names) or count(options.get("fraction", 0.2), len(roster)), options.get("kind")
+        free = len(roster) - len(spare)
+        if many >= len(roster) or (not names and many > free):
+            raise BadInput(
+                f"liars: {many} of {len(roster)} clients lie, {len(spare)} are spared, and one has to be "
+                "honest: lower the fraction"
+            )
+        asks = getattr(method, "requester", ALL)
+        if asks != ALL and (asks in names or not (names or asks in spare)):
+            raise BadInput(
+                f"liars: {asks!r} asks for a model, and a liar's is not looked at: write spare={asks}"
+            )
+        if kind == "backdoor" and roster.task == "regression":
+            raise BadInput("liars: a backdoor calls up a class, and a regression has none: use label-flip")
+
+    def liars(self, key: Key) -> Tensor:
+        """[site] who lies, the same all through a run."""
+        roster, spare = self.roster, split(self.spare)
+        if self.names:
+            return torch.tensor([name in split(self.names) for name in roster.names])
+        free = torch.tensor([i for i, name in enumerate(roster.names) if name not in spare])
+        draws = torch.randperm(len(free), generator=Key(key.seed, ("liars", self.draw)).torch())
+        chosen = free[draws[: count(self.fraction, len(roster))]]
+        return torch.isin(torch.arange(len(roster)), chosen)
+
+    @property
+    def how_much(self) -> float:
+        return self.strength or STRENGTH.get(self.kind, 1.0)
+
+    def visit(
+        self,
+        kernel: Kernel,
+        beliefs: Held,
+        edges: Tensor,
+        key: Key,
+        slot: str = "",
+        beside: Beside | None = None,
+    ) -> Replies:
+        liars = self.liars(key)
+        self.notes.names = [name for name, lies in zip(self.roster.names, liars, strict=True) if lies]
+        if EVALUATION in key.path:
+            edges, beside = among(~liars, beliefs, edges, beside)
+            self._look_for_trigger(kernel, beliefs, edges, key)
+            return self.net.visit(kernel, beliefs, edges, key, slot, beside)
+        if self.kind in POISONS and not scores(kernel) and not makes(kernel):
+            return self._poisoned(liars, kernel, beliefs, edges, key, slot, beside)
+        replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
+        if scores(kernel):
+            return self._boasted(liars, beliefs, replies) if self.kind == LOSSES else replies
+        if makes(kernel) or replies.held is None or self.kind in (*POISONS, LOSSES):
+            return replies
+        return self._stale(liars, replies) if self.kind == STALE else self._lied(liars, replies, key)
+
+    # rows
+
+    def poison(self, kernel: Any) -> Poisoned:
+        classes = self.roster.outputs if self.roster.task == "classification" else 0
+        return Poisoned(kernel, self.kind, classes=classes, level=self.level)  # type: ignore[arg-type]
+
+    @property
+    def level(self) -> float:
+        return LEVEL[len(self.roster.shape) > 1]
+
+    def _poisoned(
+        self,
+        liars: Tensor,
+        kernel: Kernel,
+        beliefs: Held,
+        edges: Tensor,
+        key: Key,
+        slot: str,
+        beside: Beside | None,
+    ) -> Replies:
+        """Liars train on other rows, in a visit of their own."""
+        lying, found = liars[edges[:, 1]], list[Replies]()
+        for some, work in ((~lying, kernel), (lying, self.poison(kernel))):
+            index = some.nonzero().flatten()
+            looked = {n: b.rows(index) if len(b) == len(edges) > 1 else b for n, b in (beside or {}).items()}
+            try:
+                found.append(self.net.visit(work, beliefs, edges[index], key, slot, looked or None))
+            except Diverged as error:
+                if work is kernel:
+                    raise
+                self._odd(edges[index, 1], error.why)
+        return merged(found, edges)
+
+    def _look_for_trigger(self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key) -> None:
+        """How often the models that are scored on test rows follow the trigger."""
+        here = innermost(self.net)
+        if (
+            self.kind != "backdoor"
+            or getattr(kernel, "part", "") != "test"
+            or not isinstance(here, InProcess)
+        ):
+            return
+        if getattr(kernel, "together", False) or len(edges) == 0:
+            return
+        patch = Poisoned().patch
+        if self.notes.triggered is None:
+            clients = tuple(
+                replace(c, test=Samples(stamped(c.test.x, patch, self.level), c.test.y)) for c in here.clients
+            )
+            self.notes.triggered = replace(here, clients=clients)
+        seen = self.notes.triggered.visit(Fooled(Poisoned().target), beliefs, edges, key.at("trigger"))
+        self.notes.fooled = float(seen.numbers["fooled"].nanmean())
+
+    # replies
+
+    def _lied(self, liars: Tensor, replies: Replies, key: Key) -> Replies:
+        """Every liar makes another reply of its own; those that cannot be replies are gone."""
+        lying = liars[replies.hosts]
+        alone = len(torch.unique(replies.guests)) == len(replies)  # peers, each at home: one crowd
+        crowd = torch.zeros_like(replies.guests) if alone or self.kind not in KNOWING else replies.guests
+        held, gone = replies.beliefs, list[int]()
+        assert replies.origin is not None
+        for group in torch.unique(crowd[lying]).tolist():
+            here = crowd == group
+            mine, honest = (lying & here).nonzero().flatten(), (~lying & here).nonzero().flatten()
+            beside = {SENT: replies.origin.rows(replies.guests[mine])}
+            for j in honest.tolist() if self.kind in KNOWING else ():
+                beside[f"{REPLY}/{j}"] = held.rows(torch.tensor([j]))
+                beside[f"{SENT}/{j}"] = replies.origin.rows(replies.guests[j : j + 1])
+            edges = torch.stack([torch.arange(len(mine)), replies.hosts[mine]], dim=1)
+            lie = Lie(self.kind, self.how_much)
+            try:
+                made = self.net.visit(lie, held.rows(mine), edges, key.at("lie", group), beside=beside)
+            except Diverged as error:
+                self._odd(edges[:, 1], error.why)
+                gone += mine.tolist()
+                continue
+            usual, theirs = kind_of(tree.row(held.like, 0)), kind_of(tree.row(made.beliefs.like, 0))
+            if theirs != usual:  # all of them made the same nonsense, and it is the others who differ
+                self.notes.odd |= {
+                    self.roster.names[h]: difference(theirs, usual) for h in made.hosts.tolist()
+                }
+                gone += mine.tolist()
+                continue
+            held = held.put(mine[made.guests], made.beliefs)
+            gone += mine[~torch.isin(torch.arange(len(mine)), made.guests)].tolist()
+        stay = [i for i in range(len(replies)) if i not in set(gone)]
+        return replace(replies, held=held).only(torch.tensor(stay, dtype=torch.int64))
+
+    def _stale(self, liars: Tensor, replies: Replies) -> Replies:
+        held = replies.beliefs
+        for i, (guest, host) in enumerate(replies.edges.tolist()):
+            if liars[host]:
+                own = held.rows(torch.tensor([i]))
+                held = held.put(torch.tensor([i]), self.notes.first.of(guest, host, own))
+        return replace(replies, held=held)
+
+    def _odd(self, hosts: Tensor, why: str) -> None:
+        self.notes.odd |= {self.roster.names[h]: why for h in hosts.tolist()}
+
+    # numbers
+
+    def _boasted(self, liars: Tensor, beliefs: Held, replies: Replies) -> Replies:
+        lying = liars[replies.hosts]
+        home = torch.stack([p.places[replies.guests] == replies.hosts for p in beliefs.parts]).any(dim=0)
+        told = dict(replies.numbers)
+        if "loss" in told:
+            factor = torch.where(home, self.how_much, 1 / self.how_much).to(told["loss"])
+            told["loss"] = torch.where(lying, told["loss"] * factor, told["loss"])
+        if "accuracy" in told:
+            told["accuracy"] = told["accuracy"].masked_fill(lying & ~home, 1.0)
+        return replace(replies, numbers=told)
+
+    # what stays
+
+    def in_one_place(self, groups: Any) -> Net:
+        raise BadInput("rows of all in one place, where nobody replies: leave liars out")
+
+    def keep(self, live: Iterable[Held], round: int) -> None:
+        self.net.keep([*live, *self.notes.first.live], round)
+
+    def regroup(self, live: Iterable[Held], round: int) -> None:
+        self.notes.odd.clear()
+        self.net.regroup([*live, *self.notes.first.live], round)
+
+    def away(self) -> Mapping[str, str]:
+        return {**dict.fromkeys(self.notes.names, f"lies ({self.kind}) and is not scored"), **self.net.away()}
+
+    def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
+        inner = self.net.kept([*live, *self.notes.first.live], round)
+        return {**inner, **self.notes.first.kept(self.net.peek)}
+
+    def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
+        others = self.notes.first.restore(kept)
+        self.net.restore(others, [*live, *self.notes.first.live], round)
+
+    def figures(self) -> dict[str, Any]:
+        """Who lied and how, how far a trigger got, and whose lies could not be replies."""
+        inner = super().figures()
+        mine: dict[str, Any] = {"kind": self.kind, "names": self.notes.names}
+        if self.kind in STRENGTH:
+            mine["strength"] = self.how_much
+        if self.notes.fooled is not None:
+            mine["fooled"], self.notes.fooled = self.notes.fooled, None
+        odd = {**inner.get(LEFT_OUT, {}), **self.notes.odd}
+        self.notes.odd = {}
+        return {
+            **inner,
+            "liars": [*inner.get("liars", ()), mine],
+            **({LEFT_OUT: odd} if odd else {}),
+        }
+
+
+class Notes:
+    """Who lies, and what that takes: first replies, whose were none, sites whose test rows have a trigger."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.first = FirstReplies()
+        self.odd: dict[str, str] = {}
+        self.triggered: InProcess | None = None
+        self.fooled: float | None = None
+
+
+def split(names: str) -> list[str]:
+    return [name for name in str(names).split("+") if name]
+
+
+def count(share: float, n: int) -> int:
+    """How many of n lie: the nearest to their share, at least one if there are to be any."""
+    return max(1, round(share * n)) if share else 0
+
+
+def merged(some: list[Replies], edges: Tensor) -> Replies:
+    """Replies of several visits, in the order of the edges."""
+    some = [r for r in some if len(r)] or some[:1]
+    if len(some) == 1:
+        return some[0]
+    place = {(g, h): e for e, (g, h) in enumerate(edges.tolist())}
+    answered = torch.cat([r.edges for r in some])
+    order = torch.tensor([place[g, h] for g, h in answered.tolist()]).argsort()
+    names = [n for n in some[0].numbers if all(n in r.numbers for r in some)]
+    numbers = {n: torch.cat([r.numbers[n] for r in some]) for n in names}
+    held = together([r.beliefs for r in some]) if all(r.held is not None for r in some) else None
+    return Replies(answered, numbers, held, some[0].origin).only(order)
+
+
+def innermost(net: Any) -> Any:
+    while isinstance(net, Wrapped):
+        net = net.net
+    return net
