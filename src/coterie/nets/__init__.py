@@ -6,6 +6,7 @@ from coterie.nets.accounted import Accounted
 from coterie.nets.counting import Counting
 from coterie.nets.ground import Ground, Made, wrapped
 from coterie.nets.in_process import InProcess
+from coterie.nets.ownership import Ownership
 from coterie.nets.private import Private
 from coterie.nets.processes import Processes
 from coterie.nets.sealed import Sealed
@@ -20,6 +21,7 @@ __all__ = [
     "Ground",
     "InProcess",
     "Made",
+    "Ownership",
     "Private",
     "Processes",
     "Sealed",

@@ -163,6 +163,11 @@ def check_wraps(wraps: Sequence[str]) -> None:
             "private comes after sealed, and noise has to be added before replies are sealed: "
             "write --wrap private sealed"
         )
+    if "ownership" in names and "sealed" in names[names.index("ownership") :]:
+        raise BadInput(
+            "ownership comes before sealed, which makes its sums without asking anybody further in: "
+            "write --wrap sealed ownership"
+        )
     if names.count("private") > 1:
         raise BadInput("wrapper private is there twice, and a site has one budget: leave one out")
 

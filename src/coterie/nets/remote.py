@@ -13,7 +13,7 @@ from coterie.core.belief import Beliefs, Weights
 from coterie.core.held import COORDINATOR, Held, Part, fresh_ids, hold
 from coterie.core.kernel import Kernel, scores, told
 from coterie.core.learner import Learner
-from coterie.core.net import Beside, Distances, Replies
+from coterie.core.net import Beside, Distances, Replies, everybody
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.core.wire import told_key
@@ -217,6 +217,9 @@ class Remote:
                     {**{f"weights/{n}": w for n, w in plain.items()}, **brought[place]},
                 )
         self.order(messages, counted=brought)
+
+    def offer(self, weights: Weights, at: Tensor, of: Held | None = None) -> Tensor:
+        return everybody(weights)
 
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
         like = {n: t.new_empty((len(at), *t.shape[1:]), device="meta") for n, t in beliefs.tensors.items()}

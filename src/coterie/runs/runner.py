@@ -29,6 +29,7 @@ from coterie.metrics.calibration import Calibration
 from coterie.models import MODELS
 from coterie.nets.accounted import EVALUATION, accounted
 from coterie.nets.counting import Traffic
+from coterie.nets.ownership import as_mixed
 from coterie.posteriors import Saved
 from coterie.runs.about import fingerprint
 from coterie.runs.body import save_body
@@ -178,6 +179,7 @@ def one_round(experiment: Experiment, state: Any, r: int, safe: Any, saved: int)
 
     def turn() -> tuple[Any, Info]:
         after, info = experiment.method.round(state, net, experiment.key.at_round(r, experiment.rounds))
+        info = as_mixed(net, info)
         net.keep([*handles_in(after), *handles_in(safe)], saved)
         return after, info
 
