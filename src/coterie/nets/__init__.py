@@ -6,6 +6,7 @@ from coterie.nets.accounted import Accounted
 from coterie.nets.counting import Counting
 from coterie.nets.ground import Ground, Made, wrapped
 from coterie.nets.in_process import InProcess
+from coterie.nets.liars import Liars
 from coterie.nets.ownership import Ownership
 from coterie.nets.private import Private
 from coterie.nets.processes import Processes
@@ -20,6 +21,7 @@ __all__ = [
     "Counting",
     "Ground",
     "InProcess",
+    "Liars",
     "Made",
     "Ownership",
     "Private",

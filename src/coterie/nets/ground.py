@@ -163,6 +163,10 @@ def check_wraps(wraps: Sequence[str]) -> None:
             "private comes after sealed, and noise has to be added before replies are sealed: "
             "write --wrap private sealed"
         )
+    if "liars" in names and "sealed" in names[: len(names) - 1 - names[::-1].index("liars")]:
+        raise BadInput(
+            "liars come after sealed, and lies are told before replies are sealed: write --wrap liars sealed"
+        )
     if "ownership" in names and "sealed" in names[names.index("ownership") :]:
         raise BadInput(
             "ownership comes before sealed, which makes its sums without asking anybody further in: "
