@@ -18,13 +18,15 @@ from coterie.core.options import options_of
 from coterie.methods import METHODS
 from coterie.nets import WRAPS
 from coterie.report.reveals import in_words, reveals_page
+from coterie.rules import RULES, Rule
 from coterie.runs.settings import PARTS
 
-HELP = """Lists methods, splits, models, kernels, engines, nets and wrappers, or explains one of them.
+HELP = """Lists methods, splits, models, kernels, engines, nets, wrappers and rules, or explains one of them.
 
 examples:
   coterie methods
   coterie methods fedavg
+  coterie methods krum
 """
 
 SHOWN = {
@@ -58,10 +60,11 @@ def methods(words: Sequence[str]) -> int:
         for entry, cls in PARTS[kind].items():
             table.add_row(f"  {entry}", first_line(cls))
         screen.out.print(table)
-    table = Table(title="wrappers", title_justify="left", title_style="bold", box=None, show_header=False)
-    for entry, cls in WRAPS.items():
-        table.add_row(f"  {entry}", first_line(cls))
-    screen.out.print(table)
+    for title, registry in (("wrappers", WRAPS), ("rules", RULES)):
+        table = Table(title=title, title_justify="left", title_style="bold", box=None, show_header=False)
+        for entry, cls in registry.items():
+            table.add_row(f"  {entry}", first_line(cls))
+        screen.out.print(table)
     return 0
 
 
@@ -71,14 +74,31 @@ def first_line(cls: type) -> str:
 
 def explain(name: str) -> None:
     """The paper, as the file's docstring tells it, and the options as flags."""
-    found = [registry[name] for registry in PARTS.values() if name in registry]
+    known = [*PARTS.values(), RULES]
+    found = [registry[name] for registry in known if name in registry]
     if not found:
-        raise UnknownName("name", name, [n for registry in PARTS.values() for n in registry])
+        raise UnknownName("name", name, [n for registry in known for n in registry])
     cls = found[0]
     print(inspect.getdoc(sys.modules[cls.__module__]) or "")
     print(f"\n{name}: {inspect.getdoc(cls)}")
     if name in METHODS:
         print(in_words(METHODS.make(name).reveals()))
     for option in options_of(cls):
-        default = "none" if option.default is None else option.default
-        print(f"\n  --{name}.{option.name.replace('_', '-')} (default: {default})\n      {option.help}")
+        default = "none" if option.default in (None, "") else option.default
+        flag = f"{name}:{option.name}=" if name in RULES else f"--{name}.{option.name.replace('_', '-')}"
+        print(f"\n  {flag} (default: {default})\n      {option.help}")
+    if name in RULES:
+        print(f"\n  {rule_in_words(cls)}")
+    if any(option.name == "rule" for option in options_of(cls)):
+        print("\nrules (coterie methods RULE explains one; options are written rule:option=value):")
+        for entry, rule in RULES.items():
+            print(f"  {entry:<18}{first_line(rule)}\n{'':<20}{rule_in_words(rule)}")
+
+
+def rule_in_words(rule: type[Rule]) -> str:
+    """What it needs, in a line."""
+    needs = rule.needs
+    words = [f"needs {needs.bound}", "looks at single models (open)" if needs.opens else "runs sealed"]
+    words += ["trusts one's own reply"] if needs.root else []
+    words += ["starts from what went out"] if needs.origin else []
+    return ", ".join([*words, "a step before another, as nnm+krum"] if needs.before else words)

@@ -54,5 +54,5 @@ def krum_scores(D: Tensor, neighbours: int) -> Tensor:
 def shares_of_lowest(scores: Tensor, many: int) -> Tensor:
     """[reply] 1 / many for so many of the lowest scores; equals of the last share the places left."""
     last = scores.sort().values[many - 1]
-    below, equal = scores < last * (1 - SAME), (scores - last).abs() <= last * SAME
-    return (below + equal * (many - below.sum()) / equal.sum()).double() / many
+    below, equal = (scores < last * (1 - SAME)).double(), ((scores - last).abs() <= last * SAME).double()
+    return (below + equal * (many - below.sum()) / equal.sum()) / many
