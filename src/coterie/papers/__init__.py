@@ -20,7 +20,7 @@ PAPERS = {
     "grimberg-2020": "Weight Erosion on Titanic by age groups and on four hospitals, figures 6 to 9",
     "karlsson-2021": "PENS and its family on CIFAR-10 in two clusters, Tables 4.1 to 4.3, figures 4.1 to 4.3",
     "makni-2022": "FL-SWAG: one exchange of Gaussians, three sets of pictures, calibration; SWAG beside HMC",
-    "robustness": "what liars do to rules and to personal methods: a study of our own, thirteen ways of lying",
+    "robustness": "what liars do to rules and to personal methods, a study of our own: thirteen ways to lie",
     "yang-2023": "averages guided by low-rank metrics, three sets of pictures x two alphas, figures 2 and 3",
 }
 

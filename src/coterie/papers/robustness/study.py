@@ -137,7 +137,7 @@ def trace(name: str, way: str, kind: str, share: float, seed: int, rounds: int) 
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", CoterieWarning
-        )  # a model that liars have ruined is what is looked for
+        )  # models that liars ruin are looked for
         result = train(
             module,
             list(clients),
