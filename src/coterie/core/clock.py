@@ -15,7 +15,10 @@ PARTS = ("start-up", "data", "tracing", "training", "scoring", "writing", "repor
 
 
 class Clock:
-    """Seconds by part, of the thread that made it; what other threads do counts for where it waits."""
+    """Seconds by part, of the thread that made it; what other threads do counts for where it waits.
+
+    The usual parts are always there; others from when they were first entered.
+    """
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self._now, self._last = now, now()
@@ -31,7 +34,7 @@ class Clock:
     def add(self, seconds: Mapping[str, float]) -> None:
         """What another process spent for this one."""
         for name, more in seconds.items():
-            self._spent[name] += more
+            self._spent[name] = self._spent.get(name, 0.0) + more
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -50,7 +53,8 @@ class Clock:
     def _count(self) -> None:
         now = self._now()
         if self._inside:
-            self._spent[self._inside[-1]] += now - self._last
+            name = self._inside[-1]
+            self._spent[name] = self._spent.get(name, 0.0) + now - self._last
         self._last = now
 
 
@@ -59,4 +63,4 @@ CLOCK = Clock()
 
 def since(before: Mapping[str, float]) -> dict[str, float]:
     """What each part has taken since the clock was read."""
-    return {name: seconds - before[name] for name, seconds in CLOCK.read().items()}
+    return {name: seconds - before.get(name, 0.0) for name, seconds in CLOCK.read().items()}

@@ -6,6 +6,7 @@ from coterie.kernels.bayes import Gather
 from coterie.kernels.bounded import Bounded
 from coterie.kernels.calibrate import Calibrate, Tallied
 from coterie.kernels.choice import Choice
+from coterie.kernels.downhill import Downhill
 from coterie.kernels.dp import DP
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.hmc import HMC
@@ -37,6 +38,7 @@ __all__ = [
     "Calibrate",
     "Choice",
     "Crowd",
+    "Downhill",
     "Draws",
     "Fold",
     "Fooled",

@@ -3,6 +3,7 @@
 from coterie.core.net import NETS, WRAPS
 from coterie.nets.absent import Absent
 from coterie.nets.accounted import Accounted
+from coterie.nets.contributions import Contributions
 from coterie.nets.counting import Counting
 from coterie.nets.ground import Ground, Made, wrapped
 from coterie.nets.in_process import InProcess
@@ -18,6 +19,7 @@ __all__ = [
     "WRAPS",
     "Absent",
     "Accounted",
+    "Contributions",
     "Counting",
     "Ground",
     "InProcess",

@@ -151,13 +151,14 @@ def read_wrap(spec: str) -> tuple[str, dict[str, Any]]:
 
 def check_wraps(wraps: Sequence[str]) -> None:
     """Refuses what no wrapper takes, and an order that makes no sense, before there is a net to wrap."""
-    names = list[str]()
+    names, given = list[str](), list[dict[str, Any]]()
     for spec in wraps:
         name, options = read_wrap(spec)
         check = getattr(WRAPS[name], "check", None)
         if check is not None:
             check(**options)
         names.append(name)
+        given.append(options)
     if "private" in names and "sealed" in names[: names.index("private")]:
         raise BadInput(
             "private comes after sealed, and noise has to be added before replies are sealed: "
@@ -174,6 +175,10 @@ def check_wraps(wraps: Sequence[str]) -> None:
         )
     if names.count("private") > 1:
         raise BadInput("wrapper private is there twice, and a site has one budget: leave one out")
+    for name, options in zip(names, given, strict=True):
+        among = getattr(WRAPS[name], "among", None)  # what it says of the others and their order
+        if among is not None:
+            among(names, **options)
 
 
 def admit(wraps: Sequence[str], method: Method, roster: Roster) -> None:
