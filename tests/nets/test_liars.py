@@ -133,7 +133,6 @@ def test_liars_are_not_scored_and_the_record_says_so(net):
     lies = Liars(net, kind="sign-flip", names="c4+c0")
     found = lies.visit(Score("train"), weights(0.0), EVERYBODY, KEY.at(EVALUATION))
     assert found.hosts.tolist() == [1, 2, 3]
-    assert lies.away() == dict.fromkeys(("c0", "c4"), "lies (sign-flip) and is not scored")
     assert lies.figures()["liars"] == [{"kind": "sign-flip", "names": ["c0", "c4"], "strength": 1.0}]
 
 

@@ -284,9 +284,6 @@ class Liars(Wrapped):
         self.notes.odd.clear()
         self.net.regroup([*live, *self.notes.first.live], round)
 
-    def away(self) -> Mapping[str, str]:
-        return {**dict.fromkeys(self.notes.names, f"lies ({self.kind}) and is not scored"), **self.net.away()}
-
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
         inner = self.net.kept([*live, *self.notes.first.live], round)
         return {**inner, **self.notes.first.kept(self.net.peek)}

@@ -20,6 +20,8 @@ from coterie.runs.measures import MEASURES
 if TYPE_CHECKING:
     import pandas as pd
 
+    from coterie.runs.contributed import Contributed
+
 COORDINATOR = "coordinator"
 
 
@@ -145,6 +147,12 @@ class Record:
             "bytes": sum(entry["sent_bytes"]) + sum(entry["received_bytes"]),
         }
 
+    def contributions(self) -> Contributed:
+        """What each client gave to each other, over all rounds (see `contributed.py`)."""
+        from coterie.runs.contributed import contributed
+
+        return contributed(self)
+
     def collected(self) -> np.ndarray:
         """[receiver, sender] in how many rounds one gave the other a weight above 0; 0 for oneself."""
         times = np.zeros((len(self.clients), len(self.clients)))
@@ -203,7 +211,7 @@ class Record:
 
     def absences(self) -> list[str]:
         """A line for each site that did not answer in some rounds, or whose replies could not be used: which,
-        and why at last.
+        and why at last; and who lied, in a study of liars.
         """
         rounds, why = dict[tuple[str, str], list[int]](), dict[tuple[str, str], str]()
         for m in self.metrics:
@@ -211,8 +219,16 @@ class Record:
                 for client, reason in (some or {}).items():
                     rounds.setdefault((client, was), []).append(m["round"])
                     why[client, was] = reason
-        many = len(self.metrics)
-        return [
+        many, lied = (
+            len(self.metrics),
+            self.metrics[-1].get("extras", {}).get("liars", []) if self.metrics else [],
+        )
+        lines = [
+            f"{len(way['names'])} of {len(self.clients)} clients lie ({way['kind']}) and are not scored: "
+            + ", ".join(way["names"])
+            for way in lied
+        ]
+        return lines + [
             f"{client} was {was} in {len(some)} of {many} rounds ({spans(some)}): {why[client, was]}"
             for (client, was), some in rounds.items()
         ]

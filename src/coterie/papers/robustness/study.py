@@ -135,9 +135,7 @@ def trace(name: str, way: str, kind: str, share: float, seed: int, rounds: int) 
     shape, outputs = tuple(clients[0].train.x.shape[1:]), len(clients[0].classes)
     module = MODELS.make(study.model, **study.options).build(shape, outputs, Key(seed).at("model").integer())
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", CoterieWarning
-        )  # models that liars ruin are looked for
+        warnings.simplefilter("ignore", CoterieWarning)  # models that liars ruin are looked for
         result = train(
             module,
             list(clients),
