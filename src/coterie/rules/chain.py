@@ -1,6 +1,6 @@
 """A rule as text, with its options and the steps before it: "krum", "nnm+krum:m=3".
 
-    text      [step+]rule, each with :option=value,option=value if need be
+    text      [step+]rule, each with :option=value if need be; several with : or , between them
     f         how many of the replies may be lies; auto: the largest number with n > 3f that the rule allows
 
 When fewer answer than the bound needs, f is lowered for that round to the largest that holds; where not even
@@ -9,7 +9,6 @@ f = 0 does, the rule has nothing to say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -86,7 +85,7 @@ class Chain:
 @lru_cache(maxsize=64)
 def chained(text: str) -> Chain:
     """A rule from its text."""
-    parts = [_made(part.strip(), text) for part in text.split("+")]
+    parts = [_made(part.strip()) for part in text.split("+")]
     for part in parts[:-1]:
         if not part.needs.before:
             raise BadInput(f"rule {shown(text)}: {part.name} is no step before another: try nnm+{part.name}")
@@ -95,15 +94,12 @@ def chained(text: str) -> Chain:
     return Chain(tuple(parts[:-1]), parts[-1])
 
 
-def _made(part: str, text: str) -> Rule:
+def _made(part: str) -> Rule:
     name, _, pairs = part.partition(":")
     cls = RULES[name.strip()]
-    rule: Rule = cls(**coerced(cls, _read(pairs, part), f"rule {name}"))
+    told = read_pairs(pairs.replace(":", ","), f"rule {shown(part)}")
+    rule: Rule = cls(**coerced(cls, told, f"rule {name}"))
     return rule
-
-
-def _read(pairs: str, part: str) -> Mapping[str, object]:
-    return read_pairs(pairs, f"rule {shown(part)}")
 
 
 def liars_of(chain: Chain, f: Liars, n: int) -> int:
