@@ -16,6 +16,7 @@ from coterie.report.notes import Told, gathered, short
 from coterie.report.page import Section
 from coterie.report.progress import bar_of, figure, move, watcher
 from coterie.report.terminal import print_table
+from coterie.report.withdrawals import withdrawals
 from coterie.runs.record import Record
 from coterie.storage.atomic import write_whole
 
@@ -74,7 +75,7 @@ def say_section(section: Section) -> None:
     out.print(f"\n[bold]{escape(section.title)}[/bold]")
     print_table(section.records, out)
     for record in section.records:
-        for line in record.absences():
+        for line in [*record.absences(), *withdrawals(record)]:
             err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)
 
 

@@ -152,6 +152,7 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
         keep=keep,
         say=say,
         card_of=card_of,
+        kit=kit,
     )
 
     def answer(*told: Any) -> bytes:

@@ -292,6 +292,7 @@ class Helper:
             sender.name,
             str(told["reply"])[:64],
             float(told["bound"]),
+            int(told.get("others", 0)),
         )
 
     def _send(

@@ -25,10 +25,12 @@ from coterie.core.kernel import Kernel
 from coterie.core.learner import Learner
 from coterie.core.wire import pack
 from coterie.engines.base import Engine
+from coterie.federation.asking import limited, withdrawing
 from coterie.federation.orders import Bounds, Orders, Transport, unsound
 from coterie.federation.rests import Rests
 from coterie.federation.sites import TICK, Met
 from coterie.nets.courier import Message, Silence, Wanted
+from coterie.nets.offers import Offer
 from coterie.nets.pooled import Pooled
 from coterie.nets.remote import Remote
 
@@ -66,6 +68,7 @@ class Federated(Remote):
         self.due: dict[int, list[tuple[set[int], bytes]]] = {}
         self.rests, self.begun = Rests(), False  # whether a round has begun that is not written down
         self.told: set[str] = set()  # who is left out, as people know
+        self.withdrew: set[int] = set()  # who has, as people know
         self.seals: Any = None  # who conducts helpers, if replies are sealed
 
     def sealing(self, options: Any) -> Any:
@@ -210,9 +213,18 @@ class Federated(Remote):
         message = {"do": "fetch", "live": sorted(live), "round": round, "fresh": fresh}
         self.post.ask({site: (message, {})}, quiet=True)
 
+    # who withdraws
+
+    @property
+    def asks(self) -> bool:
+        return bool(limited(self))
+
+    def withdrawing(self, offers: Sequence[Offer], circle: bool) -> dict[int, str]:
+        return withdrawing(self, offers, circle)
+
     # verbs that reach who is away
 
-    def bring(self, wanted: Mapping[int, Wanted]) -> dict[int, dict[str, Tensor]]:
+    def bring(self, wanted: Mapping[int, Wanted], why: str = "mix") -> dict[int, dict[str, Tensor]]:
         here = {COORDINATOR, *self.here()}
         away = {to for to in wanted if to not in here}
         for to, some in wanted.items():
@@ -226,7 +238,7 @@ class Federated(Remote):
                     "who did not answer"
                 )
         self._forget(away)  # each message to come is complete by itself
-        brought = super().bring(wanted)
+        brought = super().bring(wanted, why)
         self._forget(away)
         return brought
 

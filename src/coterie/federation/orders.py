@@ -189,7 +189,8 @@ class Orders(Courier):
         for (place, to), some in letters.items():
             if to != COORDINATOR:
                 rows, new = named(some)
-                orders.setdefault(place, []).append({"to": self.name_of(to), "rows": rows, "new": new})
+                order = {"to": self.name_of(to), "rows": rows, "new": new, "why": why}
+                orders.setdefault(place, []).append(order)
                 receivers.setdefault(place, []).append(to)
                 kinds = {id: (place, {n: kind_of(t) for n, t in like.items()}) for id, like in some}
                 self.posted.setdefault(to, {}).update(kinds)

@@ -23,6 +23,7 @@ from coterie.core.kernel import KERNELS
 from coterie.core.method import Reveals
 from coterie.core.options import coerced
 from coterie.models import MODELS
+from coterie.nets.offers import ALONE, Limits
 from coterie.privacy.accounting import check_budget
 
 LISTED = 8  # names that a refusal lists
@@ -36,7 +37,7 @@ MAY = {  # keys that are true or false, and what a site would do
 }
 UNSEALED = "models trained here would leave as they are, where the policy has sealed = true"
 # what these make stays at the site
-STAYS = frozenset({"mix", "copy", "take", "keep", "store", "fetch", "unseal"})
+STAYS = frozenset({"mix", "copy", "take", "keep", "store", "fetch", "unseal", "offer"})
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,11 @@ class Policy:
     distances       may it be told how far models are apart? Many of them tell a model
     sums            may counts, means and deviations of columns be told, for a scale that sites share?
     sealed          may models trained here leave only sealed, so that nobody sees one? Runs with helpers do
-    leverage        how much of a sealed model of ours the sums that somebody gets may give away, up to 1
+    share_at_most   how much of a sum at somebody else's place a model of ours may make up, up to 1
+    others_at_least how many other sites must be in such a sum, besides us and who gets it
+    leverage        how much of a model of ours the sums that somebody gets may give away, up to 1. A site is
+                    told these three before a sum is made, and withdraws from one that exceeds them; sealed,
+                    helpers keep to the last two as well
     deal            the only seed by which rows may be held out for testing; None: each run's own
     epsilon         what all runs of all requesters may spend of differential privacy; None: no bound. With it
                     local work without noise is refused (`budgets.py`)
@@ -92,6 +97,8 @@ class Policy:
     distances: bool = True
     sums: bool = True
     sealed: bool = False
+    share_at_most: float = 1.0
+    others_at_least: int = 0
     leverage: float = 1.0
     deal: int | None = None
     epsilon: float | None = None
@@ -114,11 +121,16 @@ class Policy:
         for name in ("runs_a_day", "deal"):
             if (getattr(self, name) or 0) < 0:
                 wrong.add(f"{name} = {getattr(self, name)} must be at least 0: try 0, or leave it out")
-        if not 0 < self.leverage <= 1:
-            wrong.add(f"leverage = {self.leverage} must lie above 0 and up to 1: try 0.5")
+        with wrong.one():
+            limits_of(self)
         if self.open and not self.to_coordinator:
             wrong.add("open = true needs to_coordinator = true: change one of them")
         wrong.refuse()
+
+
+def limits_of(policy: Policy) -> Limits:
+    """What a site wants to be sure of before a model of its own is used in a sum elsewhere."""
+    return Limits(policy.share_at_most, policy.others_at_least, policy.leverage)
 
 
 @dataclass(frozen=True)
@@ -297,6 +309,35 @@ def check_message(
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
         raise Refused(f"a message {shown(what)} that lacks something: is it of another version?") from None
     return visits
+
+
+def objection_to(limits: Limits, told: Mapping[str, Any]) -> str:
+    """Why a site withdraws from a sum with these figures; nothing if it stays."""
+    share, others, leverage = told["share"], told["others"], told["leverage"]
+    shares = all(type(x) in (int, float) and 0 <= x <= 1 + 1e-6 for x in (share, leverage))
+    if not shares or type(others) is not int or others < 0:
+        raise Refused(f"an offer of {shown(dict(told))}, which is none: is it of another version?")
+    return limits.objection(float(share), others, float(leverage))
+
+
+def check_promised(
+    limits: Limits, promised: Collection[tuple[str, int]], to: str, rows: Sequence[Any], why: Any
+) -> None:
+    """Models of ours leave for a sum only if the site has been offered that sum, and stays in it.
+
+    What is to be tried or measured elsewhere is another matter: `to_peers` and `distances` rule it out. Who
+    asks may say that it is for that, and sum it all the same: a site cannot see it.
+    """
+    if not limits or why in ("visit", "distances", "open"):
+        return
+    whom = shown(to)[1:-1] or "who leads the run"
+    if why == "copy" and (said := limits.objection(*ALONE)):
+        raise Refused(f"a whole model for {whom} to keep ({said}): choose a method that mixes")
+    if why != "copy" and not all((to, part[0]) in promised for row in rows for part in row):
+        raise Refused(
+            f"a model for a sum of {whom} that this site was not offered, or withdrew from: ask it before, "
+            "and mix without it"
+        )
 
 
 def check_rows(policy: Policy, sizes: Mapping[str, int]) -> None:

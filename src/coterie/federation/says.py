@@ -44,6 +44,9 @@ def _told(what: str, message: Mapping[str, Any]) -> str:
         return f"begin a run: {work['model']}, {work['rounds']} rounds, {work['sites']} sites"
     if what == "letters":
         return f"send models to {', '.join(str(o['to']) for o in message['orders'])[:LONG]}"
+    if what == "offer":
+        kind = "circle" if message["circle"] else "sum"
+        return f"whether it stays in {len(message['sums'])} {kind}(s)"
     if what == "seal":
         return f"send {len(message['orders'])} sealed model(s) to two helpers"
     if what == "give":

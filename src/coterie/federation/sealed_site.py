@@ -31,7 +31,7 @@ Find = Callable[[Any], Belief]
 
 class SealedSite:
     """`parties` are the helpers of a run by side, a, b and the dealer; `bound` is how much of a reply sums
-    may give away.
+    may give away, and `others` how many others must be in them.
     """
 
     def __init__(
@@ -40,8 +40,9 @@ class SealedSite:
         parties: Mapping[str, str],
         card_of: Callable[[str], Card | None],
         bound: float = 1.0,
+        others: int = 0,
     ) -> None:
-        self.bound = bound
+        self.bound, self.others = bound, others
         try:
             self.parties = {side: str(parties[side]) for side in SIDES}
         except UNREADABLE:
@@ -87,7 +88,8 @@ class SealedSite:
             seeds = self.seeds.pop(name)
             for seed in seeds:
                 self.once.use(seed)
-            told = {"name": name, "reply": self._called(whole), "bound": self.bound, **terms._asdict()}
+            told = {"name": name, "reply": self._called(whole), **terms._asdict()}
+            told |= {"bound": self.bound, "others": self.others}
             letter = pack(told, {"words": as_tensor(masked(x, seeds, terms))})
             for side in ("a", "b"):
                 send(self.parties[side], {"run": message["run"], "what": "masked"}, letter)

@@ -150,9 +150,17 @@ class Sealing:
     # replies are sealed
 
     def seal(
-        self, held: Held, rows: Sequence[int], bases: Mapping[int, Any], floats: Sequence[str], room: float
+        self,
+        held: Held,
+        rows: Sequence[int],
+        bases: Mapping[int, Any],
+        floats: Sequence[str],
+        room: float,
+        to: str | None = None,
     ) -> list[str]:
-        """Hosts mask some rows and send them to both servers, once in a round; the names of their masks."""
+        """Hosts mask some rows and send them to both servers, once in a round; the names of their masks. They
+        are told for whose sum it is (`to`); for distances it is nobody's.
+        """
         self._ready()
         (part,) = held.parts
         places, layout = part.places.tolist(), layout_of(held.like, floats)
@@ -163,7 +171,7 @@ class Sealing:
         if called:
             hosts = {name: self.net.roster.names[places[row]] for row, name in called.items()}
             self._ask({"dealer": ({"do": "deal", "hosts": hosts, "words": words}, {})})
-            self._order(held, called, bases, floats, {"bits": self.bits, "room": room, "words": words})
+            self._order(held, called, bases, floats, {"bits": self.bits, "room": room, "words": words}, to)
             self.count += len(called)
             self.bytes += len(called) * 2 * 8 * words
             if self.options.projections:
@@ -180,6 +188,7 @@ class Sealing:
         bases: Mapping[int, Any],
         floats: Sequence[str],
         terms: Mapping[str, Any],
+        to: str | None,
     ) -> None:
         post, bounds, places = self.net.post, self.net.bounds, held.parts[0].places.tolist()
         wanted: dict[int, list[tuple[Held, list[int]]]] = {}
@@ -193,9 +202,9 @@ class Sealing:
                 order["less"] = post.row(out, base.row)
                 wanted[places[row]].append((out, [base.row]))
             orders.setdefault(places[row], []).append(order)
-        along = self.net.bring(wanted)
+        along = self.net.bring(wanted, why="visit")
         last = {"deadline": bounds.deadline / 4, "patience": bounds.patience}
-        told = {"do": "seal", "terms": dict(terms), "floats": list(floats), **last}
+        told = {"do": "seal", "terms": dict(terms), "floats": list(floats), "to": to, **last}
         post.ask({site: ({**told, "orders": some}, along[site]) for site, some in orders.items()})
 
     def _judge(self, names: Sequence[str], places: Mapping[str, int]) -> None:
@@ -225,13 +234,14 @@ class Sealing:
                 f"a method sums others' models at {self.net.roster.names[place]}, which is away: leave out "
                 "who did not answer"
             )
-        names, op = self.seal(held, plan.far, plan.bases, plan.floats, plan.room), self._op()
+        to = "" if place == COORDINATOR else self.net.roster.names[place]
+        names, op = self.seal(held, plan.far, plan.bases, plan.floats, plan.room, to), self._op()
         told = {
             "do": "mix",
             "op": op,
             "names": names,
             "slices": {n: list(s) for n, s in plan.layout(held).items()},
-            "receiver": "" if place == COORDINATOR else self.net.roster.names[place],
+            "receiver": to,
         }
         both = (told, {n: torch.from_numpy(w) for n, w in plan.whole.items()})
         answers = self._ask({"a": both, "b": both})

@@ -24,7 +24,15 @@ from coterie.core.wire import pack
 from coterie.federation.blame import lacking
 from coterie.federation.budgets import Purse, content_of, secret_key
 from coterie.federation.parcels import FROM, TO, Parcels
-from coterie.federation.policy import Policy, check_message, check_model, foreign_after
+from coterie.federation.policy import (
+    Policy,
+    check_message,
+    check_model,
+    check_promised,
+    foreign_after,
+    limits_of,
+    objection_to,
+)
 from coterie.models import MODELS
 from coterie.models.base import count_parameters
 from coterie.nets.packing import WHOLE
@@ -60,6 +68,9 @@ class Session(Site):
         self.visits, self.foreign = 0, frozenset[int]()
         self.asked: dict[str, Any] = {}  # how it began
         self.sealed: Any = None  # its part with helpers, if the run is sealed (`sealed_site.py`)
+        self.limits = limits_of(policy)
+        self.promised: set[tuple[str, int]] = set()  # (receiver, id) of sums that it stays in, in this round
+        self.withdrew: list[str] = []  # what is still to be said
         self.lock, self.rows_mark = threading.Lock(), ""
 
     def began(self, message: Mapping[str, Any]) -> bool:
@@ -87,6 +98,8 @@ class Session(Site):
             raise Refused("a letter goes to another site, by letters: is it of another version?")
         with self.lock:
             self.visits = check_message(self.policy, message, len(data), self.visits, self.foreign)
+            if message["do"] == "give":
+                check_promised(self.limits, self.promised, "", message["rows"], message.get("why"))
             do = getattr(self, f"do_{message['do']}")
             found, models = do(message, tensors)
             how = "none" if message.get("whole") else squeeze
@@ -127,11 +140,27 @@ class Session(Site):
             self.rows_mark = hashlib.sha256(pack({}, rows_of(self.client))).hexdigest()
         return self.rows_mark
 
+    def do_offer(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        """Sums that models of ours would be in, or circles: from which we withdraw, and why."""
+        found: list[list[Any]] = []
+        for i, told in enumerate(message["sums"]):
+            to, ids = str(told["to"]), [int(id) for id in told["ids"]]
+            why, pairs = objection_to(self.limits, told), {(to, id) for id in ids}
+            self.promised = self.promised - pairs if why else self.promised | pairs
+            if why:
+                found.append([i, why])
+                what = "circle" if message["circle"] else "sum"
+                self.withdrew.append(f"withdrew from the {what} of {shown(to or self.leader)[1:-1]}: {why}")
+        return {"withdraws": found}, {}
+
     def do_seal(self, message: Mapping[str, Any], tensors: dict[str, Tensor]) -> Answer:
         """Replies go to both servers, masked."""
         bounds = tuple(seconds_of(message[name]) for name in ("deadline", "patience"))
         with self.lock:
             check_message(self.policy, message, 0, self.visits, self.foreign)
+            if message.get("to") is not None:  # for a sum there, and not to be measured
+                rows = [order["row"] for order in message["orders"]]
+                check_promised(self.limits, self.promised, str(message["to"]), rows, "mix")
             self._take(tensors)
             sealed = self._sealed()
 
@@ -151,7 +180,12 @@ class Session(Site):
     def do_keep(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         if self.sealed is not None:
             self.sealed.forget()
+        self.promised = set()
         return super().do_keep(message, tensors)
+
+    def do_fetch(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        self.promised = set()
+        return super().do_fetch(message, tensors)
 
     def _sealed(self) -> Any:
         if self.sealed is None:
@@ -170,6 +204,7 @@ class Session(Site):
                 raise Refused(f"a letter to {shown(to)}, who takes no part in this run: start the run anew")
             with self.lock:
                 check_message(self.policy, {**order, "do": "letter"}, 0, self.visits, self.foreign)
+                check_promised(self.limits, self.promised, to, order["rows"], order.get("why"))
                 head, models = self.do_letter(order, {})
             try:
                 self._send(to, {"run": message["run"]}, head, models, squeeze, bounds)

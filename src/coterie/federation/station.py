@@ -35,6 +35,7 @@ from coterie.federation.budgets import check_rows as check_budget_rows
 from coterie.federation.certificates import Card
 from coterie.federation.headers import printable
 from coterie.federation.parcels import Parcels
+from coterie.federation.party import Kit
 from coterie.federation.policy import (
     Policy,
     check_begin,
@@ -42,11 +43,13 @@ from coterie.federation.policy import (
     check_may,
     check_rows,
     check_size,
+    limits_of,
     told,
 )
 from coterie.federation.rows import PARTS, Holding
 from coterie.federation.says import asked, sent
 from coterie.federation.session import Letters, Session, forget_old_runs, home_of, run_of
+from coterie.nets.offers import Limits
 from coterie.nets.site import ERRORS
 from coterie.storage.atomic import readable_errors
 
@@ -61,7 +64,7 @@ Keep = Callable[[Session, Mapping[str, Any], Belief], str]
 
 class Station:
     """`letters` sends to another party; `keep` writes a run's model down, and says where; `say` is for
-    people; `card_of` knows who is connected.
+    people; `card_of` knows who is connected; `kit` has the key that signs.
     """
 
     def __init__(
@@ -74,8 +77,9 @@ class Station:
         keep: Keep,
         say: Callable[[str], None],
         card_of: Callable[[str], Card | None] = lambda name: None,
+        kit: Kit | None = None,
     ) -> None:
-        self.card_of = card_of
+        self.card_of, self.kit = card_of, kit
         self.name, self.holding, self.policy, self.state = name, holding, policy, state
         self.letters, self.keep = letters, keep
         self.say: Callable[[str], None] = lambda line: say(printable(line, MOST_SAID))
@@ -87,6 +91,7 @@ class Station:
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
         forget_old_runs(state)
+        self.outcome = "done"  # of what it is asked at present, for who reads of it later
         self.mute = False  # whether people know that nothing can be written down
 
     # the post
@@ -98,8 +103,10 @@ class Station:
             message = message_in(body)
             check_size(self.policy, len(body))
             with self.lock:  # leads' workers are several, the site is one
+                self.outcome = "done"
                 found = self._answer(sender.name, message, body)
-            self._write(sender.name, message, "done")
+                outcome = self.outcome
+            self._write(sender.name, message, outcome)
         except CoterieError as error:
             text = "; ".join(lines_of(error))
             self._note(sender.name, message, f"refused: {text}")
@@ -152,6 +159,9 @@ class Station:
             self.heard = time.monotonic()
         if leaves := sent(message, message_in(found), payload(found)):
             self.say(f"{leaves} to {leader}")
+        for line in session.withdrew:
+            self.say(line)
+        self.outcome, session.withdrew = "; ".join(session.withdrew) or "done", []
         return found
 
     def _known(self, leader: str) -> None:
@@ -238,7 +248,7 @@ class Station:
             )
             if message.get("helpers") is not None:
                 self.session.sealed = sealed_site(
-                    self.name, message["helpers"], self.card_of, self.policy.leverage
+                    self.name, message["helpers"], self.card_of, limits_of(self.policy)
                 )
             self.session.visits = self.visited.get(run, 0)
             self.run, self.leader = run, leader
@@ -340,12 +350,12 @@ class Station:
 
 
 def sealed_site(
-    name: str, parties: Mapping[str, str], card_of: Callable[[str], Card | None], bound: float
+    name: str, parties: Mapping[str, str], card_of: Callable[[str], Card | None], limits: Limits
 ) -> Any:
     """Loaded where a run is sealed alone."""
     from coterie.federation.sealed_site import SealedSite
 
-    return SealedSite(name, parties, card_of, bound)
+    return SealedSite(name, parties, card_of, limits.leverage, limits.others_at_least)
 
 
 ASKED, BEGUN, DEALT = "asked.jsonl", "begun.txt", "dealt.txt"

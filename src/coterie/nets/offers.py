@@ -113,6 +113,8 @@ class Sums:
         share, others = np.zeros(len(sites)), np.full(len(sites), len(sites))
         lever = np.zeros(len(sites))
         for name, matrix in self.weights.items():
+            if not matrix[here].any():
+                continue
             parts = np.zeros((int(here.sum()), len(sites)))
             np.add.at(parts.T, whose, np.abs(matrix[here]).T)
             there = (parts > 0) & foreign
@@ -135,7 +137,8 @@ class Sums:
         """Receivers get these sums, and know them from now on."""
         for place in dict.fromkeys(self.at.tolist()):
             for name, matrix in self.weights.items():
-                guard.pass_on(str(place), name, self._told(matrix[self.at == place]), self._own(place))
+                if sums := self._told(matrix[self.at == place]):
+                    guard.pass_on(str(place), name, sums, self._own(place))
 
     def _called(self) -> list[str]:
         if self.contents is None:

@@ -70,9 +70,9 @@ class Remote:
         """Sites did not answer a visit, which can do without them."""
         self.post.need(silent)
 
-    def bring(self, wanted: Mapping[int, Wanted]) -> dict[int, dict[str, Tensor]]:
-        """Rows come to places, to be summed or kept there."""
-        return self.post.bring(wanted)
+    def bring(self, wanted: Mapping[int, Wanted], why: str = "mix") -> dict[int, dict[str, Tensor]]:
+        """Rows come to places, to be summed, kept (copy), measured (distances) or looked at (visit) there."""
+        return self.post.bring(wanted, why)
 
     def order(self, messages: Mapping[int, Message], counted: Mapping[int, Mapping[str, Tensor]]) -> None:
         """Sites make something new of what they have and what comes along."""
@@ -227,7 +227,8 @@ class Remote:
         new, to = copies.parts[0].ids.tolist(), dict[int, list[int]]()
         for i, place in enumerate(at.tolist()):
             to.setdefault(place, []).append(i)
-        brought = self.bring({p: [(beliefs, [int(rows[i]) for i in some])] for p, some in to.items()})
+        wanted = {p: [(beliefs, [int(rows[i]) for i in some])] for p, some in to.items()}
+        brought = self.bring(wanted, why="copy")
         messages = {}
         for place, some in to.items():
             named = [self.post.row(beliefs, int(rows[i])) for i in some]
@@ -244,7 +245,7 @@ class Remote:
     def share(self, beliefs: Held, to: Tensor) -> None:
         present = self.present()
         there = [place for place in to.tolist() if place == COORDINATOR or bool(present[place])]
-        brought = self.bring({place: [(beliefs, range(len(beliefs)))] for place in there})
+        brought = self.bring({place: [(beliefs, range(len(beliefs)))] for place in there}, why="copy")
         take = {"do": "take", "copies": True}
         self.post.ask({p: (take, some) for p, some in brought.items() if some and p != COORDINATOR})
 
@@ -253,7 +254,8 @@ class Remote:
     ) -> Distances:
         assert replies.origin is not None
         held, guests = replies.beliefs, list(dict.fromkeys(replies.guests.tolist()))
-        brought = self.bring({at: [(held, range(len(replies))), (replies.origin, guests)]})
+        wanted = {at: [(held, range(len(replies))), (replies.origin, guests)]}
+        brought = self.bring(wanted, why="distances")
         named = [self.post.row(held, i) for i in range(len(replies))]
         origin = [self.post.row(replies.origin, g) for g in guests]
         which = [guests.index(g) for g in replies.guests.tolist()]

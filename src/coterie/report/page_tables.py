@@ -12,6 +12,7 @@ import numpy as np
 from coterie.report import views, words
 from coterie.report.inks import Ink
 from coterie.report.notes import Thing, gathered
+from coterie.report.withdrawals import withdrawals
 from coterie.runs.record import COORDINATOR, Record
 
 
@@ -144,7 +145,7 @@ def notes(records: Sequence[Record]) -> str:
                 f"<b>{escape(record.label)}, seed {views.seed(record)}</b>: away when models were scored "
                 f"last, so that the figures are those of an earlier round: {escape(who)}"
             )
-        for line in record.absences():
+        for line in [*record.absences(), *withdrawals(record)]:
             lines.append(f"<b>{escape(record.label)}, seed {views.seed(record)}</b>: {escape(line)}")
     if not lines:
         return "<p>Nothing was changed, filled in or left out.</p>"

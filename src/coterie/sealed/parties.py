@@ -132,13 +132,16 @@ class Dealer:
 
 @dataclass
 class Sealed:
-    """A reply as a server has it: the masked words, its mask, its share; whose it is, and what it goes by."""
+    """A reply as a server has it: the masked words, its mask, its share; whose it is, what it goes by, and
+    how many others must be in a sum with it.
+    """
 
     masked: Words
     mask: Words
     share: Words
     host: str
     reply: str
+    others: int = 0
 
 
 class Server:
@@ -158,9 +161,18 @@ class Server:
             self._once.use(seed)
             self._seeds[name] = seed
 
-    def take(self, name: str, words: Words, terms: Terms, host: str, reply: str, bound: float = 1.0) -> None:
-        """A masked reply; `reply` is what its host calls it, the same whenever it is sent, and `bound` how
-        much of it the host lets sums give away.
+    def take(
+        self,
+        name: str,
+        words: Words,
+        terms: Terms,
+        host: str,
+        reply: str,
+        bound: float = 1.0,
+        others: int = 0,
+    ) -> None:
+        """A masked reply; `reply` is what its host calls it, the same whenever it is sent, `bound` how much
+        of it the host lets sums give away, and `others` how many other hosts it wants in each of them.
         """
         if name not in self._seeds:
             raise BadInput(f"no mask was dealt for {name!r}: deal first")
@@ -171,7 +183,7 @@ class Server:
         check_leverage(bound)
         called = f"{host}/{reply}"
         self.guard.own[called] = min(bound, self.guard.own.get(called, 1.0))
-        self._held[name] = Sealed(words, mask, share, host, called)
+        self._held[name] = Sealed(words, mask, share, host, called, others)
         self.terms[name] = terms
 
     def project(self, names: Sequence[str], coin: bytes) -> np.ndarray:
@@ -199,6 +211,7 @@ class Server:
         rows = [self._fit(name) for name in names]
         for tensor, weights in whole.items():
             refuse_overflow(weights, [self.terms[name] for name in names])
+            refuse_few(weights, rows, receiver)
             sums = [{r.reply: float(w) for r, w in zip(rows, line, strict=True) if w} for line in weights]
             self.guard.pass_on(receiver, tensor, sums, {r.reply for r in rows if r.host == receiver})
         words, many = len(rows[0].share), len(next(iter(whole.values())))
@@ -256,6 +269,19 @@ class Server:
         self._held.clear()
         self.terms.clear()
         self._passed.clear()
+
+
+def refuse_few(weights: np.ndarray, rows: Sequence[Sealed], receiver: str) -> None:
+    """Sums [sum, reply] with fewer others than a host wants to be among."""
+    for line in weights:
+        there = [r for r, w in zip(rows, line, strict=True) if w and r.host != receiver]
+        many = len({r.host for r in there}) - 1
+        for r in there:
+            if many < r.others:
+                raise Refused(
+                    f"a sum for {receiver} with {many} others than {r.host}, whose policy wants {r.others}: "
+                    "ask it before, and mix without it"
+                )
 
 
 def product(left: Words, right: Words, group: Group) -> int:

@@ -1,0 +1,77 @@
+"""The lead's side of ownership: sites are asked before sums are made of their models.
+
+Sites say when they join whether they have limits (`share_at_most`, `others_at_least`, `leverage` of their
+policies): only those are asked before a sum, so that nothing becomes slower for others. A circle that is
+published is told to everybody in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from coterie.core.held import COORDINATOR
+from coterie.federation.headers import printable
+from coterie.federation.policy import from_told, limits_of
+from coterie.nets.courier import Message, Silence
+from coterie.nets.offers import Offer
+
+if TYPE_CHECKING:
+    from coterie.federation.net import Federated
+
+
+def limited(net: Federated) -> set[int]:
+    """Sites that want to be asked."""
+    found, names = net.met.policies, net.roster.names
+    return {s for s, name in enumerate(names) if name in found and limits_of(from_told(found[name]))}
+
+
+def withdrawing(net: Federated, offers: Sequence[Offer], circle: bool) -> dict[int, str]:
+    """From which of these offers, by number, their sites withdraw, and why. One that does not answer, or not
+    to this, is away as with any other order.
+    """
+    wanted = (set(range(len(net.roster))) if circle else limited(net)) & set(net.here())
+    mine: dict[int, list[int]] = {}
+    for i, offer in enumerate(offers):
+        if offer.site in wanted:
+            mine.setdefault(offer.site, []).append(i)
+    orders: dict[int, Message] = {}
+    for site, some in mine.items():
+        sums = [told(net, offers[i]) for i in some]
+        orders[site] = ({"do": "offer", "circle": circle, "sums": sums}, {})
+    found: dict[int, str] = {}
+    for site, (answer, _) in net.post.ask(orders, quiet=True).items():
+        out = withdrawn(answer, len(mine[site]))
+        if out is None:
+            net.post.need({site: Silence("its answer is not to what it was asked", lasting=True)})
+            continue
+        found |= {mine[site][k]: why for k, why in out.items()}
+        if out and site not in net.withdrew:
+            net.withdrew.add(site)
+            k, why = next(iter(out.items()))
+            where = net.post.name_of(offers[mine[site][k]].receiver)
+            what = f"{net.roster.names[site]} withdraws from the {'circle' if circle else 'sum'} of {where}"
+            net.say(f"{what}: {why}; the round goes on without it")
+    return found
+
+
+def told(net: Federated, offer: Offer) -> dict[str, Any]:
+    """As a site reads it."""
+    to = "" if offer.receiver == COORDINATOR else net.roster.names[offer.receiver]
+    figures = {"share": offer.share, "others": offer.others, "leverage": offer.leverage}
+    return {"to": to, "ids": list(offer.contents), **figures}
+
+
+def withdrawn(answer: Mapping[str, Any], offers: int) -> dict[int, str] | None:
+    """From which of so many offers a site withdraws, and why, as it says; None if it says nothing of the
+    kind.
+    """
+    told = answer.get("withdraws")
+    if not isinstance(told, list) or len(told) > offers:
+        return None
+    found: dict[int, str] = {}
+    for one in told:
+        if not isinstance(one, list) or len(one) != 2 or type(one[0]) is not int or not 0 <= one[0] < offers:
+            return None
+        found[one[0]] = printable(str(one[1]), 200)
+    return found
