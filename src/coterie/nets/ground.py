@@ -149,7 +149,7 @@ def read_wrap(spec: str) -> tuple[str, dict[str, Any]]:
     return name, coerced(cls, table, f"wrapper {name}")
 
 
-def check_wraps(wraps: Sequence[str]) -> None:
+def check_wraps(wraps: Sequence[str], net: str = "in-process") -> None:
     """Refuses what no wrapper takes, and an order that makes no sense, before there is a net to wrap."""
     names, given = list[str](), list[dict[str, Any]]()
     for spec in wraps:
@@ -163,6 +163,10 @@ def check_wraps(wraps: Sequence[str]) -> None:
         raise BadInput(
             "private comes after sealed, and noise has to be added before replies are sealed: "
             "write --wrap private sealed"
+        )
+    if "liars" in names and net == "federation":
+        raise BadInput(
+            "liars are for studies, and sites of their own cannot be told to lie: take --net in-process"
         )
     if "liars" in names and "sealed" in names[: len(names) - 1 - names[::-1].index("liars")]:
         raise BadInput(

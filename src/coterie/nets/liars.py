@@ -70,10 +70,6 @@ class Liars(Wrapped):
     def __post_init__(self) -> None:
         told = ("fraction", "kind", "strength", "names", "spare", "draw")
         self.check(**{name: getattr(self, name) for name in told})
-        if hasattr(innermost(self.net), "met"):
-            raise BadInput(
-                "liars are for studies, and sites of their own cannot be told to lie: take --net in-process"
-            )
         object.__setattr__(self, "notes", Notes())
 
     @staticmethod

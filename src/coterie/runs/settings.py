@@ -95,7 +95,7 @@ class Settings:
     (federation)."""
     wrap: tuple[str, ...] = ()
     """What is around the net, the innermost first: absent=0.3 leaves each site out of a round by that chance,
-    private=3 keeps each to a budget of differential privacy.
+    private=3 keeps each to a budget of differential privacy, liars=0.2 makes some of them lie.
     """
     evaluate: int = 1
     """Score the models every so many rounds (and after the last)."""
@@ -125,7 +125,7 @@ class Settings:
             if (getattr(self, name) or 0) >= MOST:
                 wrong.add(f"{name}={shown(getattr(self, name))} must lie below 2^63: give a smaller number")
         with wrong.one():
-            check_wraps(self.wrap)
+            check_wraps(self.wrap, self.net)
         wrong.refuse()
 
     @property
