@@ -12,7 +12,18 @@ import pytest
 from coterie.core.errors import BadInput, BadRun
 from coterie.report import Section, render_page, write_report
 
-PARTS = ["summary", "rounds", "clients", "matrix", "collected", "data", "cost", "notes", "repeat"]
+PARTS = [
+    "summary",
+    "rounds",
+    "clients",
+    "matrix",
+    "collected",
+    "contributions",
+    "data",
+    "cost",
+    "notes",
+    "repeat",
+]
 VOID = {"meta", "link", "input", "br"}
 CHOOSE = """
 for (const menu of document.querySelectorAll("figure select")) {
@@ -76,7 +87,7 @@ def test_every_part_is_there(make_likely):
     assert [i for i in made.ids if i.startswith("s0-") and not i.endswith("plot")] == [
         f"s0-{p}" for p in PARTS
     ]
-    plots_there = {"rounds", "clients", "matrix", "collected", "sizes", "labels"}
+    plots_there = {"rounds", "clients", "matrix", "collected", "contributions", "sizes", "labels"}
     assert set(made.data) == {f"s0-{p}-plot" for p in plots_there}
     for text in (
         "Over 10 clients and 2 seeds, fedavg reaches",

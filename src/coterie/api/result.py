@@ -78,6 +78,13 @@ class Result:
         return self.record.collaboration()
 
     @cached_property
+    def contributions(self) -> pd.DataFrame:
+        """What each client gave to each other over all rounds: by (rounds, weight, or an estimate of the
+        wrapper contributions), receiver, sender, value, half (of its interval; 0 for what is exact).
+        """
+        return self.record.contributions().frame()
+
+    @cached_property
     def calibration(self) -> pd.DataFrame:
         """A row for each client and bin of 20: by (confidence, entropy or above a threshold), low, high,
         samples, mean, right. Empty for a regression.

@@ -34,6 +34,7 @@ class Sums:
         variance: np.ndarray,
         freedom: np.ndarray,
         hidden: np.ndarray,
+        *,
         factor: float = 1.0,
     ) -> None:
         """Further figures, at their places."""

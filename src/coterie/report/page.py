@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import BadInput
-from coterie.report import page_figures, page_tables, privacy, sealed, tables, views, words
+from coterie.report import contributions, page_figures, page_tables, privacy, sealed, tables, views, words
 from coterie.report.audit import TITLE as AUDITED
 from coterie.report.audit import audit_part
 from coterie.report.inks import Ink, inks
@@ -119,6 +119,7 @@ def _section(
             "How much each feature counts",
             page_figures.features_part(by_label, colours, at("features")),
         ),
+        ("contributions", "Who gave what", contributions.part(by_label, colours, at("contributions"))),
         ("sealed", "Sealed", sealed.part(by_label, colours)),
         ("privacy", "Privacy budget", privacy.part(by_label, colours, at("privacy"))),
         ("audit", AUDITED, audit_part(section.audit())),

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from coterie.report import advice, calibration, privacy, sealed, tables, views
+from coterie.report import advice, calibration, contributions, privacy, sealed, tables, views
 from coterie.runs.record import Record
 
 POINT, GAIN, WORST = "point/test", "gain over local", "worst client"
@@ -40,7 +40,7 @@ def render_measures(records: Sequence[Record], width: int | None = None) -> Tabl
         return None
     header, rows = tables.measured_cells(records)
     short = tables.measures_legend(records, drift=False)
-    return _fitting(header, rows, tables.measures_legend(records), short, width)
+    return fitting(header, rows, tables.measures_legend(records), short, width)
 
 
 def render_trust(records: Sequence[Record], width: int | None = None) -> Table | None:
@@ -49,7 +49,7 @@ def render_trust(records: Sequence[Record], width: int | None = None) -> Table |
         return None
     by_label = views.groups(records)
     header, rows = calibration.cells(by_label, calibration.counted(by_label))
-    return _fitting(header, rows, TRUST, TRUST, width)
+    return fitting(header, rows, TRUST, TRUST, width)
 
 
 def render_privacy(records: Sequence[Record], width: int | None = None) -> Table | None:
@@ -58,7 +58,7 @@ def render_privacy(records: Sequence[Record], width: int | None = None) -> Table
     if found is None:
         return None
     header, rows, said = found
-    return _fitting(header, rows, " ".join(said), " ".join(said), width)
+    return fitting(header, rows, " ".join(said), " ".join(said), width)
 
 
 def render_sealed(records: Sequence[Record], width: int | None = None) -> Table | None:
@@ -67,14 +67,23 @@ def render_sealed(records: Sequence[Record], width: int | None = None) -> Table 
     if found is None:
         return None
     header, rows, said = found
-    return _fitting(header, rows, said, said, width)
+    return fitting(header, rows, said, said, width)
+
+
+def render_contributions(records: Sequence[Record], width: int | None = None) -> Table | None:
+    """Who gave most to whom, where that was valued."""
+    found = contributions.few(records)
+    if found is None:
+        return None
+    header, rows, said = found
+    return fitting(header, rows, said, said, width)
 
 
 def print_table(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints the summary, calibration and measures, as wide as the console allows."""
     console = console or Console()
     console.print(render_table(records, console.width))
-    for render in (render_trust, render_measures, render_sealed, render_privacy):
+    for render in (render_trust, render_measures, render_contributions, render_sealed, render_privacy):
         table = render(records, console.width)
         if table is not None:
             console.print()
@@ -100,7 +109,7 @@ def render_listening(records: Sequence[Record], labels: Sequence[str], width: in
     return table
 
 
-def _fitting(
+def fitting(
     header: Sequence[str], rows: Sequence[Sequence[str]], said: str, shorter: str, width: int | None
 ) -> Table:
     """A table and what is said of it; without room the last columns go, and then the shorter is said."""

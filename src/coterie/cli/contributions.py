@@ -1,0 +1,61 @@
+"""coterie contributions"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from coterie.cli.flags import parse
+from coterie.cli.report import read_sections
+from coterie.core.errors import UnknownName
+from coterie.report import contribution_tables as tables
+from coterie.report import views
+from coterie.report.terminal import fitting
+from coterie.storage.paths import given_path
+
+HELP = """Says what each client of a run gave to each other: in how many rounds its reply was taken in, with
+what weight, and what that was worth, if the run was told to value it (--wrap contributions).
+
+examples:
+  coterie contributions runs/digits-shift-weight-erosion-seed0
+  coterie contributions runs/digits-shift-weight-erosion-seed0 --requester client-2
+  coterie run --data digits --validation 0.2 --method weight-erosion --wrap contributions:by=gtg+first-order
+"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="The folder of a run or a comparison.")]
+    requester: Annotated[str, tyro.conf.arg(help="Show all that one client was given, by name.")] = ""
+
+
+def contributions(words: Sequence[str]) -> int:
+    asked = parse(Asked, words, "contributions", HELP)
+    sections, console = read_sections(given_path(asked.path)), Console()
+    for section in sections:
+        found = tables.found_in(views.groups(section.records))
+        if asked.requester:
+            known = section.records[0].clients
+            if asked.requester not in known:
+                raise UnknownName("requester", asked.requester, known)
+        if not found:
+            console.print(Text(f"{section.title}: nobody took in anything of anybody."), soft_wrap=True)
+        for label, told in found.items():
+            console.print(Text(f"{label}: {tables.sentence(told)}", style="bold"), soft_wrap=True)
+            shown = [tables.cells(told), tables.pairs(told)]
+            if asked.requester:
+                shown = [tables.of_requester(told, asked.requester)]
+            elif told.estimates:
+                shown += [tables.agreement(told), tables.price(told)]
+            for header, rows in shown:
+                if rows:
+                    console.print()
+                    console.print(fitting(header, rows, "", "", console.width))
+            console.print()
+            console.print(Text(" ".join(tables.said(told)), style="dim"), soft_wrap=True)
+    return 0
