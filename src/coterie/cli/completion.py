@@ -12,9 +12,11 @@ import tyro
 
 from coterie.cli.audit import Audit
 from coterie.cli.bench import Bench
+from coterie.cli.contributions import Asked as Contributions
 from coterie.cli.demo import Demo
 from coterie.cli.export import Export
 from coterie.cli.flags import all_tables, parse
+from coterie.cli.ledger import KINDS as LEDGER
 from coterie.cli.methods import Methods
 from coterie.cli.plan_privacy import Numbers
 from coterie.cli.posterior import KINDS as POSTERIOR
@@ -24,6 +26,7 @@ from coterie.cli.report import Report
 from coterie.cli.reproduce import Reproduce
 from coterie.cli.resume import Resume
 from coterie.cli.tune import OWN
+from coterie.cli.withdraw import Withdraw
 from coterie.core.options import options_of
 from coterie.data.sources import SOURCES
 from coterie.runs.settings import PARTS, Settings
@@ -80,12 +83,15 @@ def everything() -> Any:
         "reproduce": Reproduce,
         "resume": Resume,
         "report": Report,
+        "contributions": Contributions,
         "audit": Audit,
         "plan-privacy": dataclasses.make_dataclass(
             "Plan", [*planned, *others, ("config", str, _default("")), *tables]
         ),
         "predict": Predict,
         "export": Export,
+        "withdraw": Withdraw,
+        "ledger": _either(LEDGER),
         "posterior": _either(POSTERIOR),
         "data": Data,
         "methods": Methods,

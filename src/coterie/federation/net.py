@@ -14,6 +14,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from coterie.federation.asking import limited, withdrawing
 from coterie.federation.orders import Bounds, Orders, Transport, unsound
 from coterie.federation.rests import Rests
 from coterie.federation.sites import TICK, Met
+from coterie.federation.witness import witness
 from coterie.nets.courier import Message, Silence, Wanted
 from coterie.nets.offers import Offer
 from coterie.nets.pooled import Pooled
@@ -69,6 +71,8 @@ class Federated(Remote):
         self.rests, self.begun = Rests(), False  # whether a round has begun that is not written down
         self.told: set[str] = set()  # who is left out, as people know
         self.withdrew: set[int] = set()  # who has, as people know
+        self.signed: dict[str, int] | None = None  # the last entry of the ledger that each site has signed
+        self.certified: dict[str, str] = {}  # with which certificate
         self.seals: Any = None  # who conducts helpers, if replies are sealed
 
     def sealing(self, options: Any) -> Any:
@@ -221,6 +225,10 @@ class Federated(Remote):
 
     def withdrawing(self, offers: Sequence[Offer], circle: bool) -> dict[int, str]:
         return withdrawing(self, offers, circle)
+
+    def witness(self, folder: Path) -> list[dict[str, Any]]:
+        """Sites sign the head of the run's ledger: lines to keep beside it."""
+        return witness(self, folder)
 
     # verbs that reach who is away
 

@@ -44,6 +44,9 @@ def _told(what: str, message: Mapping[str, Any]) -> str:
         return f"begin a run: {work['model']}, {work['rounds']} rounds, {work['sites']} sites"
     if what == "letters":
         return f"send models to {', '.join(str(o['to']) for o in message['orders'])[:LONG]}"
+    if what == "ledger":
+        first = int(message["first"])
+        return f"sign entries {first} to {first + len(message['entries']) - 1} of the run's ledger"
     if what == "offer":
         kind = "circle" if message["circle"] else "sum"
         return f"whether it stays in {len(message['sums'])} {kind}(s)"

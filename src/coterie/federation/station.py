@@ -49,6 +49,7 @@ from coterie.federation.policy import (
 from coterie.federation.rows import PARTS, Holding
 from coterie.federation.says import asked, sent
 from coterie.federation.session import Letters, Session, forget_old_runs, home_of, run_of
+from coterie.federation.witness import Signer
 from coterie.nets.offers import Limits
 from coterie.nets.site import ERRORS
 from coterie.storage.atomic import readable_errors
@@ -88,6 +89,7 @@ class Station:
         self.lock = threading.RLock()
         self.session: Session | None = None
         self.parcels, self.purse = Parcels(), Purse(state, policy)
+        self.signer = Signer(state, kit)
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
         forget_old_runs(state)
@@ -147,6 +149,7 @@ class Station:
             "finish": self._finish,
             "end": self._end,
             "left-out": self._left_out,
+            "ledger": self._ledger,
         }.get(str(message.get("do")))
         self.say(f"{leader} asks: {asked(message)}")
         if do is not None:
@@ -273,6 +276,14 @@ class Station:
     def _left_out(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         self.say(f"{leader} leaves this site out of a run: {str(message['why'])[:2000]}")
         return {}, {}
+
+    def _ledger(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
+        self._session(message, leader)
+        found = self.signer.sign(run_of(message), message["first"], message["entries"])
+        if "refused" in found:
+            self.outcome = f"not signed: {found['refused']}"
+            self.say(f"the ledger of {leader}'s run is {self.outcome}")
+        return found, {}
 
     # what it has
 

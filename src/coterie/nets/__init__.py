@@ -12,6 +12,7 @@ from coterie.nets.ownership import Ownership
 from coterie.nets.private import Private
 from coterie.nets.processes import Processes
 from coterie.nets.sealed import Sealed
+from coterie.nets.without import Without
 from coterie.nets.wrapped import Wrapped
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Private",
     "Processes",
     "Sealed",
+    "Without",
     "Wrapped",
     "wrapped",
 ]

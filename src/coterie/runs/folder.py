@@ -6,6 +6,8 @@
     timings.jsonl           one line a round, and one for the whole command at its end; different each time
     collaboration.jsonl     one line a round: who listened to whom, what passed, and further matrices of the
                             method by name (see `stored.py`)
+    ledger.jsonl            a chain of what happened, one line a round, in which nothing is ever changed
+                            (see `ledger/`); signatures.jsonl has who signed its heads, in a federation
     checkpoint.safetensors  the state after a finished round
     models.safetensors      every client's model, once the run is over; on other nets than in-process each
                             site has written its own into models/
@@ -49,6 +51,7 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadRun, shown
 from coterie.core.method import Models
 from coterie.core.net import Net
+from coterie.ledger.chain import FILE as LEDGER
 from coterie.metrics.calibration import Calibration, Tally
 from coterie.posteriors import Saved, store
 from coterie.runs import checkpoint
@@ -154,7 +157,7 @@ class Folder:
 
     def sync(self) -> None:
         """Waits until the lines so far are on the disk."""
-        for name in LINES:
+        for name in (*LINES, LEDGER):
             if (self.path / name).exists():
                 sync(self.path / name)
         self._synced = time.monotonic()

@@ -36,6 +36,7 @@ from coterie.runs.body import save_body
 from coterie.runs.experiment import Experiment
 from coterie.runs.facts import facts_of
 from coterie.runs.folder import Folder, read_record
+from coterie.runs.ledgered import Ledger
 from coterie.runs.measures import measure
 from coterie.runs.prepared import recipe_for, save_origin
 from coterie.runs.record import Record, line, triplets
@@ -101,6 +102,7 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
     else:
         state, done = saved.state, saved.stamp.round
         net.restore(saved.kept, handles_in(state), done)
+    ledger = Ledger(folder.path if folder else None, experiment, done)
     watch(record)
     safe, last_saved = state, done
     try:
@@ -125,6 +127,7 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
             extras = {**info.extras, **net.figures()}
             entry = line(r, figured, loss, moved, net.book.read(), extras, told, net.away())
             _write(record, folder, entry, times.line(r), info, moved)
+            ledger.round(entry, info)
             if folder is None or experiment.due("checkpoint", r):
                 if folder:
                     _save(folder, experiment, state, r)
@@ -156,6 +159,7 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
             told_each = {i: facts_of(record, net.roster.names[i]) for i in models.owners.tolist()}
             net.finish(models.beliefs, {i: int(models.of[i]) for i in told_each}, told_each)
             folder.save_models(replace(models, of=used), owners, net)
+            ledger.end(rounds)
     else:
         record.calibration = lambda: tallies
         tensors = net.peek(models.beliefs.rows(torch.unique(models.of[models.owners])))

@@ -1,0 +1,192 @@
+"""coterie ledger verify | show"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from coterie.cli.flags import dispatch, parse
+from coterie.core.errors import BadInput, BadRun
+from coterie.ledger import chain, heads
+from coterie.ledger.chain import Broken, Entry
+from coterie.ledger.entries import numbers_in
+from coterie.ledger.verify import NOBODY
+from coterie.ledger.verify import verify as verified
+from coterie.runs.folder import is_run, read_record
+from coterie.storage.paths import given_path
+
+HELP = """Shows or checks the ledger of a run: a chain of rounds, shares and withdrawals, which sites sign.
+
+usage: coterie ledger verify RUN [--heads FILE ...] [--authority FILE]
+       coterie ledger show RUN
+
+examples:
+  coterie ledger verify runs/digits-shift-fedavg-seed0
+  coterie ledger verify runs/together --heads north/heads.jsonl south/heads.jsonl
+"""
+
+VERIFY = """Finds the first broken link of a run's ledger, and says what is wrong; exit code 2 if anything is.
+
+Heads that sites have kept tell what nobody else can: that the ledger was cut off or written anew.
+
+example:
+  coterie ledger verify runs/together --heads north/heads.jsonl --authority federation/authority/ca.crt
+"""
+
+SHOW = """Prints a run's ledger, a line for each entry.
+
+example:
+  coterie ledger show runs/digits-shift-fedavg-seed0
+"""
+FEW = 4  # names, shares and withdrawals that are listed
+
+
+@dataclass(frozen=True)
+class Verify:
+    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help="The folder of a run.")]
+    heads: Annotated[
+        tuple[str, ...], tyro.conf.arg(help="Files of heads that sites have kept (heads.jsonl).")
+    ] = ()
+    authority: Annotated[
+        str,
+        tyro.conf.arg(
+            help="The authority's certificate, ca.crt; by default that of the kit that led the run."
+        ),
+    ] = ""
+
+
+@dataclass(frozen=True)
+class Show:
+    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help="The folder of a run.")]
+
+
+KINDS = {"verify": Verify, "show": Show}
+
+
+def ledger(words: Sequence[str]) -> int:
+    if words[:1] == ["verify"]:
+        return verify(words[1:])
+    return dispatch("ledger", {"show": show, "verify": lambda words: None}, words, HELP)
+
+
+def verify(words: Sequence[str]) -> int:
+    asked: Verify = parse(Verify, words, "ledger verify", VERIFY)
+    folder = run_at(asked.run)
+    record = read_record(folder)
+    kept = [one for name in asked.heads for one in heads_in(given_path(name, "--heads"))]
+    runs = {one.run for one in heads.read(folder / heads.SIGNATURES)}
+    kept = [one for one in kept if one.run in runs] if runs else kept  # a site keeps those of all its runs
+    verdict = verified(folder, record, kept, authority_of(asked.authority, record.config))
+    for line in verdict.wrong:
+        print(clean(line))
+    if not verdict.wrong:
+        print(clean(verdict.said))
+    return 2 if verdict.wrong else 0
+
+
+def heads_in(path: Path) -> list[heads.Signed]:
+    if not path.is_file():
+        raise BadInput(f"--heads {path} is no file: give a site's {heads.HEADS}")
+    found = heads.read(path)
+    if not found:
+        raise BadInput(f"--heads {path} has no head: give a site's {heads.HEADS}")
+    return found
+
+
+def authority_of(told: str, config: Mapping[str, Any]) -> bytes | None:
+    """The certificate that was given, or that of the kit that led a run; None where there is none."""
+    if told:
+        path = given_path(told, "--authority")
+        if not path.is_file() or b"BEGIN CERTIFICATE" not in path.read_bytes():
+            raise BadInput(f"--authority {path} is no certificate: give ca.crt of a kit")
+        return path.read_bytes()
+    usual = Path(str(config.get("federation", {}).get("kit", ""))) / "ca.crt"
+    return usual.read_bytes() if config.get("net") == "federation" and usual.is_file() else None
+
+
+def show(words: Sequence[str]) -> None:
+    asked: Show = parse(Show, words, "ledger show", SHOW)
+    folder = run_at(asked.run)
+    found = chain.read(folder)
+    if isinstance(found, Broken):
+        raise BadRun(f"entry {found.index} of {folder / chain.FILE}: {found.what}: see coterie ledger verify")
+    if not found:
+        raise BadRun(f"{folder} has no ledger: it was written by an earlier version, or the file was removed")
+    names = [str(name) for name in found[0].content.get("clients", ())]
+    for entry in found:
+        print(clean(f"{entry.index:>4}  {entry.hash[:12]}  {told(entry, names)}"))
+    last, signed = found[-1], heads.read(folder / heads.SIGNATURES)
+    now = sorted({one.site for one in signed if one.index == last.index})
+    print(clean(f"the last head is signed by {', '.join(now)}" if now else NOBODY))
+
+
+def run_at(text: str) -> Path:
+    folder = given_path(text)
+    if not is_run(folder):
+        raise BadRun(f"{folder} is not a run folder: it has no config.toml and run.json")
+    return folder
+
+
+def told(entry: Entry, names: Sequence[str]) -> str:
+    """An entry in a line."""
+    say = {"begin": _begin, "round": _round, "resumed": _resumed, "end": _end}.get(
+        str(entry.content.get("kind"))
+    )
+    try:
+        return "nothing that a run has" if say is None else say(entry.content, names)
+    except (KeyError, IndexError, TypeError, ValueError):
+        return "an entry that lacks something"
+
+
+def _begin(said: Mapping[str, Any], names: Sequence[str]) -> str:
+    return f"begins: {said['method']}, {len(names)} clients, Coterie {said['version']}"
+
+
+def _round(said: Mapping[str, Any], names: Sequence[str]) -> str:
+    parts = [f"round {said['round']}: {len(numbers_in(said['answered']))} answered"]
+    shares = said["shares"]
+    if shares is None:
+        parts.append("shares by their digest")
+    elif len(shares) > FEW:
+        parts.append(f"{len(shares)} ways of listening")
+    else:
+        parts += [_listens(row, names) for row in shares]
+    if "published" in said:
+        parts.append(f"{said['published']} circles published")
+    if isinstance(said.get("withdrawals"), list):
+        who = dict.fromkeys(f"{w['site']} from {w['receiver']}" for w in said["withdrawals"])
+        parts.append(f"withdrew: {_few(list(who))}")
+    for name in ("left_out", "away"):
+        if name in said:
+            parts.append(f"{name.replace('_', ' ')}: {_few(list(said[name]))}")
+    return "; ".join([*parts, *(["contributions"] if "contributions" in said else [])])
+
+
+def _listens(row: Sequence[Any], names: Sequence[str]) -> str:
+    receivers, senders = ([names[i] for i in numbers_in(text)] for text in row[:2])
+    shares = row[2] if isinstance(row[2], list) else [row[2]] * len(senders)
+    whom = "all" if len(receivers) == len(names) else _few(receivers)
+    from_whom = [f"{name} {share:.2g}" for name, share in zip(senders, shares, strict=True)]
+    return f"{whom} ← {_few(from_whom)}"
+
+
+def _resumed(said: Mapping[str, Any], names: Sequence[str]) -> str:
+    return f"goes on after round {said['after']}"
+
+
+def _end(said: Mapping[str, Any], names: Sequence[str]) -> str:
+    return f"ends after {said['rounds']} rounds, {len(said['models'])} file(s) of models"
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - FEW
+    return ", ".join(names[:FEW]) + (f" and {more} more" if more > 0 else "")
+
+
+def clean(line: str) -> str:
+    """What a file says, on a screen: nothing that would move its cursor."""
+    return "".join(c if c.isprintable() else "?" for c in line)

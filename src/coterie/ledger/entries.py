@@ -1,0 +1,139 @@
+"""What the entries of a run's ledger say: numbers and names, never keys, never rows, never models.
+
+    begin      config (its SHA-256), method, version, clients by name, rows and first weights (a fingerprint);
+               where a run is done again, of which config and without whom
+    round      round, who answered, shares by receiver and sender, and SHA-256 of the round's weights and of
+               its line in metrics.jsonl; where there are any: circles that were published, contributions,
+               withdrawals, who was left out or away, and why
+    resumed    after which round a run that was cut off goes on: the rounds after it are written anew
+    end        how many rounds there were, and SHA-256 of the files of models
+
+Clients go by their numbers in `begin`: "0-3 7" are 0, 1, 2, 3 and 7. Shares are [receivers, senders, shares]
+for receivers that listen alike; one number where all shares are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.ledger.chain import canonical, finite, sha256
+
+MOST_SHARES = 20_000  # of one round; of more there is the digest alone
+MOST_LETTERS = 200_000  # of contributions, or of withdrawals; likewise
+SAID = ("contributions", "withdrawals", "left_out", "published")
+
+
+def begin(config: Mapping[str, Any], about: Mapping[str, Any], done: int = 0) -> dict[str, Any]:
+    """`done` rounds were over before there was a ledger, in a run of an earlier version."""
+    return {
+        "kind": "begin",
+        "config": config_digest(config),
+        "method": str(config["method"]),
+        "version": str(about.get("coterie", "")),
+        "clients": [str(c["name"]) for c in about["clients"]],
+        "fingerprint": about.get("fingerprint"),
+        **({"after": done} if done else {}),
+        **({"again": {k: about["again"][k] for k in ("config", "without")}} if "again" in about else {}),
+    }
+
+
+def config_digest(config: Mapping[str, Any]) -> str:
+    return sha256(canonical(finite(config)))
+
+
+def round_of(line: Mapping[str, Any], weights: np.ndarray) -> dict[str, Any]:
+    """Of a line of metrics.jsonl, and weights [receiver, sender]."""
+    extras = line.get("extras") or {}
+    answered = [i for i, n in enumerate(line["numbers"]) if n]
+    told = {name: short(extras[name]) for name in SAID if extras.get(name)}
+    if line.get("away"):
+        told["away"] = line["away"]
+    matrix = np.ascontiguousarray(weights, dtype=np.float32)
+    return {
+        "kind": "round",
+        "round": int(line["round"]),
+        "answered": numbered(answered),
+        "shares": shares_of(matrix),
+        "weights": weights_digest(matrix),
+        "metrics": line_digest(line),
+        **told,
+    }
+
+
+def resumed(round: int) -> dict[str, Any]:
+    return {"kind": "resumed", "after": round}
+
+
+def end(rounds: int, folder: Path) -> dict[str, Any]:
+    return {"kind": "end", "rounds": rounds, "models": model_digests(folder)}
+
+
+def model_digests(folder: Path) -> dict[str, str]:
+    """By the name of the file."""
+    files = [folder / "models.safetensors", *sorted((folder / "models").glob("*.safetensors"))]
+    return {str(f.relative_to(folder)): file_digest(f) for f in files if f.exists()}
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def line_digest(line: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(line))
+
+
+def weights_digest(weights: np.ndarray) -> str:
+    return sha256(np.ascontiguousarray(weights, dtype=np.float32).tobytes())
+
+
+def short(value: Any) -> Any:
+    """As it is, unless it is very long: then its digest."""
+    text = canonical(finite(value))
+    return value if len(text) <= MOST_LETTERS else {"sha256": sha256(text)}
+
+
+def shares_of(weights: np.ndarray) -> list[list[Any]] | None:
+    """Rows that are alike once, without what is 0; None where that is too much to write down."""
+    alike: dict[bytes, list[int]] = {}
+    for receiver, row in enumerate(weights):
+        alike.setdefault(row.tobytes(), []).append(receiver)
+    found, total = list[list[Any]](), 0
+    for receivers in alike.values():
+        row = weights[receivers[0]]
+        senders = np.flatnonzero(row)
+        if not len(senders):
+            continue
+        total += len(senders)
+        if total > MOST_SHARES:
+            return None
+        values = [float(f"{v:.6g}") for v in row[senders]]
+        told = values[0] if len(set(values)) == 1 else values
+        found.append([numbered(receivers), numbered(senders.tolist()), told])
+    return found
+
+
+def numbered(numbers: Sequence[int]) -> str:
+    """0-3 7, of numbers in order"""
+    said, begin, last = list[str](), None, None
+    for n in [*numbers, None]:
+        if begin is not None and (n is None or last is None or n != last + 1):
+            said.append(str(begin) if begin == last else f"{begin}-{last}")
+            begin = None
+        begin, last = (n if begin is None else begin), n
+    return " ".join(said)
+
+
+def numbers_in(text: str) -> list[int]:
+    """The inverse of `numbered`."""
+    found = list[int]()
+    for part in text.split():
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found

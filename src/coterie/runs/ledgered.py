@@ -1,0 +1,55 @@
+"""The ledger of a run while it goes on: entries are written after each round, and shown to who signs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coterie.core.method import Info
+from coterie.ledger import chain, entries, heads
+from coterie.ledger.chain import Entry
+from coterie.nets.wrapped import innermost
+from coterie.runs.experiment import Experiment
+from coterie.storage.atomic import sync
+
+
+class Ledger:
+    """Of a run's folder; without one, nothing is written."""
+
+    def __init__(self, folder: Path | None, experiment: Experiment, done: int) -> None:
+        self.folder, self.net = folder, innermost(experiment.net)
+        self.last: Entry | None = None if folder is None else chain.last_of(folder)
+        self.waiting: dict[str, Any] | None = None
+        if self.last is None:
+            self._write(entries.begin(experiment.config, experiment.about, done))
+        else:
+            self.waiting = entries.resumed(done)  # written once something comes after it
+
+    def round(self, line: Mapping[str, Any], info: Info) -> None:
+        if self.folder is not None:
+            self._write(entries.round_of(line, info.weights.float().numpy()))
+
+    def end(self, rounds: int) -> None:
+        if self.folder is None:
+            return
+        told = entries.end(rounds, self.folder)
+        if self.last is None or self.last.content != told:
+            self._write(told)
+
+    def _write(self, content: dict[str, Any]) -> None:
+        if self.folder is None:
+            return
+        for some in (self.waiting, content):
+            if some is not None:
+                self.last = chain.after(self.last, some)
+                chain.append(self.folder, self.last)
+        self.waiting = None
+        self._show(self.folder)
+
+    def _show(self, folder: Path) -> None:
+        """Sites elsewhere sign the new head, each from the one on that it has signed last."""
+        witness = getattr(self.net, "witness", None)
+        if witness is not None:
+            sync(folder / chain.FILE)  # before anybody signs it: a power failure would be a fork
+            heads.write(folder / heads.SIGNATURES, witness(folder))
