@@ -73,6 +73,7 @@ class Federated(Remote):
         self.withdrew: set[int] = set()  # who has, as people know
         self.signed: dict[str, int] | None = None  # the last entry of the ledger that each site has signed
         self.certified: dict[str, str] = {}  # with which certificate
+        self.unsigned: dict[str, str] = {}  # why a site did not, as people know
         self.seals: Any = None  # who conducts helpers, if replies are sealed
 
     def sealing(self, options: Any) -> Any:

@@ -93,8 +93,10 @@ def witness(net: Federated, folder: Path) -> list[dict[str, Any]]:
             else:
                 why = heads.trouble(one, net.met.lines.kit.ca_pem)
             if one is None or why:
-                notes.append({"site": name, "run": run, "index": last, "refused": why})
-                net.say(f"{name} does not sign the ledger: {why}")
+                if net.unsigned.get(name) != why:  # it is shown the same again after the next round
+                    notes.append({"site": name, "run": run, "index": last, "refused": why})
+                    net.say(f"{name} does not sign the ledger: {why}")
+                net.unsigned[name] = why
                 del here[name]
                 continue
             notes.append(short(one, net.certified))
