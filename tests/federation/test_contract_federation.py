@@ -48,7 +48,7 @@ OPTIONS = {
 }
 # a momentum that lasts from round to round, short last batches; not where a client is visited more than once
 WORK = {"lr": 0.1, "batch": 8, "momentum": 0.5, "keep": True, "schedule": "cosine"}
-ONCE = {"weight-erosion"}
+ONCE = {"weight-erosion", "robust-personal"}
 # rows of a table are of no cluster, and oracle joins those of one
 NEEDS = {"oracle": "has no cluster, which oracle needs"}
 OF_MODELS = {"drift"}  # measures that take models of several sites, which nobody has there

@@ -13,7 +13,17 @@ import coterie.methods
 from coterie.core.held import Held
 from coterie.core.seeds import Key
 from coterie.kernels import SGD
-from coterie.methods import METHODS, FedAvg, FineTune, Influence, Local, Ndoye, WeightErosion
+from coterie.methods import (
+    METHODS,
+    FedAvg,
+    FineTune,
+    Influence,
+    Local,
+    Ndoye,
+    Robust,
+    RobustPersonal,
+    WeightErosion,
+)
 from coterie.methods.peers import PENS, Gossip, Greedy
 
 FULL = SGD(lr=0.25, batch=100)  # with x = 1, one step takes w to (w + y) / 2
@@ -29,6 +39,8 @@ RESTING = {
     "guided": {"beliefs": HERE},
     "fedkg": {"beliefs": HERE},
     "fedunique": {"beliefs": HERE},
+    "robust": {"beliefs": HERE},
+    "robust-personal": {"beliefs": HOME},
     "weight-erosion": {"beliefs": HOME},
     **{key: {"beliefs": HOME, "best": HOME} for key in PEERS},
     "ndoye": {"beliefs": HOME},
@@ -118,6 +130,16 @@ class TestServer:
     def test_finetune_hands_out_what_is_tuned(self, pull, passed):
         found = passed(FineTune(FULL, tune=2), pull([1, 3, 4]), START, 3)
         assert models(found) == [NOTHING, UP_AND_DOWN, HANDED_OUT, NOTHING]
+
+    def test_robust_rules(self, pull, passed):
+        assert models(passed(Robust(FULL), pull([1, 3, 4]), START, 1)) == [NOTHING, UP_AND_DOWN]
+        found = passed(RobustPersonal(FULL), pull([1, 3, 4]), START, 1)
+        assert models(found) == [HANDED_OUT, [[0, 2, 2, 0], [2, 0, 2, 0], [2, 2, 0, 0], [0, 0, 0, 0]]]
+        # two numbers of each visit, then three lengths and three distances to the own reply
+        assert found[1].numbers[:3, 3].tolist() == [2 * 3 + 6] * 3
+        # medians: the coordinator sees the three replies to each, and sends what it made of them home
+        found = passed(RobustPersonal(FULL, rule="median"), pull([1, 3, 4]), START, 1)
+        assert models(found)[1] == [[0, 1, 1, 3], [1, 0, 1, 3], [1, 1, 0, 3], [1, 1, 1, 0]]
 
     def test_alone_only_the_first_model_comes(self, pull, passed):
         assert models(passed(Local(FULL), pull([1, 3, 4]), START, 1)) == [HANDED_OUT, NOTHING]
