@@ -35,6 +35,7 @@ FILES = {
     "checkpoint.safetensors",
     "collaboration.jsonl",
     "config.toml",
+    "ledger.jsonl",
     "metrics.jsonl",
     "models.safetensors",
     "report.html",

@@ -59,6 +59,7 @@ def test_what_a_run_leaves_in_its_folder(restless, run_in, tmp_path):
         "checkpoint.safetensors",
         "collaboration.jsonl",
         "config.toml",
+        "ledger.jsonl",
         "metrics.jsonl",
         "models.safetensors",
         "run.json",

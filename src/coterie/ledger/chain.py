@@ -66,14 +66,17 @@ def sha256(data: bytes | str) -> str:
 
 def hash_of(index: int, previous: str, content: Mapping[str, Any]) -> str:
     """h_i"""
-    return sha256(canonical({"index": index, "previous": previous, "content": content}))
+    return sha256(f'{{"content":{canonical(content)},"index":{index},"previous":{json.dumps(previous)}}}')
 
 
 def after(last: Entry | None, content: Mapping[str, Any]) -> Entry:
     """The entry that says this, after another."""
     index, previous = (0, FIRST) if last is None else (last.index + 1, last.hash)
-    plain = finite(content)
-    return Entry(index, previous, plain, hash_of(index, previous, plain))
+    try:
+        return Entry(index, previous, content, hash_of(index, previous, content))
+    except ValueError:  # it has numbers that are none
+        plain = finite(content)
+        return Entry(index, previous, plain, hash_of(index, previous, plain))
 
 
 def entry_of(line: str | bytes) -> Entry:

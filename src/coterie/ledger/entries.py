@@ -9,7 +9,7 @@
     end        how many rounds there were, and SHA-256 of the files of models
 
 Clients go by their numbers in `begin`: "0-3 7" are 0, 1, 2, 3 and 7. Shares are [receivers, senders, shares]
-for receivers that listen alike; one number where all shares are the same.
+for receivers that listen alike, rounded; one number where all shares are the same.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 
 from coterie.ledger.chain import canonical, finite, sha256
 
+DIGITS = 6  # of a share behind the point
 MOST_SHARES = 20_000  # of one round; of more there is the digest alone
 MOST_LETTERS = 200_000  # of contributions, or of withdrawals; likewise
 SAID = ("contributions", "withdrawals", "left_out", "published")
@@ -113,7 +114,7 @@ def shares_of(weights: np.ndarray) -> list[list[Any]] | None:
         total += len(senders)
         if total > MOST_SHARES:
             return None
-        values = [float(f"{v:.6g}") for v in row[senders]]
+        values = np.round(row[senders].astype(np.float64), DIGITS).tolist()
         told = values[0] if len(set(values)) == 1 else values
         found.append([numbered(receivers), numbered(senders.tolist()), told])
     return found

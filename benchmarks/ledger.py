@@ -1,0 +1,51 @@
+"""What the ledger adds to a run's whole command: python benchmarks/ledger.py
+
+For some runs, processor seconds of the whole command in this process and those spent on the ledger, and the
+bytes of its file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+import time
+from pathlib import Path
+
+from coterie.cli.main import main
+from coterie.runs import ledgered
+
+RUNS = {
+    "fedavg, digits, 20 clients": ["--clients", "20"],
+    "fedavg, digits, 300 clients": ["--clients", "300", "--split", "iid"],
+    "pens, digits, 20 clients": ["--clients", "20", "--method", "pens", "--validation", "0.2"],
+    "weight-erosion, digits, 20 clients": ["--clients", "20", "--method", "weight-erosion"],
+}
+spent = 0.0
+
+
+def timed(name: str) -> None:
+    inner = getattr(ledgered.Ledger, name)
+
+    def outer(self, *told):  # type: ignore[no-untyped-def]
+        global spent
+        begun = time.process_time()
+        try:
+            return inner(self, *told)
+        finally:
+            spent += time.process_time() - begun
+
+    setattr(ledgered.Ledger, name, outer)
+
+
+if __name__ == "__main__":
+    for name in ("__init__", "round", "end"):
+        timed(name)
+    print(f"{'run of 30 rounds':<36}{'whole, s':>10}{'ledger, s':>11}{'share':>8}{'bytes':>9}")
+    for called, words in RUNS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            out, spent, begun = Path(folder) / "run", 0.0, time.process_time()
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                assert main(["run", "--data", "digits", *words, "--out", str(out)]) == 0
+            whole, size = time.process_time() - begun, (out / "ledger.jsonl").stat().st_size
+        print(f"{called:<36}{whole:>10.2f}{spent:>11.4f}{spent / whole:>8.2%}{size:>9,}")
