@@ -47,9 +47,11 @@ class Sums:
         np.add.at(self.hidden, at, factor * hidden)
         self.seen[at] = True
 
-    def half(self, level: float) -> np.ndarray:
-        """Half the width of the intervals, all of which hold at once at this level; NaN where nothing is."""
-        apart = 1 - (1 - level) / max(1, int(self.seen.sum()))
+    def half(self, level: float, beside: int = 0) -> np.ndarray:
+        """Half the width of the intervals, all of which hold at once at this level, and so do as many others
+        `beside` them; NaN where nothing is.
+        """
+        apart = 1 - (1 - level) / max(1, int(self.seen.sum()) + beside)
         freedom = np.divide(
             self.variance**2, self.fourth, out=np.full_like(self.fourth, MANY), where=self.fourth > 0
         )

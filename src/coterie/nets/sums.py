@@ -114,7 +114,12 @@ def sum_of(weights: Tensor, beliefs: Held, place: int, known: Mapping[int, Train
     players = tuple(dict.fromkeys(p for p, gift in zip(places, gifts, strict=True) if gift))
     whose = tuple(players.index(p) if gift else -1 for p, gift in zip(places, gifts, strict=True))
     mine = [known[id] for id, p in zip(ids, places, strict=True) if id in known and p == place]
-    first = mine[0] if mine else next(known[id] for id in ids if id in known)
+    mine += [
+        t for id in ids if (t := known.get(id)) and int(t.before.parts[0].places[0]) in (place, COORDINATOR)
+    ]
+    if not mine:
+        raise Unvalued("sums of models that had not been trained by their receiver are not valued")
+    first = mine[0]
     if first.before.names != held.names:
         raise Unvalued("sums of parts of a model are not valued")
     origin = int(first.before.parts[0].ids[0])

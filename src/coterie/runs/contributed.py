@@ -176,10 +176,10 @@ def summed(record: Record, name: str, lines: list[dict[str, Any]]) -> Summed:
     others = np.array([sizes[judged & (np.arange(n) != j)].sum() for j in range(n)])
     level, price = float(mine[-1]["level"]), [line["by"][name] for line in mine]
     with np.errstate(divide="ignore", invalid="ignore"):  # nobody else was judged
-        to_others, around = given.known() / others, given.half(level) / others
+        to_others, around = given.known() / others, given.half(level, int(pairs.seen.sum())) / others
     return Summed(
         pairs.known(),
-        pairs.half(level),
+        pairs.half(level, int(given.seen.sum())),
         to_others,
         around,
         rows,
