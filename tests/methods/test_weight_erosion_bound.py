@@ -66,7 +66,7 @@ def test_many_small_lies_reach_it_and_none_goes_beyond(p_d):
 numbers = st.lists(st.floats(0, 30), min_size=1, max_size=12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(numbers, st.floats(0.01, 1), st.floats(0, 9), st.sampled_from([0.1, 1.0, 20.0]), st.floats(0, 2))
 def test_whatever_it_says_and_however_many_rows_it_claims(lies, p_d, others, beta, p_s):
     said = torch.tensor([lies], dtype=torch.float64)
@@ -75,7 +75,7 @@ def test_whatever_it_says_and_however_many_rows_it_claims(lies, p_d, others, bet
     assert bound(p_d, beta) < 1 / p_d  # however many
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.floats(-3, 3), min_size=6, max_size=6), st.sampled_from([0.2, 1.0, 5.0]))
 def test_with_more_steps_it_is_what_lies_beside_the_requester_s_way(ways, steps):
     """(1') measures g_i from ρ g_0: the rest of g_i, (ρ - 1) g_0, goes the requester's own way."""

@@ -214,7 +214,7 @@ def liars(rule: str, n: int) -> int:
 
 
 @pytest.mark.parametrize("rule", PLAIN)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(some=some_points)
 def test_weights_from_distances_give_what_vectors_give(rule, some):
     x, n = drawn(*some), some[1]
@@ -227,7 +227,7 @@ def test_weights_from_distances_give_what_vectors_give(rule, some):
 
 
 @pytest.mark.parametrize("rule", PLAIN)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(some=some_points, shift=st.floats(-10, 10))
 def test_order_place_and_direction_do_not_matter(rule, some, shift):
     x, n = drawn(*some), some[1]
@@ -247,7 +247,7 @@ EXACT = ["krum", "nnm+krum", "monna", "nnm+monna", "minimum-diameter", "nnm+mini
 OPENING = ["median", "trimmed-mean", "meamed", "bulyan", "nnm+median"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), n=st.integers(4, 11), far=st.floats(1e-3, 1e6))
 def test_honest_replies_that_agree_are_what_comes_out_whatever_liars_say(seed, n, far):
     x = far * drawn(seed, n, 3)
@@ -265,7 +265,7 @@ def test_honest_replies_that_agree_are_what_comes_out_whatever_liars_say(seed, n
     close(weighed("geometric-median", x, f) @ x, x[n - 1], 1e-3 * far)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(some=some_points)
 def test_distances_of_sums(some):
     x = drawn(*some)
