@@ -34,10 +34,11 @@ def recorded(*rounds, names=NAMES, weights=None) -> Record:
         "command": None,
         "belief_bytes": 12,
     }
+    alike = {"test": 5, "labels": None, "cluster": None, "notes": []}
     about["clients"] = [
-        {"name": m, "train": rows, "validation": rows // 10, "test": 5, "labels": None, "cluster": None, "notes": []}
+        {"name": m, "train": rows, "validation": rows // 10, **alike}
         for m, rows in zip(names, ROWS, strict=True)
-    ]  # fmt: skip
+    ]
     scores = {"own/test": {"accuracy": [0.5] * n, "loss": [1.0] * n}}
     passed = nothing_passed(n)
     said = [{} if c is None else {"contributions": c} for c in (None, *rounds)]
@@ -178,7 +179,7 @@ def test_the_command_tells_all(folder, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     assert main(["contributions", str(folder)]) == 0
     printed = capsys.readouterr().out
-    for text in ("gave most", "requester", "rank correlation", "looks at", "first-order and gtg", "orders"):
+    for text in ("gave most", "requester", "of pairs", "looks at", "first-order and gtg", "orders"):
         assert text in printed
     assert main(["contributions", str(folder), "--requester", "client-1"]) == 0
     assert "gave to client-1" in " ".join(capsys.readouterr().out.split())
@@ -187,7 +188,7 @@ def test_the_command_tells_all(folder, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "path"),
+        ([], "Missing from coterie contributions"),
         (["nowhere"], "nowhere holds no run and no comparison: check the path"),
         (["{}", "--requester", "client-9"], "unknown requester 'client-9': did you mean client-"),
     ],

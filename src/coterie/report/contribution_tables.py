@@ -109,7 +109,7 @@ def of_requester(found: Contributed, name: str) -> tuple[list[str], list[list[st
 
 
 def agreement(found: Contributed, beside: str = "") -> tuple[list[str], list[list[str]]]:
-    """A line for every two estimates, or for each beside one of them."""
+    """A line for every two estimates, or for each beside one of them; agreement is Spearman's."""
     rows = [
         [
             f"{a.one} and {a.other}",
@@ -122,7 +122,7 @@ def agreement(found: Contributed, beside: str = "") -> tuple[list[str], list[lis
     ]
     return [
         "estimates",
-        "rank correlation, given to others",
+        "agreement in rank, given to others",
         "of pairs",
         "largest difference of a pair",
     ], rows
