@@ -105,7 +105,7 @@ def _made(part: str) -> Rule:
 def liars_of(chain: Chain, f: Liars, n: int) -> int:
     """How many liars are reckoned with among n; refuses what is beyond a rule's bound."""
     if f == "auto":
-        found = most_allowed(chain, (n - 1) // 3, n)
+        found = with_fewer(chain, (n - 1) // 3, n)
         f = 0 if found is None else found
     check_liars(f)
     for rule in chain.rules:
@@ -121,10 +121,5 @@ def check_liars(f: Liars) -> None:
 
 
 def with_fewer(chain: Chain, f: int, n: int) -> int | None:
-    """f in a round in which n answered: the largest that still holds, None if none does."""
-    return most_allowed(chain, f, n)
-
-
-def most_allowed(chain: Chain, f: int, n: int) -> int | None:
-    """The largest number of liars up to f that n replies allow."""
+    """The largest number of liars up to f that n replies allow; None if not even 0."""
     return next((g for g in range(f, -1, -1) if chain.least(g) <= n), None)

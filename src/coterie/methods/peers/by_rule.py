@@ -22,7 +22,7 @@ from coterie.core.errors import BadInput
 from coterie.core.net import Net, Replies
 from coterie.methods.ruled import Sum, measured, told
 from coterie.rules import chained, liars_of, with_fewer
-from coterie.rules.chain import Liars, check_liars, most_allowed
+from coterie.rules.chain import Liars, check_liars
 
 MEAN = "mean"
 NEEDED = "at-once"
@@ -70,7 +70,7 @@ def ruled(
     for k in where:
         hosts = torch.tensor([j for j in weights[k].nonzero().flatten().tolist() if j in where])
         n, me = len(hosts), hosts.tolist().index(k)
-        fewer = most_allowed(chain, (n - 1) // 3, n) if f == "auto" else with_fewer(chain, f, n)
+        fewer = with_fewer(chain, (n - 1) // 3 if f == "auto" else f, n)
         row = torch.zeros(n, dtype=torch.float64)
         if fewer is None or n == 1:
             row[me] = 1
