@@ -58,6 +58,15 @@ def test_without_limits_nobody_is_asked(tmp_path, monkeypatch):
     assert not [m for _, m in room.seen if m.get("do") == "offer"]
 
 
+def test_if_all_withdraw_models_stay_as_they_were(tmp_path, monkeypatch):
+    room = Room(tmp_path, dict.fromkeys("abcd", Policy(others_at_least=4)))
+    record = room.play(monkeypatch, rounds=2)
+    assert [len(some) for some in told(record)] == [0, 4, 4]
+    assert record.metrics[2]["scores"] == record.metrics[0]["scores"]
+    assert not any(weights.any() for weights in record.weights.values())
+    assert not any(room.asked(name, "give") for name in room.names)  # nothing left its site
+
+
 def test_a_circle_is_told_to_all_in_it_and_whoever_withdraws_is_out(tmp_path, monkeypatch):
     room = Room(tmp_path, {"c": Policy(others_at_least=3)})
     all_in_all = {"folds": 3, "passes": 1, "best": 0, "threshold": 1e9}

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 def limited(net: Federated) -> set[int]:
     """Sites that want to be asked."""
-    found, names = net.met.policies, net.roster.names
-    return {s for s, name in enumerate(names) if name in found and limits_of(from_told(found[name]))}
+    for name, policy in net.met.policies.items():
+        if name not in net.limits or net.limits[name][0] is not policy:  # it came, or came back
+            net.limits[name] = policy, bool(limits_of(from_told(policy)))
+    return {s for s, name in enumerate(net.roster.names) if net.limits.get(name, ({}, False))[1]}
 
 
 def withdrawing(net: Federated, offers: Sequence[Offer], circle: bool) -> dict[int, str]:

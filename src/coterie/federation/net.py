@@ -70,7 +70,8 @@ class Federated(Remote):
         self.due: dict[int, list[tuple[set[int], bytes]]] = {}
         self.rests, self.begun = Rests(), False  # whether a round has begun that is not written down
         self.told: set[str] = set()  # who is left out, as people know
-        self.withdrew: set[int] = set()  # who has, as people know
+        self.limits: dict[str, tuple[Any, bool]] = {}  # by site, its policy, and whether that has limits
+        self.withdrew: set[int] = set()  # who has withdrawn from sums, as people know
         self.signed: dict[str, int] | None = None  # the last entry of the ledger that each site has signed
         self.certified: dict[str, str] = {}  # with which certificate
         self.unsigned: dict[str, str] = {}  # why a site did not, as people know
