@@ -17,7 +17,7 @@ from coterie.engines import ENGINES
 from coterie.kernels import SGD
 from coterie.methods import METHODS
 from coterie.nets import NETS
-from coterie.nets.ground import check_wraps
+from coterie.nets.ground import check_wraps, shown_by
 from coterie.runs.experiment import experiment_of
 from coterie.runs.folder import Folder, read_record
 from coterie.runs.runner import run
@@ -258,3 +258,13 @@ def test_python_has_it_as_a_table():
     assert frame[frame["by"] == "weight"].groupby("receiver")["value"].sum().tolist() == pytest.approx(
         [2] * 3
     )
+
+
+def test_what_is_shown_besides_is_declared_to_sites():
+    """A server's sums of some replies go to all who judge them; first order tells distances."""
+    reveals, kernels = shown_by(["contributions=gtg"], METHODS.make("fedavg").reveals(), ())
+    assert (reveals.sites, [k["name"] for k in kernels]) == (True, ["score"])
+    reveals, kernels = shown_by(["contributions"], METHODS.make("fedavg").reveals(), ())
+    assert not reveals.sites
+    assert {"steepness", "distances"} <= set(reveals.numbers)
+    assert [k["name"] for k in kernels] == ["downhill"]

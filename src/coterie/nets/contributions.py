@@ -19,27 +19,28 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from coterie.contributions import ESTIMATES
-from coterie.contributions.game import Estimate, exactly
+from coterie.contributions.game import exactly
 from coterie.core.belief import Beliefs, Weights
 from coterie.core.clock import CLOCK
 from coterie.core.errors import BadInput, Gathered, Gone, UnknownName
 from coterie.core.held import COORDINATOR, Held
-from coterie.core.kernel import WORK, Kernel
-from coterie.core.method import Method
+from coterie.core.kernel import WORK, Kernel, told
+from coterie.core.method import Method, Reveals
 from coterie.core.net import WRAPS, Beside, Distances, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.downhill import Downhill
 from coterie.kernels.proximal import Proximal
+from coterie.kernels.score import Score
 from coterie.nets.counting import Counting
 from coterie.nets.sums import Sum, Trained, Unvalued, sums_of
-from coterie.nets.valuing import Judged, first_order, part_of, rows_of
+from coterie.nets.valuing import Judged, beside_others, first_order, game_of, part_of, rows_of
 from coterie.nets.wrapped import Wrapped
 from coterie.privacy.ledger import cost_of
 
@@ -161,6 +162,22 @@ class Contributions(Wrapped):
                 )
         wrong.refuse()
 
+    @staticmethod
+    def adds(
+        reveals: Reveals, kernels: tuple[Any, ...], by: str = FIRST_ORDER, **options: Any
+    ) -> tuple[Reveals, tuple[Any, ...]]:
+        """What is shown and done besides: sums of some replies, single ones too, go to whoever judges them,
+        and scores come back; or a step down the gradient is measured with the replies.
+        """
+        sums = [name for name in by.split("+") if name != FIRST_ORDER]
+        numbers = [*reveals.numbers, "loss", "samples"]
+        if FIRST_ORDER in by.split("+"):
+            numbers, kernels = [*numbers, "steepness", "distances"], (*kernels, told(Downhill()))
+        if sums:
+            kernels = (*kernels, told(Score()))
+        sites = reveals.sites or (bool(sums) and reveals.coordinator)
+        return replace(reveals, sites=sites, numbers=tuple(dict.fromkeys(numbers))), kernels
+
     # the method's own verbs
 
     def visit(
@@ -249,11 +266,11 @@ class Contributions(Wrapped):
             if joint:
                 rows = rows_of(self.roster, "train")[judges]
                 estimate = exactly(beside_others(estimate.value, rows, judges, summed.players))
-            return told(estimate, judges, summed.players, joint), len(judges)
+            return game_of(estimate, judges, summed.players, joint), len(judges)
         judged = Judged(self.counted, summed, part_of(self.roster))
         estimator = ESTIMATES.make(name, **{o: getattr(self, o) for o in OPTIONS if o in fields_of(name)})
         rng = summed.key.at("contributions", name, "at", summed.receiver).numpy()
-        return told(estimator(judged.game(), rng), judged.judges, summed.players, joint), judged.scored
+        return game_of(estimator(judged.game(), rng), judged.judges, summed.players, joint), judged.scored
 
     def figures(self) -> dict[str, Any]:
         """What was found since it was last asked; nothing of a round that was not looked at."""
@@ -284,24 +301,3 @@ def trains(kernel: Any) -> bool:
 
 def fields_of(name: str) -> set[str]:
     return {f.name for f in dataclasses.fields(ESTIMATES[name])}
-
-
-def beside_others(
-    values: np.ndarray, rows: np.ndarray, judges: Sequence[int], players: Sequence[int]
-) -> np.ndarray:
-    """Values [judge, player] and a row for each player: what all judges but that one say together, as
-    `Judged.columns` has it.
-    """
-    others = np.array([[r != j for r in judges] for j in players]) * rows
-    return np.concatenate([values, others @ values])
-
-
-def told(estimate: Estimate, judges: Sequence[int], players: Sequence[int], joint: bool) -> dict[str, Any]:
-    """A game as JSON holds it; what is exact has no more than values."""
-    n = len(judges)
-    kinds = ["value", *(k for k in ("variance", "freedom", "hidden") if getattr(estimate, k).any())]
-    said: dict[str, Any] = {"receivers": list(judges), "senders": list(players)}
-    said |= {k: getattr(estimate, k)[:n].tolist() for k in kinds}
-    if joint:
-        said["given"] = {k: np.diagonal(getattr(estimate, k)[n:]).tolist() for k in kinds}
-    return said | ({"said": estimate.said} if estimate.said else {})

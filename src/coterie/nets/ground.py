@@ -185,6 +185,18 @@ def check_wraps(wraps: Sequence[str], net: str = "in-process") -> None:
             among(names, **options)
 
 
+def shown_by(
+    wraps: Sequence[str], reveals: Reveals, kernels: tuple[Any, ...]
+) -> tuple[Reveals, tuple[Any, ...]]:
+    """What a method shows and does at sites, and what wrappers add to it."""
+    for spec in wraps:
+        name, options = read_wrap(spec)
+        add = getattr(WRAPS[name], "adds", None)
+        if add is not None:
+            reveals, kernels = add(reveals, kernels, **options)
+    return reveals, kernels
+
+
 def admit(wraps: Sequence[str], method: Method, roster: Roster) -> None:
     """Refuses a method that does not go with a wrapper, before anything is trained."""
     for spec in wraps:

@@ -10,6 +10,7 @@ judges but player j say together, n_r being rows, for what j gave to others.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -120,3 +121,24 @@ def first_order(net: Net, summed: Sum, judges: Sequence[int]) -> tuple[Estimate,
 def towards(hosts: Sequence[int]) -> Tensor:
     """Edges from the one belief to hosts."""
     return torch.tensor([(0, host) for host in hosts])
+
+
+def beside_others(
+    values: np.ndarray, rows: np.ndarray, judges: Sequence[int], players: Sequence[int]
+) -> np.ndarray:
+    """Values [judge, player] and a row for each player: what all judges but that one say together, as
+    `Judged.columns` has it.
+    """
+    others = np.array([[r != j for r in judges] for j in players]) * rows
+    return np.concatenate([values, others @ values])
+
+
+def game_of(estimate: Estimate, judges: Sequence[int], players: Sequence[int], joint: bool) -> dict[str, Any]:
+    """A game as JSON holds it; what is exact has no more than values."""
+    n = len(judges)
+    kinds = ["value", *(k for k in ("variance", "freedom", "hidden") if getattr(estimate, k).any())]
+    said: dict[str, Any] = {"receivers": list(judges), "senders": list(players)}
+    said |= {k: getattr(estimate, k)[:n].tolist() for k in kinds}
+    if joint:
+        said["given"] = {k: np.diagonal(getattr(estimate, k)[n:]).tolist() for k in kinds}
+    return said | ({"said": estimate.said} if estimate.said else {})

@@ -40,7 +40,7 @@ from coterie.engines.threads import narrow
 from coterie.metrics.own import NOTHING, Own
 from coterie.nets import Accounted, Counting, Ground, Made, Ownership, wrapped
 from coterie.nets.accounted import accounted
-from coterie.nets.ground import Connector, admit, read_wrap
+from coterie.nets.ground import Connector, admit, read_wrap, shown_by
 from coterie.nets.ownership import ownership_of
 from coterie.nets.wrapped import innermost
 from coterie.privacy.ledger import cost_of
@@ -258,6 +258,7 @@ def experiment_of(
     check_work(method, roster, footing.model)
     said = method.check(roster, footing.beliefs, key)
     admit(tuple(config.get("wrap", ())), method, roster)
+    reveals, kernels = shown_by(tuple(config.get("wrap", ())), method.reveals(), local_work(method))
     device = device_of(str(config.get("device", "cpu")))
     beliefs = {name: t.to(device) for name, t in footing.beliefs.items()}
     ground = Ground(
@@ -270,8 +271,8 @@ def experiment_of(
         footing.made,
         own,
         footing.met,
-        method.reveals(),
-        local_work(method) if footing.met is not None else (),
+        reveals,
+        kernels if footing.met is not None else (),
         int(config["rounds"]),
         any(read_wrap(spec)[0] == "sealed" for spec in config.get("wrap", ())),
         bounded=costs(method, roster),
