@@ -5,8 +5,7 @@ they are; what is asked besides goes straight to the net inside, with keys of it
 same figures with and without. What was found is a round's `contributions` in its record:
 
     level, rows    of intervals; on which rows senders are judged
-    by             for each estimate its `games` and what they took: `looks` (models scored, gradients taken
-                   at sites), `sent` models and their `bytes`
+    by             each estimate's `games`, and what they took: `looks` at sites, `sent` models, their `bytes`
     unvalued       why sums, or estimates of them, have no value, and how often
 
 A game has `receivers` (the receiver of a sum; for one at the coordinator all who judged it), `senders`,
@@ -56,9 +55,7 @@ LIMITS = (
 
 
 class Notes:
-    """This round's training replies by id; games and prices by estimate, with their round; what was not
-    valued.
-    """
+    """This round's training replies by id; games and prices by estimate; what was not valued; by round."""
 
     def __init__(self) -> None:
         self.replies: dict[int, Trained] = {}
@@ -191,10 +188,9 @@ class Contributions(Wrapped):
     ) -> Replies:
         replies = self.counted.visit(kernel, beliefs, edges, key, slot, beside)
         self.notes.round, self.notes.rounds = key.round, key.rounds
-        if trains(kernel) and replies.held is not None and len(beliefs.parts) == 1:
-            for i, guest in enumerate(replies.guests):
-                id = int(replies.held.parts[0].ids[i])
-                self.notes.replies[id] = Trained(beliefs.rows(guest.reshape(1)), key)
+        if self.due and trains(kernel) and replies.held is not None and len(beliefs.parts) == 1:
+            ids, guests = replies.held.parts[0].ids.tolist(), replies.guests.tolist()
+            self.notes.replies |= {i: Trained(beliefs, g, key) for i, g in zip(ids, guests, strict=True)}
         return replies
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:

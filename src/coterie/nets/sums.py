@@ -29,10 +29,23 @@ class Unvalued(Exception):
 
 @dataclass(frozen=True)
 class Trained:
-    """Of a training reply: what went out, as a handle of one row, and the key of the visit."""
+    """Of a training reply: what went out, a row of a handle, and the key of the visit."""
 
-    before: Held
+    held: Held
+    row: int
     key: Key
+
+    @property
+    def before(self) -> Held:
+        return self.held.rows(torch.tensor([self.row]))
+
+    @property
+    def id(self) -> int:
+        return int(self.held.parts[0].ids[self.row])
+
+    @property
+    def place(self) -> int:
+        return int(self.held.parts[0].places[self.row])
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,15 +127,12 @@ def sum_of(weights: Tensor, beliefs: Held, place: int, known: Mapping[int, Train
     players = tuple(dict.fromkeys(p for p, gift in zip(places, gifts, strict=True) if gift))
     whose = tuple(players.index(p) if gift else -1 for p, gift in zip(places, gifts, strict=True))
     mine = [known[id] for id, p in zip(ids, places, strict=True) if id in known and p == place]
-    mine += [
-        t for id in ids if (t := known.get(id)) and int(t.before.parts[0].places[0]) in (place, COORDINATOR)
-    ]
+    mine += [t for id in ids if (t := known.get(id)) and t.place in (place, COORDINATOR)]
     if not mine:
         raise Unvalued("sums of models that had not been trained by their receiver are not valued")
     first = mine[0]
-    if first.before.names != held.names:
+    if first.held.names != held.names:
         raise Unvalued("sums of parts of a model are not valued")
-    origin = int(first.before.parts[0].ids[0])
-    answers = [int(known[id].before.parts[0].ids[0]) if id in known else -1 for id in ids]
-    alike = all(a == origin for a, gift in zip(answers, gifts, strict=True) if gift)
+    answers = [known[id].id if id in known else -1 for id in ids]
+    alike = all(a == first.id for a, gift in zip(answers, gifts, strict=True) if gift)
     return Sum(place, held, heard, whose, players, first.before, alike, first.key)
