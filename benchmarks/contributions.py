@@ -1,12 +1,12 @@
 """Estimates of contributions beside exact Shapley values: how often intervals hold, agreement, price.
 
     python benchmarks/contributions.py                     # 30 federations of 6, then the tables: 4 minutes
-    python benchmarks/contributions.py --federations 5
+    python benchmarks/contributions.py --rows train --larger 0
 
 Each federation has clients with a logistic model and rows of a mixture of their own: how many clusters there
 are, how far they differ, how noisy labels are and how many rows each client has is drawn from its seed (0, 1,
 2, ...). By turns they train by weight-erosion (a model for each client) and by fedavg (one for all), two
-rounds each, and values are judged on validation rows. An estimate holds if every figure of a federation,
+rounds each, and values are judged on validation rows, or on training rows if there are no others. An estimate holds if every figure of a federation,
 [receiver, sender] and given to others, is within its interval.
 """
 
@@ -41,28 +41,30 @@ class Held(NamedTuple):
     width: float
 
 
-def federation(seed: int, clients: int = 6) -> list[Client]:
-    """Clients of random, differing data."""
+def federation(seed: int, clients: int, rows: str) -> list[Client]:
+    """Clients of random, differing data, with validation rows or without."""
     rng = Key(seed, ("federation",)).numpy()
     features, groups = int(rng.integers(3, 8)), int(rng.integers(1, 4))
     truths = rng.normal(size=(groups, features)) * rng.uniform(0.5, 3)
     shift, flips = rng.uniform(0, 1.5), rng.uniform(0, 0.2)
     made = []
     for i in range(clients):
-        rows = int(rng.integers(24, 120))
-        x = rng.normal(size=(rows, features)) + shift * rng.normal(size=features)
-        y = (x @ truths[i % groups] + rng.logistic(size=rows) > 0) ^ (rng.random(rows) < flips)
-        third = rows // 3
-        cut = [slice(0, rows - third), slice(rows - third, rows - third // 2), slice(rows - third // 2, rows)]
+        many = int(rng.integers(24, 120))
+        x = rng.normal(size=(many, features)) + shift * rng.normal(size=features)
+        y = (x @ truths[i % groups] + rng.logistic(size=many) > 0) ^ (rng.random(many) < flips)
+        train, test = many - many // 3, many - many // 6  # then validation rows, then test rows
+        held_out = slice(train, test if rows == "validation" else train)
         parts = [
             Samples(torch.tensor(x[c], dtype=torch.float32), torch.tensor(y[c], dtype=torch.int64))
-            for c in cut
+            for c in (slice(0, train), slice(test, many), held_out)
         ]
-        made.append(Client(f"client-{i}", parts[0], parts[2], parts[1]))
+        made.append(Client(f"client-{i}", *parts))
     return made
 
 
-def played(seed: int, method: str, by: str, rounds: int = 2, clients: int = 6) -> Record:
+def played(
+    seed: int, method: str, by: str, rounds: int = 2, clients: int = 6, rows: str = "validation"
+) -> Record:
     """A run of that federation, valued."""
     from torch import nn
 
@@ -77,7 +79,7 @@ def played(seed: int, method: str, by: str, rounds: int = 2, clients: int = 6) -
     from coterie.runs.runner import run
     from coterie.sites.footing import Footing
 
-    sites = federation(seed, clients)
+    sites = federation(seed, clients, rows)
     torch.manual_seed(seed)
     model = nn.Linear(sites[0].train.x.shape[1], 2)
     local = SGD(lr=0.3, batch=16)
@@ -114,9 +116,10 @@ def at_level(record: Record, level: float) -> Contributed:
     return record.contributions()
 
 
-def coverage(seeds: range) -> None:
+def coverage(seeds: range, rows: str) -> None:
     """How often intervals hold, at several levels."""
-    records = [played(seed, method_of(seed), "+".join((*DRAWN, EXACT))) for seed in seeds]
+    by = "+".join((*DRAWN, EXACT))
+    records = [played(seed, method_of(seed), by, rows=rows) for seed in seeds]
     for level in LEVELS:
         found = [at_level(record, level) for record in records]
         for name in DRAWN:
@@ -129,10 +132,10 @@ def coverage(seeds: range) -> None:
             )
 
 
-def table(method: str, seeds: range, clients: int) -> None:
+def table(method: str, seeds: range, clients: int, rows: str) -> None:
     """Agreement with exact values and price, the mean over federations."""
-    found = [played(seed, method, EVERY, clients=clients).contributions() for seed in seeds]
-    print(f"\n{method}, mean of {len(found)} federations of {clients}, 2 rounds\n")
+    found = [played(seed, method, EVERY, clients=clients, rows=rows).contributions() for seed in seeds]
+    print(f"\n{method}, mean of {len(found)} federations of {clients}, 2 rounds, judged on {rows} rows\n")
     header = ["estimate", "rank correlation, given", "of pairs", "largest difference"]
     header += ["looks at sites", "models sent", "ms"]
     print(f"| {' | '.join(header)} |\n|{' --- |' * len(header)}")
@@ -162,14 +165,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--federations", type=int, default=30)
     parser.add_argument("--larger", type=int, default=4, help="federations of 12, in the last tables")
+    parser.add_argument("--rows", choices=["validation", "train"], default="validation")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     print(f"commit {commit.stdout.strip()}, torch {torch.__version__}, {platform.machine()}, one thread")
-    coverage(range(asked.federations))
+    coverage(range(asked.federations), asked.rows)
     for clients, many in ((6, asked.federations), (12, asked.larger)):
         for method in ("weight-erosion", "fedavg"):
-            table(method, range(many), clients)
+            if many:
+                table(method, range(many), clients, asked.rows)
 
 
 if __name__ == "__main__":
