@@ -172,11 +172,11 @@ def test_lines_are_synced_once_a_second_before_the_checkpoint(tiny, run_in, tmp_
     monkeypatch.setattr(folder_module.time, "monotonic", lambda: next(clock))
     run_in(tmp_path / "run", tiny(rounds=6))
     rounds = [name for name in synced if not name.startswith((".models", ".calibration"))]
-    lines = ["timings.jsonl", "collaboration.jsonl", "metrics.jsonl"]
+    lines = ["timings.jsonl", "collaboration.jsonl", "metrics.jsonl", "ledger.jsonl"]
     checkpoints = [i for i, name in enumerate(rounds) if name.startswith(".checkpoint")]
     assert 1 <= len(checkpoints) < 6
-    assert all(rounds[i - 3 : i] == lines for i in checkpoints)
-    assert synced[-4:-1] == lines  # and at the end, before the models
+    assert all(rounds[i - 4 : i] == lines for i in checkpoints)
+    assert synced[-5:-1] == lines  # and at the end, before the models
 
 
 def test_damaged_matrices_and_models_are_told(tiny, run_in, tmp_path):

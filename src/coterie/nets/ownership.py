@@ -6,7 +6,7 @@ federation have their own, in their policies, and are asked there (`federation/n
 
 A withdrawal is no failure. The sum is made without who withdrew (`core.net.without`); as that changes the
 shares of those who are left, they are asked again until nobody withdraws. A receiver's own reply stays. If
-nobody is left in a sum, the belief that went out stays what it was.
+nobody is left in a sum, the receiver goes on with the belief that it sent out, or with its own.
 
 Who is handed a whole model (`deliver`, `share`) gets a share of 1 with no others: a site whose limits rule
 that out refuses. What visits a site to be tried there is used in no sum, and is not asked for.
@@ -171,13 +171,18 @@ class Ownership(Wrapped):
         return together(made)
 
     def _as_it_was(self, beliefs: Held, rows: Sequence[int], at: Tensor) -> Held:
-        """What a receiver has if nobody is left in its sum: the belief that went out."""
+        """What a receiver has if nobody is left in its sum: the belief that it sent out, or its own."""
+        place = int(at[0])
         for row in rows:
-            sent, guest = self.notes.sent.get(int(beliefs.parts[0].ids[row]), (None, 0))
-            if sent is not None:
-                return self.net.deliver(sent.only(beliefs.names), torch.tensor([guest]), at)
+            sent, guest = self.notes.sent.get(int(beliefs.parts[0].ids[row]), (beliefs, row))
+            went = sent.only(beliefs.names)
+            if all(int(part.places[guest]) in (place, COORDINATOR) for part in went.parts):
+                return self.net.deliver(went, torch.tensor([guest]), at)
+        mine = [row for row, p in enumerate(beliefs.parts[0].places.tolist()) if p == place]
+        if len(mine) == 1:
+            return self.net.deliver(beliefs, torch.tensor(mine), at)
         raise Refused(
-            f"all sites withdrew from a sum of {self._name(int(at[0]))}, which has no model to go on with: "
+            f"all sites withdrew from a sum of {self._name(place)}, which has no model to go on with: "
             "loosen the limits, or choose another method"
         )
 
