@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import pytest
 import torch
@@ -11,9 +9,7 @@ from torch import nn
 
 import coterie
 from coterie.core.errors import BadInput, Refused
-from coterie.core.held import Held, hold
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, scatter
-from coterie.core.net import SERVER, from_server
+from coterie.core.held import hold
 from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.nets.sealed import Sealed, innermost
@@ -22,53 +18,6 @@ from coterie.runs.runner import run
 from coterie.runs.settings import Settings
 
 ROUNDS = 15
-
-
-@dataclass(frozen=True, eq=False)
-class Near:
-    """A state for the method below."""
-
-    beliefs: Held
-    clients: int
-
-
-@dataclass(frozen=True)
-class NearestMean:
-    """Like multi-Krum: all distances, then the mean of the replies that are nearest to others."""
-
-    local: SGD = field(default_factory=SGD)
-    keep: int = 4
-    """How many."""
-
-    def check(self, roster, start, key):
-        return ()
-
-    def init(self, start, net) -> Near:
-        return Near(first_of(start), len(net.roster))
-
-    def round(self, state, net, key):
-        n = len(net.roster)
-        replies = net.visit(self.local, state.beliefs, from_server(torch.arange(n)), key)
-        apart, _ = net.distances(replies, torch.arange(len(replies)), -1)
-        nearest = apart.square().sort(dim=1).values[:, : self.keep + 1].sum(dim=1)
-        chosen = nearest.argsort(stable=True)[: self.keep]
-        shares = torch.zeros(1, len(replies), dtype=torch.float64).index_fill_(1, chosen, 1 / len(chosen))
-        mixed = net.mix(shares, replies.beliefs, SERVER)
-        weights = scatter(shares[0], replies.hosts, n, empty=0).expand(n, n)
-        return Near(mixed, n), Info(weights, torch.zeros(n))
-
-    def models(self, state):
-        return Models(state.beliefs, torch.zeros(state.clients, dtype=torch.int64), state.beliefs)
-
-    def reveals(self):
-        return Reveals(coordinator=True)
-
-
-@pytest.fixture(autouse=True)
-def nearest_mean(monkeypatch):
-    """Known by its name here alone."""
-    monkeypatch.setitem(METHODS._known, "nearest-mean", NearestMean)
-    monkeypatch.setattr(NearestMean, "name", "nearest-mean", raising=False)
 
 
 def played(method, model="logistic", wrap=(), rounds=ROUNDS, lr=0.1, **more):
@@ -99,9 +48,9 @@ def apart(left, right):
 
 @pytest.mark.parametrize("model", ["logistic", "mlp"])
 @pytest.mark.parametrize("others", [(), ("absent=0.3",)], ids=["all", "30-percent-away"])
-@pytest.mark.parametrize("method", ["weight-erosion", "fedavg", "fl-swag", "nearest-mean"])
+@pytest.mark.parametrize("method", ["weight-erosion", "fedavg", "fl-swag", "robust"])
 def test_sealed_ends_where_clear_does(method, others, model):
-    """The issue's bound: within 1e-5 after 15 rounds, with dropouts."""
+    """Within 1e-5 after 15 rounds, with dropouts."""
     clear, _ = played(method, model, others)
     sealed, record = played(method, model, (*others, "sealed=1"))
     assert apart(clear, sealed) < 1e-5
@@ -205,6 +154,17 @@ def test_what_is_a_reply_is_known_after_a_resume():
 def test_long_updates_are_refused_with_the_bound():
     with pytest.raises(BadInput, match=r"has length .* above the 1\.414 that the ring holds at 30 bits"):
         played("weight-erosion", wrap=("sealed:leverage=1,bits=30",), rounds=3, lr=5.0)
+
+
+def test_who_cannot_seal_its_reply_is_left_out_of_the_round_and_named():
+    far = ("liars:kind=scaling,names=client-1+client-4,strength=1e7", "sealed=1")
+    none = ("liars:kind=not-a-number,names=client-1+client-4",)
+    sealed, record = played("robust", wrap=far, rounds=3)
+    clear, _ = played("robust", wrap=none, rounds=3)
+    assert apart(clear, sealed) < 1e-5
+    for line in record.metrics[1:]:
+        assert line["extras"]["left_out"].keys() == {"client-1", "client-4"}
+        assert "above the 22.63 that the ring holds" in line["extras"]["left_out"]["client-1"]
 
 
 def test_distances_to_different_beliefs_are_refused():

@@ -8,13 +8,16 @@ What is sealed is a reply, less the belief that went out where the receiver know
 or the coordinator has. What a receiver's own place, or the coordinator, holds is added in the clear, as they
 know it. Whole numbers (batch norm's counters) are not averaged but taken from one sender, and are not sealed.
 
+A reply that is too long for the ring cannot be sealed: its client is left out of the round, which is done
+again without it, and is named. In a federation that is for the site to say.
+
 Models that a method sends to sites to be tried there are seen there, by the nature of the thing: they are
 counted as `shown`, or refused with `strict`. Handing single models out (deliver, share, open) is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,13 +25,15 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs, Weights
-from coterie.core.errors import BadInput, Refused
+from coterie.core.errors import BadInput, Gone, Refused
 from coterie.core.held import COORDINATOR, Held, hold, together
 from coterie.core.kernel import Kernel, scores
 from coterie.core.method import Method
 from coterie.core.net import WRAPS, Beside, Distances, Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.nets.absent import among
+from coterie.nets.in_process import LEFT_OUT
 from coterie.nets.wrapped import Wrapped, innermost
 
 KEPT = "sealed|replies"
@@ -145,6 +150,9 @@ class Sealed(Wrapped):
         slot: str = "",
         beside: Beside | None = None,
     ) -> Replies:
+        if self.notes.long and not scores(kernel):
+            there = torch.tensor([name not in self.notes.long for name in self.roster.names])
+            edges, beside = among(there, beliefs, edges, beside)
         self._show(beliefs, edges, "visit")
         for held in (beside or {}).values():
             rows = torch.arange(len(edges)) if len(held) > 1 else torch.zeros(len(edges), dtype=torch.int64)
@@ -244,7 +252,7 @@ class Sealed(Wrapped):
         from coterie.sealed.plan import sum_of
 
         plan = sum_of(self, place, by_name, beliefs, sorted(far), [r for r, h in enumerate(heard) if h])
-        mixed: Held = self.chamber.mix(plan, beliefs, place)
+        mixed: Held = self._sealed(lambda: self.chamber.mix(plan, beliefs, place))
         return mixed
 
     def base_of(self, id: int, place: int) -> Base | None:
@@ -266,8 +274,19 @@ class Sealed(Wrapped):
         from coterie.sealed.plan import look_of
 
         look = look_of(self, at, held, innermost(self.net).learner.trainable, importance or {})
-        found: Distances = self.chamber.distances(look, held, to.tolist())
+        found: Distances = self._sealed(lambda: self.chamber.distances(look, held, to.tolist()))
         return found
+
+    def _sealed(self, work: Callable[[], Any]) -> Any:
+        """Something with sealed replies; who cannot seal its own has no part in the round."""
+        try:
+            return work()
+        except BadInput as error:
+            why: Mapping[str, str] = getattr(error, "why", {})  # of replies that are too long
+            self.notes.long |= why
+            if not why or len(self.notes.long) == len(self.roster):
+                raise
+            raise Gone(why) from None
 
     # the end of a round
 
@@ -300,15 +319,18 @@ class Sealed(Wrapped):
         self.net.restore(mine, live, round)
 
     def figures(self) -> dict[str, Any]:
-        """What was sealed since it was last asked."""
+        """What was sealed since it was last asked, and who could not seal its reply."""
         found, self.notes.shown = len(self.notes.shown), set()
-        return {**super().figures(), "sealed": {**self.chamber.read(), "shown": found}}
+        inner, (long, self.notes.long) = super().figures(), (self.notes.long, {})
+        told = {**inner, "sealed": {**self.chamber.read(), "shown": found}}
+        return told | ({LEFT_OUT: {**inner.get(LEFT_OUT, {}), **long}} if long else {})
 
 
 class Notes:
-    """Which contents are replies, what they are answers to, and which were shown to whom."""
+    """Which contents are replies, what they are answers to, which were shown to whom; whose were too long."""
 
     def __init__(self) -> None:
         self.replies: set[int] = set()
         self.bases: dict[int, Base] = {}
         self.shown: set[tuple[int, int]] = set()
+        self.long: dict[str, str] = {}

@@ -17,7 +17,7 @@ from coterie.core import belief as tree
 from coterie.core.errors import Refused
 from coterie.core.held import COORDINATOR, Held, hold
 from coterie.core.net import Distances
-from coterie.sealed.parties import Dealer, Server, Terms, masked, refuse_long
+from coterie.sealed.parties import Dealer, Server, Terms, TooLong, masked, refuse_long
 from coterie.sealed.plan import (
     Look,
     Sent,
@@ -89,13 +89,21 @@ class Chamber:
         seeds = self.dealer.deal(list(called.values()), words)
         self.a.take_seeds({name: pair[0] for name, pair in seeds.items()})
         self.b.take_seeds({name: pair[1] for name, pair in seeds.items()})
-        for row, name in called.items():
-            host = self.names[int(part.places[row])]
+        vectors, long = dict[int, Any](), dict[str, str]()
+        for row in called:
             x = vector(tree.row(part.tensors, row), floats)
             if (base := bases[row]) is not None:
                 x = x - vector(tree.row(base.held.tensors, base.row), floats)
-            refuse_long(x, terms, host)
-            sent = masked(x, seeds[name], terms)
+            vectors[row] = x
+            try:
+                refuse_long(x, terms, self.names[int(part.places[row])])
+            except TooLong as error:
+                long |= error.why
+        if long:
+            raise TooLong(long)
+        for row, name in called.items():
+            host = self.names[int(part.places[row])]
+            sent = masked(vectors[row], seeds[name], terms)
             for server in (self.a, self.b):
                 server.take(name, sent, terms, host, str(int(part.ids[row])))
             self.sealed.note(keys[row], name, room)

@@ -60,14 +60,21 @@ class Terms(NamedTuple):
         return float(2.0 ** (self.room - self.bits))
 
 
+class TooLong(BadInput):
+    """Replies that the ring cannot hold; `why` by whose they are."""
+
+    def __init__(self, why: Mapping[str, str]) -> None:
+        self.why = dict(why)
+        whose, said = next(iter(self.why.items()))
+        super().__init__(f"the reply of {whose} has {said}: lower sealed:bits, or the learning rate")
+
+
 def refuse_long(x: np.ndarray, terms: Terms, whose: str) -> None:
     """Before anything is sent: a reply that the ring cannot hold."""
     length = float(np.linalg.norm(x))
     if not length <= terms.longest:
-        raise BadInput(
-            f"the reply of {whose} has length {length:.4g}, above the {terms.longest:.4g} that the ring "
-            f"holds at {terms.bits} bits: lower sealed:bits, or the learning rate"
-        )
+        most = f"above the {terms.longest:.4g} that the ring holds at {terms.bits} bits"
+        raise TooLong({whose: f"length {length:.4g}, {most}"})
 
 
 def masked(x: np.ndarray, seeds: tuple[bytes, bytes], terms: Terms) -> Words:
