@@ -139,7 +139,8 @@ def part(by_label: views.Groups, inks: Mapping[str, Ink], key: str) -> str:
         made += figure(key, drawing, "Bars: what each gave to all others; below, column by column, to whom.")
     for label, told in found.items():
         named = f" of {label}" if len(found) > 1 else ""
-        tables = [("What each client gave to the others", cells(told)), ("By requester", pairs(told))]
+        tables = [("What each client gave to the others", cells(told))]
+        tables += [(f"By requester, {leading(told)}", pairs(told))]
         if told.estimates:
             tables += [(f"Beside {leading(told)}", agreement(told, leading(told)))]
             tables += [("What they took", price(told))]

@@ -95,7 +95,8 @@ class Settings:
     (federation)."""
     wrap: tuple[str, ...] = ()
     """What is around the net, the innermost first: absent=0.3 leaves each site out of a round by that chance,
-    private=3 keeps each to a budget of differential privacy, liars=0.2 makes some of them lie.
+    private=3 keeps each to a budget of differential privacy, liars=0.2 makes some of them lie, contributions
+    says what each gave.
     """
     evaluate: int = 1
     """Score the models every so many rounds (and after the last)."""
