@@ -46,7 +46,7 @@ def watched(out: str, words: Sequence[str]) -> int:
 def _parts(command: str) -> list[tuple[Any, str, str]]:
     from coterie.federation import inbox, orders, parcels, post, station
     from coterie.nets import courier, in_process, remote, site
-    from coterie.runs import runner
+    from coterie.runs import ledgered, runner
 
     sealing = [(m, name, "seal") for m in (post, inbox) for name in ("seal", "unseal")]
     packing = [(m, name, "pack") for m in (courier, parcels) for name in ("pack", "unpack")]
@@ -54,7 +54,8 @@ def _parts(command: str) -> list[tuple[Any, str, str]]:
         own = [(station.Station, "answer", "answer"), (in_process.InProcess, "work", "work")]
         return [*sealing, *packing, *own, (site.Site, "do_store", "store")]
     verbs = [(remote.Remote, "visit", "visit"), (orders.Orders, "carry", "carry")]
-    return [*sealing, *packing, *verbs, (runner, "one_round", "round"), (post.Post, "ask", "ask")]
+    rounds = [(runner, "one_round", "round"), (ledgered.Ledger, "round", "ledger")]
+    return [*sealing, *packing, *verbs, *rounds, (post.Post, "ask", "ask")]
 
 
 def _timed(work: Callable[..., Any], spans: list[Span]) -> Callable[..., Any]:
