@@ -6,8 +6,8 @@
 Each federation has clients with a logistic model and rows of a mixture of their own: how many clusters there
 are, how far they differ, how noisy labels are and how many rows each client has is drawn from its seed (0, 1,
 2, ...). By turns they train by weight-erosion (a model for each client) and by fedavg (one for all), two
-rounds each, and values are judged on validation rows, or on training rows if there are no others. An estimate holds if every figure of a federation,
-[receiver, sender] and given to others, is within its interval.
+rounds each. Values are judged on validation rows, or on training rows if there are no others. An estimate
+holds if every figure of a federation, [receiver, sender] and given to others, is within its interval.
 """
 
 from __future__ import annotations
