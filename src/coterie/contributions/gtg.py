@@ -13,8 +13,8 @@ A block is one order for each participant, who is first in it. Ends, cuts and th
 
 Deviations: the paper gives 0 to everybody in a skipped round. But a round may change little because one
 gained what others lost, so a skipped round is valued by its ends alone, 2 n values: midway between what a
-player adds as the first and as the last, with all between these two as its interval (usual, and no law). The number of
-orders is fixed; some cut walks go on; ends are exact.
+player adds as the first and as the last, with all between these two as its interval (which is usual, and no
+law). The number of orders is fixed; some cut walks go on; ends are exact.
 """
 
 from __future__ import annotations
