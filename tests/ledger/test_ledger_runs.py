@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -269,3 +272,15 @@ def test_wrappers_that_leave_out_refuse_what_cannot_be(capsys):
     ):
         assert main(["run", *WORDS, "--wrap", wrap, "--out", "never"]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_the_commands_of_the_page_work(tmp_path, monkeypatch):
+    page = Path(__file__).parents[2] / "docs" / "ownership.md"
+    lines = re.findall(r"^ *(coterie .*)$", page.read_text(), re.MULTILINE)
+    assert len(lines) == 6
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--data", "digits", "--rounds", "2"]) == 0
+    for i, line in enumerate(lines):
+        words = shlex.split(line)[1:]
+        short = ["--rounds", "1", "--out", f"run-{i}"] if words[0] == "run" else []
+        assert main([*words, *short]) == 0, line
