@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from coterie.cli.main import main
 from coterie.ledger import chain
@@ -49,6 +50,12 @@ def ran(once, tmp_path):
         if path.is_file() and path.suffix != ".html":
             (folder / path.name).write_bytes(path.read_bytes())
     return folder
+
+
+def said_of(words, capsys):
+    capsys.readouterr()
+    assert main(words) == 0
+    return capsys.readouterr().out
 
 
 def verify(folder, *words, capsys):
@@ -241,6 +248,16 @@ def test_training_again_without_a_client_begins_as_before(tmp_path, capsys):
             assert mine[:i] + mine[i + 1 :] == values[:i] + values[i + 1 :]
     assert all(name in m["away"] for m in other.metrics)
     assert all(w[:, i].sum() == 0 for w in other.weights.values())
+    kept = tmp_path / "kept"  # with states that were kept, it goes on from the last before
+    assert main(["run", *words, "--history", "1", "--out", str(kept)]) == 0
+    assert f"goes on after round {joined - 1}" in said_of(["withdraw", str(kept), name], capsys)
+    assert main(["withdraw", str(kept), name, "--retrain", "--out", str(tmp_path / "on")]) == 0
+    on = read_record(tmp_path / "on")
+    assert on.about["again"]["after"] == joined - 1
+    for old, new in zip(other.metrics, on.metrics, strict=True):
+        assert new["scores"] == old["scores"]
+    assert all(torch.equal(t, on.models()[c][n]) for c, b in other.models().items() for n, t in b.items())
+    assert main(["ledger", "verify", str(tmp_path / "on")]) == 0
     assert other.about["again"]["without"] == [name]
     assert other.about["again"]["run"] == str(folder)
     assert chain.read(again)[0].content["again"]["without"] == [name]

@@ -17,6 +17,7 @@ from coterie.core.errors import BadInput, BadRun
 from coterie.nets.offers import written
 from coterie.report.words import several
 from coterie.runs.about import command_line
+from coterie.runs.again import begun, kept_before
 from coterie.runs.experiment import prepare
 from coterie.runs.folder import POSTERIORS, Folder, file_name, read_record, refuse_full
 from coterie.runs.record import Record, spans
@@ -57,7 +58,7 @@ def withdraw(words: Sequence[str]) -> int:
         refuse_full(out)
     for line in [*told(record, found, asked.client), *ways(record, found, path, asked.client)]:
         print(line)
-    return retrained(record, path, asked.client, out) if asked.retrain else 0
+    return retrained(record, found, path, asked.client, out) if asked.retrain else 0
 
 
 def told(record: Record, found: Touched, client: str) -> list[str]:
@@ -96,13 +97,17 @@ def ways(record: Record, found: Touched, path: Path, client: str) -> list[str]:
             "the rows are at the sites: each deletes the models that the run left there, and whoever leads "
             f"it runs again with --federation.sites {' '.join(others)}",
         ]
-    whole, same = range(record.done + 1), found.joined - 1
-    cost = f"{several(record.done, 'round')}, {visits(record, whole)} visits, {seconds(record, whole):.1f} s"
-    again = f"; its first {same} come out as they were" if same else ""
+    kept, same = kept_before(path, record, found.joined), found.joined - 1
+    left = range(kept + 1 if kept else 0, record.done + 1)
+    rounds = several(record.done - kept, "round")
+    cost = f"{rounds}, {visits(record, left)} visits, {seconds(record, left):.1f} s"
+    where = (
+        f"goes on after round {kept}" if kept else "starts over, as no earlier state was kept (--history 1)"
+    )
+    again = f"; rounds up to {same} come out as they were" if same > kept else ""
     return [
         *lines,
-        f"it joined in round {found.joined}; a run without it starts over, as a folder keeps its last "
-        f"checkpoint alone: {cost}, as this run took{again}",
+        f"it joined in round {found.joined}; a run without it {where}: {cost}, as this run took{again}",
         f"to do so: coterie withdraw {path} {client} --retrain",
     ]
 
@@ -114,17 +119,20 @@ def refuse_unfit(record: Record, path: Path) -> None:
         raise BadRun(f"{path} is of a federation, whose rows are at the sites: run with --federation.sites")
 
 
-def retrained(record: Record, path: Path, client: str, out: Path) -> int:
+def retrained(record: Record, found: Touched, path: Path, client: str, out: Path) -> int:
     """The same settings and seed, with the client left out of everything."""
+    kept = kept_before(path, record, found.joined or 1)
     settings = from_table(record.config, str(path / "config.toml"))
     settings = dataclasses.replace(settings, wrap=(f"without:names={written([client])}", *settings.wrap))
     experiment = prepare(settings, command_line())
     note = f"the run {path} again, without {client}, who withdrew from it"
     about = {**experiment.about, "notes": [*experiment.about["notes"], note]}
-    about["again"] = {"run": str(path), "config": digest(record.config), "without": [client]}
+    about["again"] = {"run": str(path), "config": digest(record.config), "without": [client], "after": kept}
     experiment = dataclasses.replace(experiment, about=about)
     folder = Folder.create(out, experiment.config, about)
     try:
+        if kept:
+            begun(out, path, kept, experiment.config, record.clients.index(client))
         with screen.progress(settings.rounds) as bar:
             watch = screen.watcher(bar, settings.method)
             after = run_rounds(experiment, folder, settings.method, watch).record

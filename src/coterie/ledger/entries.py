@@ -40,7 +40,11 @@ def begin(config: Mapping[str, Any], about: Mapping[str, Any], done: int = 0) ->
         "clients": [str(c["name"]) for c in about["clients"]],
         "fingerprint": about.get("fingerprint"),
         **({"after": done} if done else {}),
-        **({"again": {k: about["again"][k] for k in ("config", "without")}} if "again" in about else {}),
+        **(
+            {"again": {k: about["again"][k] for k in ("config", "without", "after")}}
+            if "again" in about
+            else {}
+        ),
     }
 
 

@@ -8,7 +8,8 @@
                             method by name (see `stored.py`)
     ledger.jsonl            a chain of what happened, one line a round, in which nothing is ever changed
                             (see `ledger/`); signatures.jsonl has who signed its heads, in a federation
-    checkpoint.safetensors  the state after a finished round
+    checkpoint.safetensors  the state after a finished round; checkpoints/ has those of earlier ones, if the
+                            run keeps a history
     models.safetensors      every client's model, once the run is over; on other nets than in-process each
                             site has written its own into models/
     calibration.npz         how sure they are and how often right, once the run is over
@@ -77,6 +78,7 @@ T = TypeVar("T")
 CALIBRATION = "calibration.npz"
 PRIVACY = "privacy.json"
 POSTERIORS = "posteriors"
+CHECKPOINTS = "checkpoints"
 MODELS = "models"
 TIMINGS, METRICS = "timings.jsonl", "metrics.jsonl"
 LINES = {TIMINGS: 0, MATRICES: 1, METRICS: 0}
@@ -153,7 +155,12 @@ class Folder:
         due = time.monotonic() - self._synced >= EVERY
         if due:
             self.sync()
-        checkpoint.save(self.path / "checkpoint.safetensors", state, stamp, kept, durable=due)
+        path = self.path / "checkpoint.safetensors"
+        checkpoint.save(path, state, stamp, kept, durable=due)
+        if config.get("history") and round and round % int(config["history"]) == 0:
+            with readable_errors(self.path):
+                (self.path / CHECKPOINTS).mkdir(exist_ok=True)
+                shutil.copyfile(path, self.path / CHECKPOINTS / f"{round:05d}.safetensors")
 
     def sync(self) -> None:
         """Waits until the lines so far are on the disk."""

@@ -102,6 +102,9 @@ class Settings:
     """Score the models every so many rounds (and after the last)."""
     checkpoint: int = 1
     """Save the state every so many rounds (and after the last)."""
+    history: int | None = None
+    """Keep the states of every so many rounds beside the last, to train again from there without a client
+    that withdraws; by default the last alone is kept."""
     one_class: Literal["refuse", "allow"] = "refuse"
     """What to do with a client that trains on a single class, where the split does not aim at it."""
     plugins: tuple[str, ...] = ()
@@ -116,13 +119,15 @@ class Settings:
                 wrong.add(
                     f"{name}={getattr(self, name)} must be at least 1: try {30 if name == 'rounds' else 1}"
                 )
+        if self.history is not None and self.history < 1:
+            wrong.add(f"history={self.history} must be at least 1: try 1, or leave it out")
         with wrong.one():
             budget_in_bytes(self.memory)
         if self.seed < 0:
             wrong.add(f"seed={self.seed} must be at least 0: try 0")
         if self.deal is not None and self.deal < 0:
             wrong.add(f"deal={self.deal} must be at least 0: try 0, or leave it out to deal by the seed")
-        for name in ("rounds", "evaluate", "checkpoint", "seed", "deal", "clients"):
+        for name in ("rounds", "evaluate", "checkpoint", "history", "seed", "deal", "clients"):
             if (getattr(self, name) or 0) >= MOST:
                 wrong.add(f"{name}={shown(getattr(self, name))} must lie below 2^63: give a smaller number")
         with wrong.one():
