@@ -1,0 +1,50 @@
+"""Contributions over a real federation: a relay, four sites and three helpers, each a process."""
+
+from __future__ import annotations
+
+import contextlib
+
+import hosts
+import numpy as np
+import pytest
+from ward import COTERIE, Ward
+
+from coterie.runs.folder import read_record
+
+HELPERS = ("ada", "ben", "tom")
+WORDS = ["--validation", "0.2", "--sgd.lr", "0.1", "--rounds", "2", "--method"]
+CLEAR = "contributions:by=first-order+leave-one-out+gtg,permutations=16"
+
+
+@pytest.fixture(scope="module")
+def ward(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("valued")
+    with contextlib.ExitStack() as opened:
+        here = opened.enter_context(hosts.Here(["relay"], folder))
+        made = Ward(here, folder / "ward", helpers=HELPERS)
+        made.open()
+        for name in HELPERS:
+            made.open_helper(name)
+        for name in HELPERS:
+            made.connected(name)
+        yield made
+        made.settle()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fedavg", "weight-erosion"])
+@pytest.mark.parametrize("wraps", [[CLEAR], ["sealed=1", "contributions"]], ids=["clear", "sealed"])
+def test_values_are_those_of_one_machine(ward, method, wraps):
+    out = f"far-{method}-{len(wraps)}"
+    driver = ward.run(out, *WORDS, method, "--wrap", *wraps)
+    assert driver.wait(150) == 0, driver.lines[-5:]
+    start = [*COTERIE, "run", "--data", "table", "--table.recipe", ward.recipe, "--engine", "loop"]
+    near = ward.start(
+        "lead", [*start, "--out", ward.folder / f"{out}-near", *WORDS, method, "--wrap", wraps[-1]]
+    )
+    assert near.wait(120) == 0, near.lines[-5:]
+    one, two = (read_record(ward.folder / name).contributions() for name in (out, f"{out}-near"))
+    assert one.estimates.keys() == two.estimates.keys() != set()
+    for name, found in one.estimates.items():
+        bound = 1e-5 * np.nanmax(np.abs(two.estimates[name].value))
+        assert found.value == pytest.approx(two.estimates[name].value, abs=bound), name
