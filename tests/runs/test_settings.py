@@ -193,4 +193,4 @@ def test_every_source_has_something_natural():
 
 
 def test_setting_names_are_what_a_table_may_hold():
-    assert set(Settings(clients=1, deal=1).table()) == {o.name for o in options_of(Settings)}
+    assert set(Settings(clients=1, deal=1, history=1).table()) == {o.name for o in options_of(Settings)}
