@@ -258,7 +258,8 @@ def experiment_of(
     check_work(method, roster, footing.model)
     said = method.check(roster, footing.beliefs, key)
     admit(tuple(config.get("wrap", ())), method, roster)
-    reveals, kernels = shown_by(tuple(config.get("wrap", ())), method.reveals(), local_work(method))
+    work = local_work(method) if footing.met is not None else ()  # one of somebody's own has no name
+    reveals, kernels = shown_by(tuple(config.get("wrap", ())), method.reveals(), work)
     device = device_of(str(config.get("device", "cpu")))
     beliefs = {name: t.to(device) for name, t in footing.beliefs.items()}
     ground = Ground(
