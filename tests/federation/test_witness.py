@@ -245,6 +245,12 @@ def test_a_signature_over_something_else_does_not_count(tmp_path, monkeypatch):
     assert notes[0]["refused"] == "the signature is not over this head"
 
 
+def test_a_file_of_heads_that_cannot_be_read_is_said(tmp_path):
+    (tmp_path / heads.HEADS).write_text('{"site": 3}\n')
+    found = Signer(tmp_path, SimpleNamespace(name="a")).sign("0" * 32, 0, [])
+    assert "is no signed head" in found["refused"]
+
+
 ENTRIES = [after(None, {"kind": "begin"})]
 ENTRIES.append(after(ENTRIES[0], {"kind": "end"}))
 LINES = [entry.line for entry in ENTRIES]

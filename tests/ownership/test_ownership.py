@@ -17,9 +17,12 @@ from coterie.kernels import SGD
 from coterie.methods import FedAvg, Ndoye
 from coterie.nets import Ownership
 from coterie.nets.ground import check_wraps
+from coterie.nets.mixed import really
 from coterie.nets.offers import Limits, Sums, chosen, written
-from coterie.nets.ownership import as_mixed, really
+from coterie.nets.ownership import as_mixed
+from coterie.report.withdrawals import withdrawals
 from coterie.runs.experiment import prepare
+from coterie.runs.record import Record
 from coterie.runs.runner import run
 from coterie.runs.settings import Settings
 from coterie.sealed.guard import Guard
@@ -114,9 +117,7 @@ def test_a_site_with_two_rows_is_one_site():
 def test_an_objection_says_all_at_once():
     limits = Limits(0.5, 3, 0.4)
     assert limits.objection(0.5, 3, 0.4) == ""
-    assert (
-        limits.objection(0.62, 1, 1.0) == "share 0.62 above 0.5, 1 others, below 3, leverage 1.00 above 0.4"
-    )
+    assert limits.objection(0.62, 1, 1.0) == "share 0.62 above 0.5, 1 others, below 3, leverage 1 above 0.4"
 
 
 # what is summed without who withdrew
@@ -137,9 +138,9 @@ def test_those_who_are_left_are_asked_again(pull):
     assert not net.offer(table([0.6, 0.25, 0.15]), SERVER, at_sites(1, 2, 3)).any()
     told = net.figures()["withdrawals"]
     assert [(t["site"], t["receiver"], round(t["share"], 3), t["others"], t["why"]) for t in told] == [
-        ("c0", "coordinator", 0.6, 2, "share 0.60 above 0.5"),
-        ("c1", "coordinator", 0.625, 1, "share 0.62 above 0.5"),
-        ("c2", "coordinator", 1.0, 0, "share 1.00 above 0.5"),
+        ("c0", "coordinator", 0.6, 2, "share 0.6 above 0.5"),
+        ("c1", "coordinator", 0.625, 1, "share 0.625 above 0.5"),
+        ("c2", "coordinator", 1.0, 0, "share 1 above 0.5"),
     ]
     assert net.figures() == {}  # told once
 
@@ -186,7 +187,7 @@ def test_a_whole_model_is_a_share_of_one(pull):
     held = at_sites(1, 2)
     net.deliver(held, torch.tensor([0]), torch.tensor([1]))
     net.deliver(held, torch.tensor([1]), torch.tensor([1]))
-    with pytest.raises(Refused, match=r"c1 would hand its whole model to c0.*share 1.00 above 0.9"):
+    with pytest.raises(Refused, match=r"c1 would hand its whole model to c0.*share 1 above 0.9"):
         net.share(held, torch.tensor([0]))
 
 
@@ -297,6 +298,32 @@ def test_sealed_and_clear_sums_lose_the_same_sites():
         np.testing.assert_allclose(one.weights[r], other.weights[r])
     for name, t in clear.items():
         torch.testing.assert_close(sealed[name], t, rtol=0, atol=1e-5)
+
+
+def test_a_line_for_each_who_withdrew():
+    def told(site, of="sum"):
+        return {
+            "site": site,
+            "receiver": "c1",
+            "share": 0.6,
+            "others": 1,
+            "leverage": 1,
+            "why": "why",
+            "of": of,
+        }
+
+    metrics = [
+        {"round": 0, "extras": {}},
+        {"round": 1, "extras": {"withdrawals": [told("c0", "circle"), told("c0"), told("c2")]}},
+        {"round": 2, "extras": {"withdrawals": [told("c0")]}},
+    ]
+    record = Record("x", {}, {"clients": []}, metrics)
+    assert withdrawals(record) == [
+        "c0 withdrew from 1 circle and 2 sums in 2 of 2 rounds (1 to 2): why",
+        "c2 withdrew from 1 sum in 1 of 2 rounds (1): why",
+    ]
+    metrics[2]["extras"]["withdrawals"] = [told(f"s{i}") for i in range(20)]
+    assert withdrawals(record)[-1] == "14 more sites withdrew: see metrics.jsonl"
 
 
 # mistakes

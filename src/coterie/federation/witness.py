@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.core.errors import BadData, Refused
+from coterie.core.errors import BadData, BadInput, Refused
 from coterie.federation.headers import printable
 from coterie.federation.party import Kit
 from coterie.ledger import chain, heads
@@ -41,13 +41,13 @@ class Signer:
             raise BadData("entries of a ledger that are none: is it of another version?")
         if self.kit is None:
             return {"refused": "this site has no key to sign with"}
-        kept = self.head(run)
-        have = -1 if kept is None else kept.index
-        if first > have + 1:
-            return {"have": have}
         try:
+            kept = self.head(run)
+            have = -1 if kept is None else kept.index
+            if first > have + 1:
+                return {"have": have}
             last = continued(kept, first, lines)
-        except Refused as error:
+        except (BadInput, Refused) as error:  # what was kept cannot be read, or is not continued
             return {"refused": str(error)}
         one = heads.signed(self.kit, run, last.index, last.hash)
         told = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **one.told}

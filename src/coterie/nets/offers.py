@@ -68,11 +68,11 @@ class Limits:
         """What is wrong with an offer, all at once; nothing if it may be."""
         lines = []
         if share > self.share_at_most + NEGLIGIBLE:
-            lines.append(f"share {share:.2f} above {self.share_at_most:g}")
+            lines.append(f"share {share:.3g} above {self.share_at_most:g}")
         if others < self.others_at_least:
             lines.append(f"{others} others, below {self.others_at_least}")
         if leverage > self.leverage + NEGLIGIBLE:
-            lines.append(f"leverage {leverage:.2f} above {self.leverage:g}")
+            lines.append(f"leverage {leverage:.3g} above {self.leverage:g}")
         return ", ".join(lines)
 
 

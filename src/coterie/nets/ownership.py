@@ -15,7 +15,7 @@ that out refuses. What visits a site to be tried there is used in no sum, and is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from coterie.core.kernel import Kernel, scores
 from coterie.core.method import Info
 from coterie.core.net import WRAPS, Beside, Net, Replies, everybody, without
 from coterie.core.seeds import Key
+from coterie.nets.mixed import Notes, really
 from coterie.nets.offers import ALONE, Limits, Offer, Sums, chosen
 from coterie.nets.wrapped import Wrapped
 from coterie.sealed.guard import Guard
@@ -224,49 +225,6 @@ class Ownership(Wrapped):
         return {**told, "withdrawals": [*told.get("withdrawals", ()), *found]} if found else told
 
 
-class Notes:
-    """What a wrapper remembers of a round.
-
-    sent     {id of a reply: the handle and row that went out}
-    sums     {receiver: [site] weights that were planned, and those of who stayed}
-    guard    what receivers have got
-    """
-
-    def __init__(self) -> None:
-        self.withdrawals: list[dict[str, Any]] = []
-        self.sent: dict[int, tuple[Held, int]] = {}
-        self.sums: dict[int, tuple[Tensor, Tensor]] = {}
-        self.guard = Guard(1.0)
-
-    def count(self, weights: Weights, stays: Tensor, beliefs: Held, at: Tensor) -> None:
-        by_name = [weights] if isinstance(weights, Tensor) else list(weights.values())
-        size = torch.stack([w.detach().double().abs() for w in by_name]).amax(dim=0)
-        owners = torch.stack([part.places for part in beliefs.parts]).amax(dim=0) + 1  # 0: the coordinator
-        many = int(owners.max()) + 1
-        for place in dict.fromkeys(at.tolist()):
-            here = at == place
-            planned, kept = (
-                torch.zeros(many, dtype=torch.float64).index_add_(0, owners, w[here].sum(dim=0))
-                for w in (size, size * stays)
-            )
-            if place in self.sums:
-                planned, kept = (added(a, b) for a, b in zip((planned, kept), self.sums[place], strict=True))
-            self.sums[place] = planned, kept
-
-    def over(self, live: Sequence[Held]) -> None:
-        ids = {int(id) for held in live for part in held.parts for id in part.ids}
-        self.sent.clear()
-        for got in self.guard.got.values():
-            for name in [n for n in got if int(n.partition("/")[2]) not in ids]:
-                del got[name]
-
-
-def added(left: Tensor, right: Tensor) -> Tensor:
-    """Of different lengths."""
-    longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
-    return longer.index_add(0, torch.arange(len(shorter)), shorter)
-
-
 def ownership_of(net: Net) -> Iterable[Ownership]:
     """The wrappers of this kind around a net, the outermost first."""
     while isinstance(net, Wrapped):
@@ -285,20 +243,3 @@ def as_mixed(net: Net, info: Info) -> Info:
             weights = really(weights, wrapper.notes.sums)
         wrapper.notes.sums = {}
     return info if weights is info.weights else replace(info, weights=weights)
-
-
-def really(weights: Tensor, sums: Mapping[int, tuple[Tensor, Tensor]]) -> Tensor:
-    """[receiver, sender] of plans, {receiver: planned and kept weights by site, the coordinator first}."""
-    for place, (planned, kept) in sums.items():
-        if torch.equal(planned, kept):
-            continue
-        stayed = torch.ones(1 + weights.shape[1], dtype=torch.float64)
-        known = torch.where(planned > 0, kept / planned.clamp(min=1e-300), torch.ones_like(planned))
-        stayed[: len(known)] = known
-        rows = torch.arange(len(weights)) if place == COORDINATOR else torch.tensor([place])
-        before = weights[rows]
-        now = before * stayed[1:].to(before.dtype)
-        total = now.sum(dim=1, keepdim=True)
-        scale = torch.where(total > 0, before.sum(dim=1, keepdim=True) / total.clamp(min=1e-30), total)
-        weights = weights.index_copy(0, rows, now * scale)
-    return weights
