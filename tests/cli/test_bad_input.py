@@ -36,7 +36,10 @@ from coterie.storage.tensors import read_tensors, write_tensors
         (["run", "--sgd.momentum", "1"], "momentum=1.0 must lie in [0, 1)"),
         (["run", "--absent", "0.3"], "unknown option --absent: see coterie run --help"),
         (["run", "--wrap", "absent=2"], "absent=2.0 must lie between 0 and 1"),
-        (["run", "--wrap", "nonsense"], "unknown wrapper 'nonsense': known are absent, contributions, counting"),
+        (
+            ["run", "--wrap", "nonsense"],
+            "unknown wrapper 'nonsense': known are absent, contributions, counting",
+        ),
         (["run", "--wrap", "absnt=0.3"], "unknown wrapper 'absnt': did you mean absent?"),
         (["run", "--net", "in-proces"], "unknown net 'in-proces': did you mean in-process?"),
         (["run", "--test", "1.5"], "held-out fraction 1.5 must lie between 0 and 1"),

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
-from coterie.core.client import Samples
 from coterie.core.errors import BadInput, Diverged, UnknownName
 from coterie.core.held import Held, together
 from coterie.core.kernel import Kernel, makes, scores
@@ -30,20 +29,20 @@ from coterie.core.net import WRAPS, Beside, Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.lies import LIES, REPLY, SENT, SPOILT, Lie
-from coterie.kernels.poisoned import POISONS, Fooled, Poisoned, stamped
+from coterie.kernels.poisoned import POISONS, Poisoned
 from coterie.nets.absent import among
 from coterie.nets.accounted import EVALUATION
 from coterie.nets.first_replies import FirstReplies
-from coterie.nets.in_process import LEFT_OUT, InProcess
+from coterie.nets.in_process import LEFT_OUT
 from coterie.nets.sound import difference, kind_of
-from coterie.nets.wrapped import Wrapped
+from coterie.nets.trigger import Trigger, level_of
+from coterie.nets.wrapped import Wrapped, innermost
 
 STALE, LOSSES = "stale", "losses"
 KINDS = (*POISONS, *LIES, *SPOILT, STALE, LOSSES)
 STRENGTH = {"sign-flip": 1.0, "gaussian": 10.0, "alie": 1.5, "ipm": 3.0, "scaling": 10.0, LOSSES: 10.0}
 """Usual ones: those of alie and ipm are byzfl's."""
 KNOWING = {"alie", "ipm", "mimic"}
-LEVEL = {True: 1.0, False: 3.0}  # of a trigger in pictures, whose values end at 1, and in scaled columns
 
 
 @WRAPS.register("liars")
@@ -70,7 +69,7 @@ class Liars(Wrapped):
     def __post_init__(self) -> None:
         told = ("fraction", "kind", "strength", "names", "spare", "draw")
         self.check(**{name: getattr(self, name) for name in told})
-        object.__setattr__(self, "notes", Notes())
+        object.__setattr__(self, "notes", Notes(innermost(self.net)))
 
     @staticmethod
     def check(
@@ -144,7 +143,8 @@ class Liars(Wrapped):
         self.notes.names = [name for name, lies in zip(self.roster.names, liars, strict=True) if lies]
         if EVALUATION in key.path:
             edges, beside = among(~liars, beliefs, edges, beside)
-            self._look_for_trigger(kernel, beliefs, edges, key)
+            if self.kind == "backdoor":
+                self.notes.trigger.look(kernel, beliefs, edges, key)
             return self.net.visit(kernel, beliefs, edges, key, slot, beside)
         if self.kind in POISONS and not scores(kernel) and not makes(kernel):
             return self._poisoned(liars, kernel, beliefs, edges, key, slot, beside)
@@ -159,11 +159,8 @@ class Liars(Wrapped):
 
     def poison(self, kernel: Any) -> Poisoned:
         classes = self.roster.outputs if self.roster.task == "classification" else 0
-        return Poisoned(kernel, self.kind, classes=classes, level=self.level)  # type: ignore[arg-type]
-
-    @property
-    def level(self) -> float:
-        return LEVEL[len(self.roster.shape) > 1]
+        level = level_of(self.roster)
+        return Poisoned(kernel, self.kind, classes=classes, level=level)  # type: ignore[arg-type]
 
     def _poisoned(
         self,
@@ -187,26 +184,6 @@ class Liars(Wrapped):
                     raise
                 self._odd(edges[index, 1], error.why)
         return merged(found, edges)
-
-    def _look_for_trigger(self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key) -> None:
-        """How often the models that are scored on test rows follow the trigger."""
-        here = innermost(self.net)
-        if (
-            self.kind != "backdoor"
-            or getattr(kernel, "part", "") != "test"
-            or not isinstance(here, InProcess)
-        ):
-            return
-        if getattr(kernel, "together", False) or len(edges) == 0:
-            return
-        patch = Poisoned().patch
-        if self.notes.triggered is None:
-            clients = tuple(
-                replace(c, test=Samples(stamped(c.test.x, patch, self.level), c.test.y)) for c in here.clients
-            )
-            self.notes.triggered = replace(here, clients=clients)
-        seen = self.notes.triggered.visit(Fooled(Poisoned().target), beliefs, edges, key.at("trigger"))
-        self.notes.fooled = float(seen.numbers["fooled"].nanmean())
 
     # replies
 
@@ -294,8 +271,8 @@ class Liars(Wrapped):
         mine: dict[str, Any] = {"kind": self.kind, "names": self.notes.names}
         if self.kind in STRENGTH:
             mine["strength"] = self.how_much
-        if self.notes.fooled is not None:
-            mine["fooled"], self.notes.fooled = self.notes.fooled, None
+        if (fooled := self.notes.trigger.read()) is not None:
+            mine["fooled"] = fooled
         odd = {**inner.get(LEFT_OUT, {}), **self.notes.odd}
         self.notes.odd = {}
         return {
@@ -306,14 +283,13 @@ class Liars(Wrapped):
 
 
 class Notes:
-    """Who lies, and what that takes: first replies, whose were none, sites whose test rows have a trigger."""
+    """Who lies, and what that takes: first replies, whose were none, who looks for the trigger."""
 
-    def __init__(self) -> None:
+    def __init__(self, here: Any) -> None:
         self.names: list[str] = []
         self.first = FirstReplies()
         self.odd: dict[str, str] = {}
-        self.triggered: InProcess | None = None
-        self.fooled: float | None = None
+        self.trigger = Trigger(here)
 
 
 def split(names: str) -> list[str]:
@@ -337,9 +313,3 @@ def merged(some: list[Replies], edges: Tensor) -> Replies:
     numbers = {n: torch.cat([r.numbers[n] for r in some]) for n in names}
     held = together([r.beliefs for r in some]) if all(r.held is not None for r in some) else None
     return Replies(answered, numbers, held, some[0].origin).only(order)
-
-
-def innermost(net: Any) -> Any:
-    while isinstance(net, Wrapped):
-        net = net.net
-    return net

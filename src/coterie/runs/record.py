@@ -226,6 +226,7 @@ class Record:
         lines = [
             f"{len(way['names'])} of {len(self.clients)} clients lie ({way['kind']}) and are not scored: "
             + ", ".join(way["names"])
+            + (f"; the trigger turns {100 * way['fooled']:.0f} % of test rows" if "fooled" in way else "")
             for way in lied
         ]
         return lines + [
