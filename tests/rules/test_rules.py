@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput
 from coterie.rules import RULES, chained, liars_of, with_fewer
+from coterie.rules.chain import unguarded
 from coterie.rules.fltrust import scaled_by_trust, trust
 from coterie.rules.geometric_median import weiszfeld
 from coterie.rules.identities import between_sums, to_sum
@@ -338,3 +339,23 @@ def test_auto_reckons_with_less_than_a_third_and_fewer_answers_with_fewer_liars(
     assert [liars(rule, 10) for rule in ("krum", "bulyan", "mean", "fltrust")] == [3, 1, 0, 3]
     assert [liars("krum", n) for n in (3, 4, 5, 6, 7)] == [0, 0, 1, 1, 2]
     assert [with_fewer(chained("krum"), 3, n) for n in (10, 8, 7, 3, 2, 0)] == [3, 2, 2, 0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("rule", "f", "n", "said"),
+    [
+        (
+            "nnm+krum",
+            "auto",
+            4,
+            "nnm+krum holds against no liar among 4 clients (krum needs n > 2f + 2, auto",
+        ),
+        ("monna", "auto", 3, "monna holds against no liar among 3 clients (monna needs n > 2f, auto"),
+        ("nnm+krum", 0, 4, ""),
+        ("nnm+geometric-median", "auto", 4, ""),
+        ("mean", "auto", 9, ""),
+    ],
+)
+def test_who_can_bear_no_liar_is_told_before_the_run(rule, f, n, said):
+    found = unguarded(chained(rule), f, liars_of(chained(rule), f, n), n)
+    assert [text[: len(said)] for text in found] == ([said] if said else [])

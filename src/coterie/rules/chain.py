@@ -123,3 +123,14 @@ def check_liars(f: Liars) -> None:
 def with_fewer(chain: Chain, f: int, n: int) -> int | None:
     """The largest number of liars up to f that n replies allow; None if not even 0."""
     return next((g for g in range(f, -1, -1) if chain.least(g) <= n), None)
+
+
+def unguarded(chain: Chain, f: Liars, found: int, n: int) -> tuple[str, ...]:
+    """What to say before a run whose rule was to find its own number of liars, and can bear none."""
+    if f != "auto" or found or chain.name == "mean":
+        return ()
+    rule = max(chain.rules, key=lambda rule: rule.needs.least(1))
+    return (
+        f"{chain.name} holds against no liar among {n} clients ({rule.name} needs {rule.needs.bound}, auto "
+        "n > 3f): take another rule, or add clients",
+    )

@@ -38,7 +38,7 @@ from coterie.methods.ruled import Sum, summed, told
 from coterie.methods.server.fedavg import FedAvg, sample_clients, server_info
 from coterie.methods.server.norms import models_of
 from coterie.rules import Chain, chained, liars_of
-from coterie.rules.chain import Liars, check_liars
+from coterie.rules.chain import Liars, check_liars, unguarded
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +86,7 @@ class Robust:
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         if self.root and self.root not in roster.names:
             raise UnknownName("root", self.root, roster.names)
-        self.liars(len(roster))
-        return ()
+        return unguarded(self.chain, self.f, self.liars(len(roster)), len(roster))
 
     def liars(self, clients: int) -> int:
         """f, for as many replies as a round has if all asked answer."""

@@ -50,7 +50,7 @@ from coterie.kernels.sgd import SGD
 from coterie.methods.ruled import Sum, stepped, summed, told
 from coterie.methods.server.weight_erosion import requesters_at_once, rows_of
 from coterie.rules import Chain, chained, liars_of
-from coterie.rules.chain import Liars, check_liars
+from coterie.rules.chain import Liars, check_liars, unguarded
 from coterie.rules.identities import alone
 
 
@@ -104,8 +104,7 @@ class RobustPersonal:
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         asking(self.requester, roster.names)
-        liars_of(self.chain, self.f, len(roster))
-        return ()
+        return unguarded(self.chain, self.f, liars_of(self.chain, self.f, len(roster)), len(roster))
 
     def init(self, start: Held, net: Net) -> State:
         if self.requester == ALL:

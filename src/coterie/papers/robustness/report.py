@@ -15,7 +15,7 @@ from coterie.metrics.summary import interval
 from coterie.papers import drawing, pages
 from coterie.papers.base import Asked, Paper, Scale
 from coterie.papers.robustness.study import KINDS, NONE, STUDIES, WAYS, Trace, kept
-from coterie.papers.robustness.words import INTRO, WORDS
+from coterie.papers.robustness.words import INTRO, words_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,7 +93,7 @@ def body(frame: pd.DataFrame) -> str:
             parts += [f"## {study}, {100 * share:.0f} % lie", table(some, "accuracy", "clean")]
             parts += ["The worst of the honest:", table(some, "worst", "clean_worst")]
     parts += ["## How often the trigger works", trigger(frame)]
-    parts += ["## What holds, and what breaks", held(frame), WORDS]
+    parts += ["## What holds, and what breaks", held(frame), words_of(broken(frame))]
     return "\n\n".join(parts)
 
 
@@ -133,11 +133,21 @@ def trigger(frame: pd.DataFrame) -> str:
     return pages.table(["method", *(f"{s}, {100 * share:.0f} %" for s, share in groups)], lines)
 
 
+def broken(frame: pd.DataFrame) -> dict[str, bool]:
+    """Of each method, whether any way of lying takes the honest further down than counts as held."""
+    found = dict.fromkeys((w for w in WAYS if w in set(frame["method"])), False)
+    for (_, way), cell in ordered(frame):
+        for share in set(cell["share"]) - {0.0}:
+            some = changes(cell[cell["share"] == share], "accuracy", "clean")
+            found[way] |= any(change < -NEAR for change in some.values())
+    return found
+
+
 def held(frame: pd.DataFrame) -> str:
     """Of each method: under how many ways of lying the honest stay near, and which break it."""
     lines = []
     for way in [w for w in WAYS if w in set(frame["method"])]:
-        cells, near, all_of, broken = list[str](), 0, 0, dict[str, float]()
+        cells, near, all_of, worst = list[str](), 0, 0, dict[str, float]()
         for study, spec in STUDIES.items():
             for share in spec.shares:
                 mine = frame[(frame["study"] == study) & (frame["method"] == way)]
@@ -146,8 +156,8 @@ def held(frame: pd.DataFrame) -> str:
                 near, all_of = near + len(found) - len(bad), all_of + len(found)
                 cells.append(f"{len(found) - len(bad)} of {len(found)}" if found else "–")
                 for kind, change in bad.items():
-                    broken[kind] = min(change, broken.get(kind, 0.0))
-        said = ", ".join(f"{k} {points(broken[k]).strip('*')}" for k in KINDS if k in broken) or "nothing"
+                    worst[kind] = min(change, worst.get(kind, 0.0))
+        said = ", ".join(f"{k} {points(worst[k]).strip('*')}" for k in KINDS if k in worst) or "nothing"
         lines.append([way, *cells, f"{near} of {all_of}", said])
     names = [f"{s}, {100 * share:.0f} %" for s, spec in STUDIES.items() for share in spec.shares]
     return pages.prose_table(["method", *names, "in all", "broken by, at the worst"], lines)
