@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,16 @@ def test_a_run_has_a_ledger_of_its_rounds(once, capsys):
     assert len(shown) == 6
     assert "begins: fedavg, 4 clients" in shown[0]
     assert any("withdrew: client-0 from coordinator" in line for line in shown)
+
+
+@pytest.mark.parametrize("left", [1, 3, 4])
+def test_a_ledger_that_ends_before_its_run_was_cut_off(once, tmp_path, capsys, left):
+    copy = shutil.copytree(once, tmp_path / "copy")
+    lines = (once / "ledger.jsonl").read_text().splitlines(keepends=True)
+    (copy / "ledger.jsonl").write_text("".join(lines[:left]))
+    code, said = verify(copy, capsys=capsys)
+    assert code == 2
+    assert any("the chain was cut off" in line for line in said)
 
 
 def test_the_same_run_has_the_same_ledger(once, tmp_path):

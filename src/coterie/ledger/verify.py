@@ -104,6 +104,11 @@ def by_files(found: Sequence[Entry], folder: Path, record: Any) -> Iterable[str]
             yield f"collaboration.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
     if over:
         yield from of_models(found[-1], folder)
+    elif record.finished and entries.model_digests(folder):
+        yield (
+            f"entry {len(found) - 1} is the last, and the run is over, with models: the chain was cut off, "
+            "or the run was killed in its last moment"
+        )
 
 
 def of_models(entry: Entry, folder: Path) -> Iterable[str]:
