@@ -187,6 +187,6 @@ def picture(frame: pd.DataFrame) -> Figure:
     for (row, column), value in np.ndenumerate(values):
         if not np.isnan(value):
             ink = "white" if abs(value) > 18 else "black"
-            plot.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=6, color=ink)
-    figure.colorbar(shown, ax=plot, label="points lost by the honest")
+            plot.text(column, row, f"{round(value):d}", ha="center", va="center", fontsize=6, color=ink)
+    figure.colorbar(shown, ax=plot, label="change for the honest, points")
     return figure
