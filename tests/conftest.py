@@ -35,6 +35,14 @@ UNCOUNTED += (
     "papers/",
     "sealed/test_sealed_net",
 )
+UNCOUNTED += (
+    "contributions/test_small_federations",
+    "engines/test_devices",
+    "engines/test_fast_engines",
+    "federation/test_contract_federation",
+    "kernels/test_bayes_engines",
+    "ownership/test_every_method",
+)
 
 
 def pytest_collection_modifyitems(items):

@@ -86,6 +86,7 @@ def steps_said(printed):
     return {line.split()[0]: int(line.split()[-1]) for line in printed.splitlines()}
 
 
+@pytest.mark.slow
 def test_both_sides_of_a_study_run_by_themselves(tmp_path, capsys):
     name = "study-titanic"
     assert bench(["whole", "--quick", "--workloads", name, "--out", "kept", "--csv", "made/whole.csv"]) == 0
@@ -121,6 +122,7 @@ def check_written(kept, name):
     assert sorted(p.name for p in study.iterdir() if p.is_dir()) == sorted(methods)
 
 
+@pytest.mark.slow
 def test_a_first_run_beside_torch(tmp_path):
     row = measure_whole(WHOLES["first-run"], 1, quick=True, out=tmp_path / "kept")
     assert row.beside == "import torch"

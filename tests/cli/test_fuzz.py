@@ -153,7 +153,9 @@ def some_flags(pick: random.Random, command: str) -> list[str]:
     return words
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
+)
 def test_flags(boundary, seed):
     pick, codes = random.Random(seed), []
     for _ in range(25):
@@ -278,7 +280,7 @@ def mutated(pick: random.Random, text: bytes) -> bytes:
     return whole[: pick.randrange(len(whole) + 1)] if pick.random() < 0.2 else whole
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_tables(boundary, tmp_path, seed):
     pick = random.Random(seed)
     for _ in range(20):
@@ -304,7 +306,7 @@ def finished(tmp_path_factory):
     return {p.relative_to(home): p.read_bytes() for p in (home / "run").rglob("*") if p.is_file()}
 
 
-DAMAGE = (b"", b"null\n", b"[1]\n", b"{}\n", b"9" * 5000, b"[" * 100_000, bytes(range(256)), None)
+DAMAGE = (b"", b"[1]\n", b"[" * 100_000, bytes(range(256)), None)
 
 
 def test_folders_that_are_damaged(coterie, tmp_path, finished):

@@ -13,6 +13,7 @@ import json
 import pytest
 import torch
 from table import (
+    NORMED,
     PAIRS,
     PRIVATE,
     ROUNDS,
@@ -53,8 +54,16 @@ def test_the_table_has_every_method():
     assert {"loop", "stacked", "pool", "auto"} <= set(ENGINES)
 
 
-@pytest.mark.parametrize("engine", ["stacked", "pool"])
-@every_row
+@pytest.mark.parametrize(
+    ("row", "model", "engine"),
+    [
+        (row, model, engine)
+        for row, model in PAIRS
+        for engine in ("stacked", "pool")
+        # what batch norm does on an engine is the same for all methods: some do
+        if model == "dropout" or row in ("fedavg", "pens", "fl-swag", "weight-erosion", *NORMED)
+    ],
+)
 def test_every_engine_gives_the_numbers_of_loop(row, model, engine):
     """Dropout with all there, in float32, and with some away; batch norm with some away."""
     for dtype, absent in [(torch.float64, 0.4), (torch.float32, 0.0)][: 1 if model == "batchnorm" else 2]:
@@ -143,8 +152,15 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(row):
     assert any(t.shape != two[n].shape or not torch.equal(t, two[n]) for n, t in one.items())
 
 
-@pytest.mark.parametrize("absent", [0.4, 1.0], ids=["absent", "nobody"])
-@every_row
+@pytest.mark.parametrize(
+    ("row", "model", "absent"),
+    [
+        (row, model, absent)
+        for row, model in PAIRS
+        for absent in (0.4, 1.0)
+        if model == "dropout" or row in NORMED or absent < 1
+    ],
+)
 def test_what_holds_for_every_round(row, model, absent, tmp_path):
     """A round changes nothing given to it; Info and models are of the right make; states survive a file."""
     n, dtype = len(SIZES), torch.float32

@@ -191,6 +191,7 @@ def cable(tmp_path_factory):
         yield made
 
 
+@pytest.mark.slow
 def test_a_cable_is_cut_for_five_seconds(cable):
     """Nobody is lost, and nothing differs."""
     assert cable.run("whole", *PENS).wait(LONG) == 0

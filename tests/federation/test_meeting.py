@@ -261,7 +261,7 @@ FACTS = {
 
 
 @given(st.sampled_from(list(places_in(hello()))), odd, st.integers(1, 3))
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_stranger_makes_no_other_trouble_than_being_refused(path, new, others):
     hellos = {"b": changed(hello(), path, new), **{f"a{i}": hello() for i in range(others)}}
     try:
@@ -276,7 +276,7 @@ def test_a_stranger_makes_no_other_trouble_than_being_refused(path, new, others)
 
 
 @given(st.sampled_from(list(places_in(FACTS))), odd)
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_odd_facts_are_refused(path, new):
     meeting = match({"a": hello()})
     try:

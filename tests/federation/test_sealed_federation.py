@@ -66,6 +66,7 @@ def test_sealed_over_a_federation_gives_the_numbers_of_one_machine(ward, method)
     assert any("are on one host" in line for line in driver.lines)
 
 
+@pytest.mark.slow
 def test_a_helper_and_a_site_go_and_come_back(ward):
     """Rounds are done again; every round is there once, and its numbers are those of nobody gone."""
     words = [*WORDS, "--method", "fedavg", "--rounds", "25"]
@@ -95,6 +96,7 @@ def test_a_driver_that_is_killed_goes_on(ward):
     close(ward.lines("cut"), ward.lines("whole"))
 
 
+@pytest.mark.slow
 def test_what_is_refused(ward):
     """A sum that gives a reply away, by the helpers; a clear run, by a site that wants seals; two helpers."""
     one = ward.run("away", *WORDS, "--method", "gossip", "--rounds", "3", "--wrap", "sealed")

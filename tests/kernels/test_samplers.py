@@ -32,7 +32,7 @@ from coterie.kernels.posterior import collected
 from coterie.nets import InProcess
 
 CHAINS, N, PRIOR, T = 256, 12, 3.0, 0.5
-SEEDS = range(3)
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 IDENTITY = torch.eye(2, dtype=torch.float64)
 
 
