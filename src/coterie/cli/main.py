@@ -104,7 +104,8 @@ def _dispatch(words: list[str]) -> int:
     for word in words:
         _refuse_unwritable(word)
     if not words or words[0] in ("-h", "--help", "help"):
-        lines = "".join(f"  {name:<12}{about}\n" for name, about in COMMANDS.items())
+        wide = max(map(len, COMMANDS)) + 2
+        lines = "".join(f"  {name:<{wide}}{about}\n" for name, about in COMMANDS.items())
         print(HELP.format(version=coterie.__version__, commands=lines), end="")
         return 0
     if words[0] in ("--version", "-V"):
