@@ -96,7 +96,7 @@ def test_a_chain_that_was_cut_off(room, ran, capsys):
     assert (code, len(said)) == (
         2,
         1,
-    )  # that there are models and no end is no proof: it may have been killed
+    )  # models and no end: no proof, it may have been killed
     assert said[0].endswith("the chain was cut off, or the run was killed in its last moment")
     code, said = verify(ran, "--heads", kept(room, "b"), capsys=capsys)
     assert (code, said[0]) == (2, "entry 2 is the last, and b signed entry 3: the chain was cut off")
