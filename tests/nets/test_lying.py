@@ -18,6 +18,7 @@ from coterie.kernels.poisoned import EVERY, Fooled, Poisoned, stamped
 from coterie.methods import METHODS
 from coterie.nets import Liars
 from coterie.nets.accounted import EVALUATION
+from coterie.nets.ground import check_wraps
 from coterie.nets.liars import KINDS, STRENGTH
 
 WORK = SGD(lr=0.25)  # w - 0.25 * 2 (w - y) = (w + y) / 2
@@ -207,7 +208,7 @@ def test_options_that_cannot_be_are_refused(net, options, said):
 @pytest.mark.parametrize(
     ("method", "options", "said"),
     [
-        ("fedavg", {"names": "c9"}, "unknown client among liars 'c9'"),
+        ("fedavg", {"names": "c9"}, "unknown client 'c9'"),
         ("fedavg", {"fraction": 0.95}, "liars: 5 of 5 clients lie, 0 are spared, and one has to be honest"),
         ("fedavg", {"kind": "backdoor"}, "liars: a backdoor calls up a class, and a regression has none"),
         ("central", {}, "central has all rows in one place, where nobody replies: leave liars out"),
@@ -219,6 +220,14 @@ def test_studies_that_would_say_nothing_are_refused(net, method, options, said):
     with pytest.raises((BadInput, UnknownName)) as caught:
         Liars.admit(made, roster_of(net.clients), **options)
     assert str(caught.value).startswith(said)
+
+
+def test_lies_come_before_seals_and_not_from_sites_of_their_own():
+    check_wraps(["liars:names=a+b,kind=losses", "liars", "sealed"])
+    with pytest.raises(BadInput, match="write --wrap liars sealed$"):
+        check_wraps(["liars", "sealed", "liars:names=a"])
+    with pytest.raises(BadInput, match="^liars are for studies"):
+        check_wraps(["liars:names=a"], "federation")
 
 
 def test_every_kind_is_in_the_help_and_every_strength_belongs_to_one():

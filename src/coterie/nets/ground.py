@@ -168,15 +168,6 @@ def check_wraps(wraps: Sequence[str], net: str = "in-process") -> None:
         raise BadInput(
             "liars are for studies, and sites of their own cannot be told to lie: take --net in-process"
         )
-    if "liars" in names and "sealed" in names[: len(names) - 1 - names[::-1].index("liars")]:
-        raise BadInput(
-            "liars come after sealed, and lies are told before replies are sealed: write --wrap liars sealed"
-        )
-    if "ownership" in names and "sealed" in names[names.index("ownership") :]:
-        raise BadInput(
-            "ownership comes before sealed, which makes its sums without asking anybody further in: "
-            "write --wrap sealed ownership"
-        )
     if names.count("private") > 1:
         raise BadInput("wrapper private is there twice, and a site has one budget: leave one out")
     for name, options in zip(names, given, strict=True):

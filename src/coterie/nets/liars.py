@@ -13,7 +13,7 @@ a run is of the honest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from coterie.nets.absent import among
 from coterie.nets.accounted import EVALUATION
 from coterie.nets.first_replies import FirstReplies
 from coterie.nets.in_process import LEFT_OUT
+from coterie.nets.offers import chosen, listed
 from coterie.nets.sound import difference, kind_of
 from coterie.nets.trigger import Trigger, level_of
 from coterie.nets.wrapped import Wrapped, innermost
@@ -88,8 +89,17 @@ class Liars(Wrapped):
             raise BadInput(f"liars: strength={strength} must be at least 0 and finite: try 1, or 0 for usual")
         if strength and kind not in STRENGTH:
             raise BadInput(f"liars: {kind} has no strength; got {strength}: leave it out")
-        if both := sorted(set(split(names)) & set(split(spare))):
+        if both := sorted(set(listed(names)) & set(listed(spare))):
             raise BadInput(f"liars: {both[0]!r} is in names and in spare: leave it in one of them")
+
+    @staticmethod
+    def among(wraps: Sequence[str], /, **options: Any) -> None:
+        """Refuses an order of wrappers in which lies would come too late."""
+        if "sealed" in wraps[: len(wraps) - 1 - list(wraps)[::-1].index("liars")]:
+            raise BadInput(
+                "liars come after sealed, and lies are told before replies are sealed: write --wrap liars "
+                "sealed"
+            )
 
     @staticmethod
     def admit(method: Method, roster: Roster, **options: Any) -> None:
@@ -97,10 +107,9 @@ class Liars(Wrapped):
         name = getattr(method, "name", type(method).__name__)
         if method.reveals().rows:
             raise BadInput(f"{name} has all rows in one place, where nobody replies: leave liars out")
-        names, spare = split(options.get("names", "")), split(options.get("spare", ""))
-        for one in (*names, *spare):
-            if one not in roster.names:
-                raise UnknownName("client among liars", one, roster.names)
+        names, spare = (listed(options.get(which, "")) for which in ("names", "spare"))
+        for which in ("names", "spare"):
+            chosen(roster.names, options.get(which, ""))
         many, kind = len(names) or count(options.get("fraction", 0.2), len(roster)), options.get("kind")
         free = len(roster) - len(spare)
         if many >= len(roster) or (not names and many > free):
@@ -118,9 +127,9 @@ class Liars(Wrapped):
 
     def liars(self, key: Key) -> Tensor:
         """[site] who lies, the same all through a run."""
-        roster, spare = self.roster, split(self.spare)
+        roster, spare = self.roster, listed(self.spare)
         if self.names:
-            return torch.tensor([name in split(self.names) for name in roster.names])
+            return torch.tensor([name in listed(self.names) for name in roster.names])
         free = torch.tensor([i for i, name in enumerate(roster.names) if name not in spare])
         draws = torch.randperm(len(free), generator=Key(key.seed, ("liars", self.draw)).torch())
         chosen = free[draws[: count(self.fraction, len(roster))]]
@@ -290,10 +299,6 @@ class Notes:
         self.first = FirstReplies()
         self.odd: dict[str, str] = {}
         self.trigger = Trigger(here)
-
-
-def split(names: str) -> list[str]:
-    return [name for name in str(names).split("+") if name]
 
 
 def count(share: float, n: int) -> int:

@@ -161,17 +161,21 @@ def owners_of(held: Held) -> np.ndarray:
     return found
 
 
-def chosen(names: Sequence[str], told: str) -> frozenset[int]:
-    """The numbers of clients by their names, written a+b; what has a comma or a + is written as in an address
-    of the web (%2C, %2B).
+def listed(told: str) -> list[str]:
+    """Names of clients written a+b; what has a comma or a + is written as in an address of the web (%2C,
+    %2B).
     """
-    wanted = [unquote(name.strip()) for name in told.split("+")]
-    for name in wanted:
+    return [unquote(name.strip()) for name in told.split("+")] if told else []
+
+
+def chosen(names: Sequence[str], told: str) -> frozenset[int]:
+    """The numbers of these clients."""
+    for name in listed(told):
         if name not in names:
             raise UnknownName("client", name, names)
-    return frozenset(list(names).index(name) for name in wanted)
+    return frozenset(list(names).index(name) for name in listed(told))
 
 
 def written(names: Sequence[str]) -> str:
-    """The inverse of `chosen`; digits alone would be read as a number."""
+    """The inverse of `listed`; digits alone would be read as a number."""
     return "+".join(f"%{ord(n[0]):02X}{n[1:]}" if n.isdecimal() else quote(n, safe=" ") for n in names)

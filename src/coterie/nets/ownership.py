@@ -73,6 +73,15 @@ class Ownership(Wrapped):
                 "--wrap ownership:share_at_most=0.5,others_at_least=3"
             )
 
+    @staticmethod
+    def among(names: Sequence[str], **options: Any) -> None:
+        """Refuses an order of wrappers in which nobody would be asked."""
+        if "sealed" in names[list(names).index("ownership") :]:
+            raise BadInput(
+                "ownership comes before sealed, which makes its sums without asking anybody further in: "
+                "write --wrap sealed ownership"
+            )
+
     def _limits(self) -> Limits:
         return Limits(self.share_at_most, self.others_at_least, self.leverage)
 
