@@ -224,9 +224,9 @@ def test_studies_that_would_say_nothing_are_refused(net, method, options, said):
 
 def test_lies_come_before_seals_and_not_from_sites_of_their_own():
     check_wraps(["liars:names=a+b,kind=losses", "liars", "sealed"])
-    with pytest.raises(BadInput, match="write --wrap liars sealed$"):
+    with pytest.raises(BadInput, match=r"write --wrap liars sealed$"):
         check_wraps(["liars", "sealed", "liars:names=a"])
-    with pytest.raises(BadInput, match="^liars are for studies"):
+    with pytest.raises(BadInput, match=r"^liars are for studies"):
         check_wraps(["liars:names=a"], "federation")
 
 
