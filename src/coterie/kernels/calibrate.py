@@ -24,7 +24,7 @@ from coterie.metrics.calibration import (
     softmax,
     tally,
 )
-from coterie.metrics.classification import hits
+from coterie.metrics.classification import hits, sensitivity
 
 
 @KERNELS.register("calibrate")
@@ -33,6 +33,8 @@ class Calibrate:
     """What `Score` measures, and for a classification ECE, Brier score and normalised NLL."""
 
     part: Part = "test"
+    specificity: float = 0.0
+    """With two classes, also the sensitivity at this specificity; 0: not asked for."""
 
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
@@ -42,9 +44,13 @@ class Calibrate:
         right = hits(outputs, y)
         p, log_p = softmax(outputs)
         confidence = p.amax(dim=1)
+        asked = {}
+        if self.specificity and outputs.shape[1] == 2:
+            asked["sensitivity"] = sensitivity(outputs[:, 1] - outputs[:, 0], y, self.specificity, groups)
         return {
             **always(losses, groups),
             **of_classes(outputs, right, y, groups),
+            **asked,
             "ece": ece_of(tally(confidence, confidence, right, groups)),
             "brier": brier(p, y, groups),
             "nll": groups.mean(-at_label(log_p, y)),

@@ -1,6 +1,7 @@
 """Every method, one paper, one file. Importing this package registers all of them in `METHODS`."""
 
 from coterie.core.method import METHODS
+from coterie.methods.advised import Advised
 from coterie.methods.baselines.central import Central
 from coterie.methods.baselines.local import Local
 from coterie.methods.one_shot import (
@@ -37,6 +38,7 @@ __all__ = [
     "FLSWAG",
     "METHODS",
     "PENS",
+    "Advised",
     "BayAvg",
     "BayesCentral",
     "BayesLocal",

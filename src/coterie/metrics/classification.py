@@ -52,3 +52,23 @@ def ranks(score: np.ndarray, index: np.ndarray) -> np.ndarray:
     _, place, tied = np.unique(index * len(score) + level, return_inverse=True, return_counts=True)
     places: np.ndarray = (tied.cumsum() - (tied - 1) / 2)[place]
     return places
+
+
+def sensitivity(score: Tensor, y: Tensor, specificity: float, groups: Groups | None = None) -> Tensor:
+    """The share of class 1 that scores above all but 1 - specificity of class 0; NaN where one is absent.
+
+    Of n0 rows of class 0 at most floor((1 - specificity) n0) may be called positive: the threshold is the
+    highest score of class 0 that must not be, and a row of class 1 that ties with it is not found.
+    """
+    found = []
+    for values, labels in zip(
+        *(torch.split(t, whole(groups, y).sizes.tolist()) for t in (score.double(), y)), strict=True
+    ):
+        well, ill = values[labels != 1], values[labels == 1]
+        if not len(well) or not len(ill):
+            found.append(float("nan"))
+            continue
+        allowed = int((1 - specificity) * len(well) + 1e-9)
+        threshold = well.sort(descending=True).values[allowed]
+        found.append(float((ill > threshold).double().mean()))
+    return torch.tensor(found, dtype=torch.float64)

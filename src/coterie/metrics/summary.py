@@ -13,6 +13,7 @@ HIGHER_IS_BETTER = {
     "accuracy": True,
     "balanced_accuracy": True,
     "auc": True,
+    "sensitivity": True,
     "r2": True,
     "loss": False,
     "ece": False,

@@ -253,10 +253,16 @@ def experiment_of(
     command: str | None,
     own: Own = NOTHING,
 ) -> Experiment:
-    """A method on a footing; refused if the two do not go together."""
+    """A method on a footing; refused if the two do not go together. One that has to try others first does."""
     roster, key = footing.roster, Key(int(config["seed"]), rounds=int(config["rounds"]))
     check_work(method, roster, footing.model)
-    said = method.check(roster, footing.beliefs, key)
+    said = [*method.check(roster, footing.beliefs, key)]
+    if getattr(method, "undecided", False):
+        from coterie.runs.trying import Bench, decided  # trials are experiments themselves
+
+        method, found = decided(Bench(method, footing, config, connector, engine, own))  # type: ignore[arg-type]
+        said += found
+        config = {**config, "advised": {**config.get("advised", {}), "choice": list(method.choice)}}  # type: ignore[attr-defined]
     admit(tuple(config.get("wrap", ())), method, roster)
     work = local_work(method) if footing.met is not None else ()  # one of somebody's own has no name
     reveals, kernels = shown_by(tuple(config.get("wrap", ())), method.reveals(), work)

@@ -224,7 +224,9 @@ class Times:
 
 
 def state_type(experiment: Experiment) -> type:
-    """Of the method's state, as its `init` says."""
+    """Of the method's state, as its `init` says; one that follows several others makes it."""
+    if hasattr(experiment.method, "state_type"):
+        return experiment.method.state_type()  # type: ignore[no-any-return]
     kind = get_type_hints(type(experiment.method).init).get("return")
     if not dataclasses.is_dataclass(kind):
         raise BadInput(f"method {type(experiment.method).__name__}: init must name the dataclass it returns")
@@ -264,8 +266,8 @@ def evaluate(experiment: Experiment, models: Models, round: int) -> dict[str, Sc
 
 def scorer(experiment: Experiment, part: Part) -> Scorer:
     """What measures models on these rows: the usual figures, and metrics of somebody's own."""
-    metrics = experiment.own.metrics
-    return Beside(Calibrate(part), metrics) if metrics else Calibrate(part)
+    metrics, usual = experiment.own.metrics, Calibrate(part, float(experiment.config.get("specificity", 0)))
+    return Beside(usual, metrics) if metrics else usual
 
 
 def judged(experiment: Experiment, kernel: Scorer, models: Models, round: int) -> Mapping[str, Tensor]:

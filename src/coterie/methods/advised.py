@@ -1,0 +1,277 @@
+"""Advised: each client follows the way of training that served it best where it could be tried.
+
+    s_cf     what candidate c scored on fold f of one's own training rows, trained without that fold
+    g_c    = mean over f of s_cf - s_0f                             its gain over training alone (c = 0)
+    SE_c   = sqrt((1/K + 1/(K - 1)) var_f(s_cf - s_0f))             folds share rows: `standard_error`
+    choice = argmax {g_c : g_c > κ SE_c}, alone if there is none    `choose`
+
+K is `folds`, κ `sure`; where lower is better, signs are turned. The standard error is that of Nadeau and
+Bengio, 2003, "Inference for the Generalization Error", whose correction for rows that trainings share is
+n_test / n_train = 1/(K - 1) here. That alone is kept unless another is better by more than a standard error
+is the rule of Breiman et al., 1984, "Classification and Regression Trees", section 3.4.3, for the simplest of
+several models.
+
+The trials come first, each a run of its own on what a fold leaves (`runs/trying.py`): test rows are in none.
+Their outcome is `choice`, what each client follows, which is written into the run's config. The run itself
+then plays those candidates that anybody follows, side by side, each as if it were alone: a client's model
+is that of the way it follows, and others may take part in a way that they do not follow themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any, get_type_hints
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Beliefs
+from coterie.core.errors import BadInput, Gathered, shown
+from coterie.core.held import Held, together
+from coterie.core.kernel import Kernel, Trainer
+from coterie.core.method import (
+    ALL,
+    CIRCLE,
+    METHODS,
+    NOBODYS,
+    Info,
+    Method,
+    Models,
+    Reveals,
+    asking,
+)
+from coterie.core.net import Beside, Net, Replies
+from coterie.core.options import coerced, options_of, read_pairs
+from coterie.core.roster import Roster
+from coterie.core.seeds import Key
+from coterie.kernels.sgd import SGD
+
+ALONE = "local"
+CANDIDATES = ("fedavg", "finetune", "weight-erosion", "pens", "dac", "ndoye", "influence")
+"""What is tried beside training alone, unless somebody says otherwise: with everybody, with everybody and
+then alone, ways that weigh or pick others while they train, circles from rankings before it."""
+MEASURES = ("accuracy", "balanced_accuracy", "auc", "loss", "brier", "sensitivity", "rmse", "r2")
+
+
+@METHODS.register("advised")
+@dataclass(frozen=True)
+class Advised:
+    """Tries several ways on each client's own training rows, and follows the one that served it best."""
+
+    local: Trainer = SGD()
+    """The work of a client in a round."""
+    candidates: tuple[str, ...] = CANDIDATES
+    """What to try beside training alone: methods, with options if wanted (ndoye:best=1)."""
+    requester: str = ALL
+    """The client that asks, or all; whoever does not ask follows nothing and is left out of results."""
+    measure: str = "auto"
+    """What to choose by, on held-out rows; auto: accuracy, RMSE for a regression."""
+    specificity: float = 0.9
+    """With measure=sensitivity: the specificity at which it is read."""
+    folds: int = 5
+    """Into how many parts each client's training rows are cut; each is held out once."""
+    sure: float = 1.0
+    """How many standard errors a gain over training alone must exceed."""
+    choice: tuple[str, ...] = ()
+    """What each client follows, in their order; empty: the trials decide."""
+
+    def __post_init__(self) -> None:
+        wrong = Gathered()
+        if not self.candidates:
+            wrong.add("no candidates to try beside training alone: try fedavg finetune")
+        for spec in self.candidates:
+            with wrong.one():
+                made(spec, self.local, ALL)
+            if self.candidates.count(spec) > 1:
+                wrong.add(f"candidate {spec!r} is named twice: name each once")
+        if self.measure != "auto" and self.measure not in MEASURES:
+            wrong.add(f"measure {shown(self.measure)} is none of auto, {', '.join(MEASURES)}: take one of these")
+        if not 0 < self.specificity < 1:
+            wrong.add(f"specificity={self.specificity} must lie between 0 and 1: try 0.9")
+        if not 2 <= self.folds <= 1000:
+            wrong.add(f"folds={self.folds} must lie in [2, 1000]: try 5")
+        if not 0 <= self.sure < math.inf:
+            wrong.add(f"sure={self.sure} must be at least 0, and finite: try 1")
+        wrong.refuse()
+
+    @property
+    def undecided(self) -> bool:
+        """Whether trials have to come first."""
+        return not self.choice
+
+    @functools.cached_property
+    def ways(self) -> dict[str, Method]:
+        """Every candidate by its spec, training alone first."""
+        return {spec: made(spec, self.local, self.requester) for spec in (ALONE, *self.candidates)}
+
+    @functools.cached_property
+    def followed(self) -> dict[str, Method]:
+        """Those that anybody follows."""
+        return {spec: way for spec, way in self.ways.items() if spec in self.choice}
+
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        asking(self.requester, roster.names)
+        if self.choice and len(self.choice) != len(roster):
+            raise BadInput(f"choice names {len(self.choice)} ways for {len(roster)} clients: name one for each")
+        for spec in self.choice:
+            if spec not in self.ways:
+                raise BadInput(f"choice names {spec!r}, which is no candidate: add it to candidates")
+        said = list[str]()
+        for spec, way in self.followed.items() if self.choice else self.able(roster, start, key)[0].items():
+            said += [f"{spec}: {note}" for note in way.check(roster, start, key)]
+        return said
+
+    def able(self, roster: Roster, start: Beliefs, key: Key) -> tuple[dict[str, Method], list[str]]:
+        """The candidates that go with these sites, and why others do not; one that was asked for by name has
+        to.
+        """
+        fit, left = dict[str, Method](), list[str]()
+        for spec, way in self.ways.items():
+            if way.reveals().rows:
+                raise BadInput(f"candidate {spec!r} moves rows, which no client can follow: leave it out")
+            try:
+                way.check(roster, start, key)
+                fit[spec] = way
+            except BadInput as error:
+                if self.candidates != CANDIDATES or spec == ALONE:
+                    raise
+                left.append(f"{spec} is not tried: {error}")
+        return fit, left
+
+    def state_type(self) -> type:
+        """Of the states of all ways that anybody follows."""
+        return state_type(tuple(get_type_hints(type(way).init)["return"] for way in self.followed.values()))
+
+    def init(self, start: Held, net: Net) -> Any:
+        if self.undecided:
+            raise BadInput(
+                "advised has not tried anything yet: run it by 'coterie run' or coterie.train, or name a "
+                "choice for each client"
+            )
+        states = [way.init(start, Apart(net, spec)) for spec, way in self.followed.items()]
+        for spec, way, state in zip(self.followed, self.followed.values(), states, strict=True):
+            if way.models(state).crowd is not None:
+                raise BadInput(f"candidate {spec!r} makes several models for a client: leave it out")
+        return self.state_type()(*states)
+
+    def round(self, state: Any, net: Net, key: Key) -> tuple[Any, Info]:
+        n = len(net.roster)
+        weights, loss = torch.zeros(n, n, dtype=torch.float64), torch.full((n,), math.nan, dtype=torch.float64)
+        after, extras, matrices = list[Any](), dict[str, Any](), dict[str, Tensor]()
+        for spec, way, now in zip(self.followed, self.followed.values(), states_in(state), strict=True):
+            then, info = way.round(now, Apart(net, spec), key)  # type: ignore[arg-type]
+            after.append(then)
+            mine = self.followers(spec)
+            loss[mine] = info.loss[mine]
+            if info.mixed:
+                weights[mine] = info.weights[mine].double()
+            for name, matrix in info.matrices.items():
+                if name != CIRCLE:
+                    whole = matrices.setdefault(name, torch.full((n, n), math.nan, dtype=torch.float64))
+                    whole[mine] = matrix[mine]
+            if info.extras:
+                extras[spec] = dict(info.extras)
+        return self.state_type()(*after), Info(weights, loss, {"follows": list(self.choice), **extras}, matrices)
+
+    def models(self, state: Any) -> Models:
+        of, held, rows = torch.full((len(self.choice),), NOBODYS), list[Held](), 0
+        for spec, way, now in zip(self.followed, self.followed.values(), states_in(state), strict=True):
+            models, mine = way.models(now), self.followers(spec)
+            held.append(models.beliefs.rows(models.of[mine]))
+            of[mine] = rows + torch.arange(len(mine))
+            rows += len(mine)
+        if len({len(some.parts) for some in held}) > 1:
+            raise BadInput("candidates keep batch norm in different places: use norm=average for all")
+        return Models(together(held), of)
+
+    def followers(self, spec: str) -> Tensor:
+        """The numbers of the clients that follow a candidate."""
+        return torch.tensor([i for i, follows in enumerate(self.choice) if follows == spec])
+
+    def reveals(self) -> Reveals:
+        """What the ways that are followed reveal together; before the trials, what any candidate does."""
+        each = [way.reveals() for way in (self.followed if self.choice else self.ways).values()]
+        return Reveals(
+            coordinator=any(r.coordinator for r in each),
+            opened=any(r.opened for r in each),
+            sites=any(r.sites for r in each),
+            numbers=tuple(dict.fromkeys(name for r in each for name in r.numbers)),
+            rows=any(r.rows for r in each),
+        )
+
+
+def made(spec: str, local: Trainer, requester: str) -> Method:
+    """A candidate from its spec; one that can be asked for by a single client is."""
+    name, _, tail = spec.partition(":")
+    if name == "advised":
+        raise BadInput("advised cannot be a candidate of itself: leave it out")
+    cls = METHODS[name]
+    own = coerced(cls, read_pairs(tail, f"candidate {spec!r}"), f"method {name}")
+    known = {o.name for o in options_of(cls)}
+    whose = {"requester": requester} if "requester" in known else {}
+    return METHODS.make(name, local=local, **{**whose, **own})
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A net on which several methods work side by side: each has slots of its own at the sites."""
+
+    net: Net
+    spec: str
+
+    def visit(
+        self,
+        kernel: Kernel,
+        beliefs: Held,
+        edges: Tensor,
+        key: Key,
+        slot: str = "",
+        beside: Beside | None = None,
+    ) -> Replies:
+        return self.net.visit(kernel, beliefs, edges, key, f"{self.spec} {slot}", beside)
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self.net, verb)
+
+
+@functools.cache
+def state_type(kinds: tuple[type, ...]) -> type:
+    """A frozen dataclass with a state of each kind, so that a checkpoint knows what it reads."""
+    fields = [(f"way{i}", kind, field()) for i, kind in enumerate(kinds)]
+    return make_dataclass("State", fields, frozen=True, eq=False)
+
+
+def states_in(state: Any) -> list[Any]:
+    return list(vars(state).values())
+
+
+class Gain:
+    """What a candidate gained over training alone, on the same folds [fold]; above 0 is better."""
+
+    def __init__(self, scores: Sequence[float], alone: Sequence[float], higher: bool) -> None:
+        apart = np.asarray(scores, dtype=float) - np.asarray(alone, dtype=float)
+        self.by_fold = apart if higher else -apart
+        known = self.by_fold[~np.isnan(self.by_fold)]
+        self.folds = len(known)
+        self.mean = float(known.mean()) if self.folds else math.nan
+        self.error = standard_error(known)
+
+    def exceeds(self, sure: float) -> bool:
+        """Whether it is above 0 by more than so many standard errors; of one fold nobody knows."""
+        return self.mean > 0 and self.mean > sure * self.error
+
+
+def standard_error(values: np.ndarray) -> float:
+    """Of a mean over K folds that share rows: sqrt((1/K + 1/(K-1)) var), see above; infinite below two."""
+    many = len(values)
+    return math.sqrt((1 / many + 1 / (many - 1)) * values.var(ddof=1)) if many > 1 else math.inf
+
+
+def choose(gains: Mapping[str, Gain], sure: float) -> str:
+    """The candidate of largest gain among those that exceed the bar, the first of equals; else alone."""
+    able = {spec: gain.mean for spec, gain in gains.items() if gain.exceeds(sure)}
+    return max(able, key=lambda spec: able[spec]) if able else ALONE

@@ -1,0 +1,194 @@
+"""From trials to an answer for each client that asks: with whom, what it brings, how sure, what it gives.
+
+    gain       of each candidate over training alone, on the folds that choose: the chosen one's is too good,
+               as the same folds chose it
+    expected   what following such advice gained on rows that neither training nor choosing had seen: for
+               each outer fold, inner folds of the rest choose, and the outer fold judges what they chose
+
+Both are means over folds with the corrected interval of Nadeau and Bengio (2003), as in `advised`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from coterie.core.method import asking
+from coterie.methods.advised import ALONE, Gain, standard_error
+from coterie.metrics.summary import HIGHER_IS_BETTER, Interval, student
+from coterie.runs.record import COORDINATOR
+from coterie.runs.trying import Bench, Place, Trials, chosen, figures, gains_of, outer_folds
+
+TRUST = ("ece", "brier", "nll")
+LEAST = 0.01  # of a model: whoever counts less is not named
+
+
+@dataclass(frozen=True)
+class Gift:
+    """What passes from one party to another in a run of the advised way."""
+
+    sender: str
+    receiver: str
+    models: int
+    bytes: int
+    numbers: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one client is told.
+
+    choice      the way that it should follow, `local` for alone
+    level       {way: mean over folds of the measure}, alone among them
+    gains       {way: gain over alone, above 0 is better}, on the folds that chose
+    expected    of following the advice, by nested folds; None where there are none
+    repeats     {way: in how many outer folds the inner ones chose it}
+    partners    {other: its mean weight in the model}, of the advised way
+    trust       {figure: (alone, advised)}, of how far its confidence can be trusted
+    gifts       what passes from and to this client in a run of the advised way
+    seconds     of such a run's training here, the mean over folds
+    rows        numbers of its training rows
+    """
+
+    client: str
+    choice: str
+    level: Mapping[str, float]
+    gains: Mapping[str, Interval]
+    expected: Interval | None
+    repeats: Mapping[str, int]
+    partners: Mapping[str, float]
+    trust: Mapping[str, tuple[float, float]]
+    gifts: Sequence[Gift]
+    seconds: float
+    rows: int
+
+    @property
+    def alone(self) -> bool:
+        return self.choice == ALONE
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """Answers, and what they rest on. `about` says where and on which clients, as for a run."""
+
+    answers: tuple[Answer, ...]
+    metric: str
+    ways: tuple[str, ...]
+    reveals: Mapping[str, Mapping[str, Any]]
+    config: Mapping[str, Any]
+    about: Mapping[str, Any]
+    folds: int
+    inner: int
+    sure: float
+    spent: Mapping[str, float]
+    choice: tuple[str, ...]
+    failed: Mapping[str, str]
+
+    @property
+    def higher(self) -> bool:
+        return HIGHER_IS_BETTER[self.metric]
+
+    def of(self, client: str) -> Answer:
+        return next(a for a in self.answers if a.client == client)
+
+    def table(self) -> dict[str, Any]:
+        """As JSON holds it: what is not finite is null."""
+        return _plain(asdict(self))  # type: ignore[no-any-return]
+
+
+def advice_of(bench: Bench, trials: Trials, about: Mapping[str, Any]) -> Advice:
+    names, method = bench.footing.roster.names, bench.method
+    choice = tuple(chosen(trials, bench, i) for i in range(len(names)))
+    asks = asking(method.requester, names).tolist()
+    everything = [entry for trial in trials.values() for entry in trial.passed]
+    failed = {place.spec: trial.error for place, trial in trials.items() if trial.error}
+    return Advice(
+        answers=tuple(answer(bench, trials, i, choice[i]) for i in asks),
+        metric=bench.metric,
+        ways=tuple(bench.ways),
+        reveals={spec: asdict(way.reveals()) for spec, way in bench.ways.items()},
+        config=bench.config,
+        about={**about, "notes": [*about["notes"], *bench.able[1]]},
+        folds=method.folds,
+        inner=bench.inner,
+        sure=method.sure,
+        spent={
+            "runs": len(trials),
+            "models": sum(e[2] for e in everything),
+            "bytes": sum(e[3] for e in everything),
+        },
+        choice=choice,
+        failed=failed,
+    )
+
+
+def answer(bench: Bench, trials: Trials, client: int, choice: str) -> Answer:
+    folds, metric, names = outer_folds(bench), bench.metric, bench.footing.roster.names
+    level = {spec: _mean(figures(trials, spec, metric, client, folds)) for spec in bench.ways}
+    inside = [chosen(trials, bench, client, outer) for outer, _ in folds] if bench.inner else []
+    known = [t for o, i in folds if (t := trials[Place(o, i, choice)]).weights]
+    weights = np.mean([t.weights for t in known], axis=0)[client] if known else np.zeros(len(names))
+    heard = {names[j]: float(w) for j, w in enumerate(weights) if j != client and w >= LEAST}
+    trust = {
+        name: (
+            _mean(figures(trials, ALONE, name, client, folds)),
+            _mean(figures(trials, choice, name, client, folds)),
+        )
+        for name in TRUST
+        if name in trials[Place(*folds[0], ALONE)].scores
+    }
+    return Answer(
+        client=names[client],
+        choice=choice,
+        level=level,
+        gains={s: interval_of(g.by_fold) for s, g in gains_of(trials, bench, client, folds).items()},
+        expected=interval_of(nested_gains(bench, trials, client, inside)) if inside else None,
+        repeats=dict(Counter(inside)),
+        partners=dict(sorted(heard.items(), key=lambda pair: -pair[1])),
+        trust=trust,
+        gifts=gifts(known[0].passed if known else (), client, names),
+        seconds=_mean([t.seconds for t in known]),
+        rows=int(bench.footing.roster.sizes[client]),
+    )
+
+
+def nested_gains(bench: Bench, trials: Trials, client: int, inside: Sequence[str]) -> np.ndarray:
+    """[outer fold] what the way that inner folds chose gained over alone on rows that they had not seen."""
+    found = []
+    for fold, spec in zip(outer_folds(bench), inside, strict=True):
+        pair = [figures(trials, s, bench.metric, client, [fold]) for s in (spec, ALONE)]
+        found.append(Gain(*pair, bench.higher).by_fold[0])
+    return np.array(found)
+
+
+def interval_of(by_fold: np.ndarray, level: float = 0.95) -> Interval:
+    """The mean over folds that share rows, and half of its corrected interval."""
+    known = by_fold[~np.isnan(by_fold)]
+    if len(known) < 2:
+        return Interval(_mean(known), math.nan, len(known))
+    return Interval(_mean(known), student(len(known) - 1, level) * standard_error(known), len(known))
+
+
+def gifts(passed: Sequence[Sequence[int]], client: int, names: Sequence[str]) -> list[Gift]:
+    """What passed from and to a client in a run."""
+    parties = [*names, COORDINATOR]
+    mine = [e for e in passed if client in (e[0], e[1])]
+    return [Gift(parties[e[0]], parties[e[1]], *map(int, e[2:5])) for e in mine]
+
+
+def _mean(values: Any) -> float:
+    known = [v for v in values if not math.isnan(v)]
+    return float(np.mean(known)) if known else math.nan
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,265 @@
+"""Candidates tried on what folds of the clients' training rows leave, for `advised` and `coterie advise`.
+
+    outer   every candidate on every fold: these choose
+    inner   the same inside what an outer fold leaves: these choose as if that fold were not there, so that
+            what was chosen can be judged on it (nested cross-validation)
+
+A trial is a run like any other, on clients without a fold, scored after its last round on that fold. It has
+the net, the wrappers and the seed of the run that asks; the book of its net says what it would give away.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.core.errors import BadInput, BadRun, Diverged, UnknownName
+from coterie.core.method import Method
+from coterie.core.seeds import Key
+from coterie.engines.base import Engine
+from coterie.methods.advised import ALONE, Advised, Gain, choose
+from coterie.metrics.own import NOTHING, Own
+from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
+from coterie.nets.ground import Connector
+from coterie.runs.experiment import experiment_of
+from coterie.runs.record import Record
+from coterie.runs.runner import run
+from coterie.sites.folds import folds_of
+from coterie.sites.footing import Footing
+from coterie.storage.atomic import write_whole
+
+OUTER = -1  # in the place of an inner fold: the trial is on the outer fold itself
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Which trial: a candidate, on a fold, or on an inner fold of what that one leaves."""
+
+    outer: int
+    inner: int
+    spec: str
+
+    @property
+    def file(self) -> str:
+        inner = "" if self.inner == OUTER else f"-{self.inner}"
+        return f"fold-{self.outer}{inner}.json"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of one: figures by name [client] on the fold, weights [receiver, sender] as the mean over
+    rounds, what passed (see `Record.passed_in_all`), seconds; or why there is nothing.
+    """
+
+    scores: Mapping[str, Sequence[float | None]]
+    weights: Sequence[Sequence[float]] = ()
+    passed: Sequence[Sequence[int]] = ()
+    seconds: float = 0.0
+    error: str | None = None
+
+
+Trials = Mapping[Place, Trial]
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """What candidates are tried on. `inner` folds inside each outer one; 0: none."""
+
+    method: Advised
+    footing: Footing
+    config: Mapping[str, Any]
+    connector: Connector
+    engine: Engine
+    own: Own = NOTHING
+    inner: int = 0
+
+    @cached_property
+    def metric(self) -> str:
+        asked = self.method.measure
+        return HEADLINE[self.footing.roster.task] if asked == "auto" else asked
+
+    @property
+    def higher(self) -> bool:
+        return HIGHER_IS_BETTER[self.metric]
+
+    @cached_property
+    def able(self) -> tuple[dict[str, Method], list[str]]:
+        key = Key(int(self.config["seed"]), rounds=int(self.config["rounds"]))
+        return self.method.able(self.footing.roster, self.footing.beliefs, key)
+
+    @property
+    def ways(self) -> dict[str, Method]:
+        """Candidates that go with these sites."""
+        return self.able[0]
+
+    @cached_property
+    def outer(self) -> list[Footing]:
+        """The clients without each fold."""
+        return folds_of(self.footing, self.method.folds, Key(int(self.config["seed"])))
+
+    def within(self, outer: int) -> list[Footing]:
+        """What an outer fold leaves, without each inner one."""
+        seed = Key(int(self.config["seed"])).at("inside", outer).integer()
+        return folds_of(self.outer[outer], self.inner, Key(seed))
+
+    def places(self) -> list[Place]:
+        """Every trial, those that choose first."""
+        inner = [OUTER, *range(self.inner)]
+        return [
+            Place(outer, i, spec) for i in inner for outer in range(self.method.folds) for spec in self.ways
+        ]
+
+    def footing_at(self, place: Place) -> Footing:
+        if place.inner == OUTER:
+            return self.outer[place.outer]
+        if place.outer not in self._within:
+            self._within[place.outer] = self.within(place.outer)
+        return self._within[place.outer][place.inner]
+
+    @cached_property
+    def _within(self) -> dict[int, list[Footing]]:
+        return {}
+
+    def attempt(self, place: Place) -> Trial:
+        """One trial; one that diverges has failed and is kept as such, training alone must not."""
+        way = self.ways[place.spec]
+        config = {**self.config, "method": getattr(way, "name", ""), "evaluate": int(self.config["rounds"])}
+        if self.metric == "sensitivity":
+            config["specificity"] = self.method.specificity
+        fold = self.footing_at(place)
+        experiment = experiment_of(
+            fold, config, way, connector=self.connector, engine=self.engine, command=None, own=self.own
+        )
+        try:
+            outcome = run(experiment, None, place.spec)
+        except Diverged as error:
+            if place.spec == ALONE:
+                raise
+            return Trial({}, error=str(error))
+        finally:
+            experiment.net.close()
+        if outcome.models.crowd is not None:
+            raise BadInput(f"candidate {place.spec!r} makes several models for a client: leave it out")
+        return trial_of(outcome.record, self.metric, bare=place.inner != OUTER)
+
+
+def trial_of(record: Record, metric: str, bare: bool) -> Trial:
+    """What a run on a fold says; of one that only chooses, the figures it chooses by."""
+    scores = {name: record.final(name) for name in (list(record.evaluated())[-1]["scores"]["own/test"])}
+    if metric not in scores:
+        raise UnknownName("measure for this data", metric, scores)
+    kept = {metric: scores[metric]} if bare else scores
+    figures = {name: [v if math.isfinite(v) else None for v in values] for name, values in kept.items()}
+    if bare:
+        return Trial(figures)
+    rounds = [np.nan_to_num(np.asarray(w, dtype=float)) for w in record.weights.values()]
+    weights = np.mean(rounds, axis=0) if rounds else np.zeros((0, 0))
+    passed = record.passed_in_all().tolist()
+    return Trial(figures, np.round(weights, 6).tolist(), passed, record.traffic()["seconds"])
+
+
+# where trials are kept
+
+
+class Memory:
+    """In this process, for as long as somebody looks at them."""
+
+    def __init__(self) -> None:
+        self.trials: dict[Place, Trial] = {}
+
+    def get(self, place: Place) -> Trial | None:
+        return self.trials.get(place)
+
+    def put(self, place: Place, trial: Trial) -> None:
+        self.trials[place] = trial
+
+
+class Files:
+    """A file for each in a folder: what was tried is there after a kill, and other processes may write."""
+
+    def __init__(self, folder: Path, ways: Sequence[str]) -> None:
+        self.folder, self.number = folder, {spec: i for i, spec in enumerate(ways)}
+
+    def get(self, place: Place) -> Trial | None:
+        path = self._path(place)
+        if not path.exists():
+            return None
+        try:
+            return Trial(**json.loads(path.read_bytes()))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise BadRun(f"{path} is damaged ({error}): delete it to make it again") from None
+
+    def put(self, place: Place, trial: Trial) -> None:
+        write_whole(self._path(place), json.dumps(asdict(trial)) + "\n")
+
+    def _path(self, place: Place) -> Path:
+        return self.folder / f"way-{self.number[place.spec]}" / place.file
+
+
+Store = Memory | Files
+
+
+def every(bench: Bench, store: Store, tell: Callable[[Place], None] = lambda place: None) -> dict[Place, Trial]:
+    """All trials, those that are kept already as they are, one after the other."""
+    found = dict[Place, Trial]()
+    for place in bench.places():
+        trial = store.get(place)
+        if trial is None:
+            trial = bench.attempt(place)
+            store.put(place, trial)
+        found[place] = trial
+        tell(place)
+    return found
+
+
+# from trials to a choice
+
+Fold = tuple[int, int]
+"""(outer, inner), as in a place."""
+
+
+def outer_folds(bench: Bench) -> list[Fold]:
+    return [(outer, OUTER) for outer in range(bench.method.folds)]
+
+
+def figures(trials: Trials, spec: str, metric: str, client: int, folds: Sequence[Fold]) -> list[float]:
+    """[fold] what a candidate's model for one client scored; NaN where there is nothing."""
+    found = [trials[Place(*fold, spec)].scores.get(metric) for fold in folds]
+    return [math.nan if f is None or f[client] is None else float(f[client]) for f in found]  # type: ignore[arg-type]
+
+
+def gains_of(
+    trials: Trials, bench: Bench, client: int, folds: Sequence[Fold], metric: str = ""
+) -> dict[str, Gain]:
+    """What each candidate gained one client over training alone, on these folds."""
+    metric = metric or bench.metric
+    scores = {spec: figures(trials, spec, metric, client, folds) for spec in bench.ways}
+    alone, higher = scores.pop(ALONE), HIGHER_IS_BETTER[metric]
+    return {spec: Gain(found, alone, higher) for spec, found in scores.items()}
+
+
+def chosen(trials: Trials, bench: Bench, client: int, within: int | None = None) -> str:
+    """What a client should follow, by all outer folds; or as if one of them were not there (`within`)."""
+    folds = outer_folds(bench) if within is None else [(within, i) for i in range(bench.inner)]
+    return choose(gains_of(trials, bench, client, folds), bench.method.sure)
+
+
+def decided(bench: Bench) -> tuple[Advised, list[str]]:
+    """The method with a choice for each client, from trials; and what to say of it."""
+    trials = every(bench, Memory())
+    names = bench.footing.roster.names
+    choice = tuple(chosen(trials, bench, i) for i in range(len(names)))
+    told = ", ".join(f"{name}: {spec}" for name, spec in zip(names, choice, strict=True))
+    models = sum(entry[2] for trial in trials.values() for entry in trial.passed)
+    note = (
+        f"advised follows, by {bench.metric}: {told}; tried were {len(bench.ways)} ways on "
+        f"{bench.method.folds} folds of each client's training rows, for which {models} models passed"
+    )
+    return replace(bench.method, choice=choice), [*bench.able[1], note]
