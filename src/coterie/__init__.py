@@ -9,6 +9,7 @@ result.models["hospital-a"]
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coterie.api.advise import advise
     from coterie.api.compare import compare
     from coterie.api.estimator import CoterieClassifier, CoterieRegressor
     from coterie.api.result import Result
@@ -30,6 +31,7 @@ _HOMES = {
     "CoterieWarning": "coterie.core.errors",
     "Result": "coterie.api.result",
     "SGD": "coterie.kernels",
+    "advise": "coterie.api.advise",
     "clients_from": "coterie.data.together",
     "compare": "coterie.api.compare",
     "load": "coterie.use",
@@ -45,6 +47,7 @@ __all__ = [
     "CoterieRegressor",
     "CoterieWarning",
     "Result",
+    "advise",
     "clients_from",
     "compare",
     "load",

@@ -105,6 +105,14 @@ COMPARE = {
     "methods": list_of("names of methods", TEXT.fits, "['local', 'fedavg', 'finetune']"),
     "seeds": whole(1, 3),
 }
+ADVISE = {
+    **{k: v for k, v in RUN.items() if k in (*STUDY, "rounds", "progress")},
+    "requester": TEXT,
+    "measure": TEXT,
+    "candidates": list_of("names of methods", TEXT.fits, "['fedavg', 'finetune']"),
+    "folds": whole(2, 5),
+    "inner": whole(0, 3),
+}
 MODULE = Kind("a torch module: try nn.Linear(4, 2)", lambda v: isinstance(v, nn.Module))
 ROUNDS = {**STUDY, **WAY, "model": MODULE, "method": METHOD}
 PAGE = {"path": FILE}

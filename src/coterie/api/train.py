@@ -210,7 +210,24 @@ def given_experiment(
     features: Features | Mapping[str, Any] | None,
     own: Own = NOTHING,
 ) -> Experiment:
-    """A method on what was given, with a config that says all of it but the data."""
+    """A method on what was given."""
+    config = given_config(footing, model, settings, work, way, engine, init, features, own)
+    connector, machine = settings.made("net"), ENGINES.make(engine)
+    return experiment_of(footing, config, way, connector=connector, engine=machine, command=None, own=own)
+
+
+def given_config(
+    footing: Footing,
+    model: nn.Module | str,
+    settings: Settings,
+    work: Trainer | None,
+    way: Method,
+    engine: str,
+    init: str,
+    features: Features | Mapping[str, Any] | None,
+    own: Own = NOTHING,
+) -> dict[str, Any]:
+    """What a record says of a run: all of it but the data."""
     shown = ("rounds", "seed", "device", "memory", "evaluate", "checkpoint", "net", "wrap")
     config = {
         **{k: v for k, v in settings.table().items() if k in shown},
@@ -233,8 +250,7 @@ def given_experiment(
     pretraining = Features.of(features)
     if pretraining is not None:
         config["features"] = table_of(pretraining)
-    connector, machine = settings.made("net"), ENGINES.make(engine)
-    return experiment_of(footing, config, way, connector=connector, engine=machine, command=None, own=own)
+    return config
 
 
 def _whole(result: Result, body: Body) -> Result:

@@ -9,19 +9,21 @@ from typing import Annotated
 import tyro
 
 from coterie.cli import screen
+from coterie.cli.advise import answer
 from coterie.cli.compare import run_all
 from coterie.cli.flags import parse
 from coterie.cli.run import close, how_to_go_on
 from coterie.cli.tune import run_trials
 from coterie.core.errors import BadRun
 from coterie.runs.about import command_line
+from coterie.runs.advising import is_advice, read_question
 from coterie.runs.compare import is_comparison, read_comparison, run_cell
 from coterie.runs.folder import read_record, way_on
 from coterie.runs.settings import from_table
 from coterie.runs.trials import is_tuning, read_tuning
 from coterie.storage.paths import given_path
 
-HELP = """Goes on with a run, comparison or tuning that was cut off, to the same numbers as one that was not.
+HELP = """Goes on with a run, comparison, tuning or advice that was cut off, to the numbers of one that was not.
 
 example:
   coterie resume runs/digits-shift-fedavg-seed0
@@ -31,7 +33,7 @@ example:
 @dataclass(frozen=True)
 class Resume:
     path: Annotated[
-        tyro.conf.Positional[str], tyro.conf.arg(help="The folder of the run, comparison or tuning.")
+        tyro.conf.Positional[str], tyro.conf.arg(help="The folder of the run, comparison, tuning or advice.")
     ]
 
 
@@ -40,6 +42,8 @@ def resume(words: Sequence[str]) -> int:
     if is_comparison(path):
         close(path, run_all(path, read_comparison(path), command_line()))
         return 0
+    if is_advice(path):
+        return answer(path, read_question(path), command_line())
     if is_tuning(path):
         return run_trials(path, read_tuning(path), command_line())
     past = read_record(path)

@@ -43,6 +43,7 @@ from coterie.federation.told import Common, Hello, agreed_of, common_of, gaps_of
 from coterie.sites.folds import deal_folds, first_rows, held_out, refuse_many_folds
 
 PARTS = ("train", "validation", "test")
+DEEPEST = 1  # folds that a fold may lie within
 FEWEST = 3  # of one or two values, the mean and the deviation are as good as the values
 
 
@@ -265,8 +266,13 @@ def refuse_new_gaps(name: str, prepare: TabularPrepare, gaps: Any, lacks: Sequen
         raise Refused(f"site {name!r} lacks column {new[0]!r}, which all have that began: start the run anew")
 
 
-def without_fold(client: Client, fold: Mapping[str, Any], number: int) -> Client:
-    """As `sites/folds.py` leaves it out in one process."""
+def without_fold(client: Client, fold: Mapping[str, Any], number: int, deep: int = DEEPEST) -> Client:
+    """As `sites/folds.py` leaves it out in one process; a fold may lie within what another leaves."""
+    outer = fold.get("within")
+    if outer is not None:
+        if not isinstance(outer, Mapping) or not deep:
+            raise BadInput(f"fold {shown(dict(fold))} is none: is it of another version?")
+        client = without_fold(client, outer, number, deep - 1)
     first, of = first_rows(client)
     told: list[Any] = [fold.get(name) for name in ("folds", "fold", "seed")]
     if not all(map(is_whole, told)) or not 0 <= told[1] < told[0] or told[0] < 2 or told[2] < 0:

@@ -149,8 +149,11 @@ class Met:
         return replace(self, **told, boots={})
 
     def without(self, folds: int, fold: int, seed: int) -> Met:
-        """The same sites, each without one of so many folds of its training rows, and tested on that."""
-        told = {"folds": folds, "fold": fold, "seed": seed}
+        """The same sites, each without one of so many folds of its training rows, and tested on that; without
+        a fold already, they leave one of what that left.
+        """
+        told: Told = {"folds": folds, "fold": fold, "seed": seed}
+        told |= {} if self.fold is None else {"within": self.fold}
         names = [m.name for m in self.roster.members if m.train]
         ask = {"do": "fold", "ground": self.rule.ground, "fold": told}
         sizes = every(self.lines, dict.fromkeys(names, ask))

@@ -89,7 +89,9 @@ class Advised:
             if self.candidates.count(spec) > 1:
                 wrong.add(f"candidate {spec!r} is named twice: name each once")
         if self.measure != "auto" and self.measure not in MEASURES:
-            wrong.add(f"measure {shown(self.measure)} is none of auto, {', '.join(MEASURES)}: take one of these")
+            wrong.add(
+                f"measure {shown(self.measure)} is none of auto, {', '.join(MEASURES)}: take one of these"
+            )
         if not 0 < self.specificity < 1:
             wrong.add(f"specificity={self.specificity} must lie between 0 and 1: try 0.9")
         if not 2 <= self.folds <= 1000:
@@ -116,7 +118,9 @@ class Advised:
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         asking(self.requester, roster.names)
         if self.choice and len(self.choice) != len(roster):
-            raise BadInput(f"choice names {len(self.choice)} ways for {len(roster)} clients: name one for each")
+            raise BadInput(
+                f"choice names {len(self.choice)} ways for {len(roster)} clients: name one for each"
+            )
         for spec in self.choice:
             if spec not in self.ways:
                 raise BadInput(f"choice names {spec!r}, which is no candidate: add it to candidates")
@@ -160,10 +164,13 @@ class Advised:
 
     def round(self, state: Any, net: Net, key: Key) -> tuple[Any, Info]:
         n = len(net.roster)
-        weights, loss = torch.zeros(n, n, dtype=torch.float64), torch.full((n,), math.nan, dtype=torch.float64)
+        weights, loss = (
+            torch.zeros(n, n, dtype=torch.float64),
+            torch.full((n,), math.nan, dtype=torch.float64),
+        )
         after, extras, matrices = list[Any](), dict[str, Any](), dict[str, Tensor]()
         for spec, way, now in zip(self.followed, self.followed.values(), states_in(state), strict=True):
-            then, info = way.round(now, Apart(net, spec), key)  # type: ignore[arg-type]
+            then, info = way.round(now, Apart(net, spec), key)
             after.append(then)
             mine = self.followers(spec)
             loss[mine] = info.loss[mine]
@@ -175,7 +182,9 @@ class Advised:
                     whole[mine] = matrix[mine]
             if info.extras:
                 extras[spec] = dict(info.extras)
-        return self.state_type()(*after), Info(weights, loss, {"follows": list(self.choice), **extras}, matrices)
+        return self.state_type()(*after), Info(
+            weights, loss, {"follows": list(self.choice), **extras}, matrices
+        )
 
     def models(self, state: Any) -> Models:
         of, held, rows = torch.full((len(self.choice),), NOBODYS), list[Held](), 0

@@ -100,3 +100,13 @@ def watched(total: int, asked: bool | None, watch: Watch) -> Iterator[Callable[[
             return seen
 
         yield both
+
+
+@contextmanager
+def counted(total: int, asked: bool | None, unit: str) -> Iterator[Callable[[str, int], None]]:
+    """For Python: what shows how many are done, and what was done last; `asked` as in `watched`."""
+    if not (sys.stderr.isatty() if asked is None else asked):
+        yield lambda text, done: None
+        return
+    with bar_of(total, Console(stderr=True, highlight=False), unit=unit) as bar:
+        yield lambda text, done: move(bar, text, done)

@@ -15,6 +15,7 @@ NAMES = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "auc": "AUC",
+    "sensitivity": "sensitivity",
     "loss": "loss",
     "ece": "ECE",
     "nll": "NLL",
@@ -27,7 +28,15 @@ NAMES = {
     "circle_recall": "recall of the circle",
     "drift": "distance to the mean model",
 }
-PERCENT = ("accuracy", "balanced_accuracy", "precision", "recall", "circle_precision", "circle_recall")
+PERCENT = (
+    "accuracy",
+    "balanced_accuracy",
+    "sensitivity",
+    "precision",
+    "recall",
+    "circle_precision",
+    "circle_recall",
+)
 NONE = "—"
 MOST = 9  # methods that are named in a line
 GAP = "\u00a0"  # a space that no line ends at

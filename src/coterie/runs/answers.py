@@ -161,8 +161,8 @@ def nested_gains(bench: Bench, trials: Trials, client: int, inside: Sequence[str
     """[outer fold] what the way that inner folds chose gained over alone on rows that they had not seen."""
     found = []
     for fold, spec in zip(outer_folds(bench), inside, strict=True):
-        pair = [figures(trials, s, bench.metric, client, [fold]) for s in (spec, ALONE)]
-        found.append(Gain(*pair, bench.higher).by_fold[0])
+        there, alone = (figures(trials, s, bench.metric, client, [fold]) for s in (spec, ALONE))
+        found.append(Gain(there, alone, bench.higher).by_fold[0])
     return np.array(found)
 
 

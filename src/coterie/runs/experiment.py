@@ -37,6 +37,7 @@ from coterie.engines.auto import SMALL as SMALL_MODEL
 from coterie.engines.base import Engine
 from coterie.engines.threads import SMALL as FEW_NUMBERS
 from coterie.engines.threads import narrow
+from coterie.methods.advised import Advised
 from coterie.metrics.own import NOTHING, Own
 from coterie.nets import Accounted, Counting, Ground, Made, Ownership, wrapped
 from coterie.nets.accounted import accounted
@@ -257,12 +258,12 @@ def experiment_of(
     roster, key = footing.roster, Key(int(config["seed"]), rounds=int(config["rounds"]))
     check_work(method, roster, footing.model)
     said = [*method.check(roster, footing.beliefs, key)]
-    if getattr(method, "undecided", False):
+    if isinstance(method, Advised) and method.undecided:
         from coterie.runs.trying import Bench, decided  # trials are experiments themselves
 
-        method, found = decided(Bench(method, footing, config, connector, engine, own))  # type: ignore[arg-type]
+        method, found = decided(Bench(method, footing, config, connector, engine, own))
         said += found
-        config = {**config, "advised": {**config.get("advised", {}), "choice": list(method.choice)}}  # type: ignore[attr-defined]
+        config = {**config, "advised": {**config.get("advised", {}), "choice": list(method.choice)}}
     admit(tuple(config.get("wrap", ())), method, roster)
     work = local_work(method) if footing.met is not None else ()  # one of somebody's own has no name
     reveals, kernels = shown_by(tuple(config.get("wrap", ())), method.reveals(), work)

@@ -206,7 +206,9 @@ class Files:
 Store = Memory | Files
 
 
-def every(bench: Bench, store: Store, tell: Callable[[Place], None] = lambda place: None) -> dict[Place, Trial]:
+def every(
+    bench: Bench, store: Store, tell: Callable[[Place], None] = lambda place: None
+) -> dict[Place, Trial]:
     """All trials, those that are kept already as they are, one after the other."""
     found = dict[Place, Trial]()
     for place in bench.places():

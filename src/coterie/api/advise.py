@@ -1,0 +1,133 @@
+"""With whom should each client train? From Python, on one's own clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from coterie.api import checks
+from coterie.api.train import footing_of, given_config, parts_of
+from coterie.core.checks import checked
+from coterie.core.client import Client
+from coterie.core.options import coerced
+from coterie.core.seeds import Key
+from coterie.engines import ENGINES
+from coterie.engines.threads import narrow
+from coterie.methods.advised import CANDIDATES
+from coterie.metrics.own import own_of
+from coterie.report.answers import sentences
+from coterie.report.answers_page import write_advice
+from coterie.report.progress import counted
+from coterie.runs import advising
+from coterie.runs.answers import Advice, Answer
+from coterie.runs.settings import Settings
+from coterie.runs.trying import Bench
+from coterie.storage.paths import given_file
+
+TRAINS = {"kernel", "loss", "metrics", "lower", "engine", "device", "memory", "init", "net", "wrap"}
+TRAINS |= {"one_class", "features"}
+"""Keywords of `train` that are passed on."""
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Advised:
+    """Answers by client. `choice` is what a run follows: train(..., "advised", choice=advice.choice)."""
+
+    advice: Advice
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name}: {lines[0]}" for name, lines in sentences(self.advice).items())
+
+    @property
+    def choice(self) -> tuple[str, ...]:
+        """What each client should follow, in the order of the clients; `local` is alone."""
+        return self.advice.choice
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        return {a.client: a for a in self.advice.answers}
+
+    def words(self, client: str) -> list[str]:
+        """What this client is told, line by line."""
+        return sentences(self.advice)[client]
+
+    def table(self) -> pd.DataFrame:
+        """A row for each client and way: its gain over alone with the interval, and whether it is advised."""
+        import pandas as pd
+
+        rows = [
+            (
+                a.client,
+                way,
+                a.level[way],
+                gain.mean,
+                gain.mean - gain.half,
+                gain.mean + gain.half,
+                way == a.choice,
+            )
+            for a in self.advice.answers
+            for way, gain in a.gains.items()
+        ]
+        columns = ["client", "way", self.advice.metric, "gain", "low", "high", "advised"]
+        return pd.DataFrame(rows, columns=columns)
+
+    @checked(**checks.PAGE)
+    def report(self, path: str | Path) -> Path:
+        """Writes one HTML page that opens offline."""
+        return write_advice(given_file(str(path), "path"), self.advice)
+
+
+@checked(**checks.ADVISE)
+@narrow()
+def advise(
+    model: nn.Module | str,
+    clients: Sequence[Client],
+    requester: str = "all",
+    *,
+    measure: str = "auto",
+    candidates: Sequence[str] = CANDIDATES,
+    folds: int = 5,
+    inner: int = 3,
+    rounds: int = 30,
+    seed: int = 0,
+    progress: bool | None = None,
+    **options: Any,
+) -> Advised:
+    """With whom should a client train, what does it gain, how sure is that, what does it give away?
+
+    requester    the client that asks, or all
+    measure      what to choose by and to promise: accuracy, balanced_accuracy, auc, loss (log loss), brier,
+                 sensitivity (at a `specificity`), rmse, r2; auto takes the usual one of the task
+    candidates   what to try beside training alone: methods, with options if wanted ("ndoye:best=1")
+    folds        into how many parts each client's training rows are cut, each held out once
+    inner        folds inside each, which choose while it judges; 0 promises no gain, and is quicker
+
+    Further keywords are those of `train` (kernel, loss, init, net, wrap, ...), options of the local work (lr,
+    epochs, ...) and of the method `advised` (sure, specificity).
+    """
+    checks.check_keywords(options)
+    common = {k: options.pop(k) for k in list(options) if k in TRAINS}
+    init, features = common.pop("init", "given"), common.pop("features", None)
+    kernel, engine = common.pop("kernel", None), common.pop("engine", "auto")
+    own = own_of(common.pop("loss", None), common.pop("metrics", None), common.pop("lower", ()))
+    asked = {"requester": requester, "measure": measure, "candidates": tuple(candidates), "folds": folds}
+    settings = Settings(**coerced(Settings, {**common, "rounds": rounds, "seed": seed}, "advise"))
+    question = advising.Question(settings, inner)
+    work, way = parts_of(kernel, "advised", {**options, **asked})
+    key = Key(settings.seed, rounds=settings.rounds)
+    footing = footing_of(
+        model, clients, settings, init, features, lambda r, start: way.check(r, start, key), own=own
+    )
+    way.check(footing.roster, footing.beliefs, key)
+    config = given_config(footing, model, settings, work, way, engine, init, features, own)
+    connector, machine = settings.made("net"), ENGINES.make(engine)
+    bench = Bench(way, footing, config, connector, machine, own, question.inner)  # type: ignore[arg-type]
+    with counted(len(bench.places()), progress, "trials") as tell:
+        return Advised(advising.in_memory(bench, lambda done, total, spec: tell(f"trying {spec}", done)))

@@ -1,0 +1,102 @@
+"""coterie advise"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.markup import escape
+
+from coterie.cli import screen
+from coterie.cli.compare import JOBS
+from coterie.cli.flags import read_settings
+from coterie.cli.run import OUT, fresh
+from coterie.core.clock import CLOCK
+from coterie.core.errors import BadInput
+from coterie.core.options import Option, options_of
+from coterie.methods.advised import Advised
+from coterie.report.answers import cost_of_asking, screen_table, sentences
+from coterie.report.answers_page import write_advice
+from coterie.report.tuning import command
+from coterie.runs import advising
+from coterie.runs.about import command_line
+from coterie.runs.advising import FOLLOW, Question
+from coterie.runs.answers import Advice
+from coterie.runs.experiment import Builder
+from coterie.storage.paths import given_folder
+
+HELP = """With whom should a client train, why, what does it gain, what does it give away?
+
+Tries training alone, with everybody, with everybody and then alone, each personal method, and circles from
+rankings, on parts of the client's own training rows that are held out in turn. Alone is the answer unless
+another way is better by more than noise. The gain that is promised comes from rows that neither training nor
+choosing had seen (nested cross-validation). Test rows are never looked at. The same command goes on where it
+was cut off.
+
+examples:
+  coterie advise --data heart-disease --requester cleveland
+  coterie advise --recipe recipe.toml --requester all --measure auc
+  coterie advise --data heart-disease --measure sensitivity --specificity 0.95
+  coterie advise --data titanic --candidates fedavg finetune ndoye:best=1
+  coterie advise --net federation --federation.kit ward/people/lead --requester north
+"""
+
+ADVISED = {o.name: o for o in options_of(Advised) if o.name != "choice"}
+INNER = Option(
+    "inner", int, 3, "Folds inside each, which choose while it judges; 0 promises no gain, and is quicker."
+)
+
+
+def advise(words: Sequence[str]) -> int:
+    with CLOCK.part("start-up"):
+        own = [*ADVISED.values(), INNER, OUT, JOBS]
+        settings, extra = read_settings(words, "advise", HELP, own, ["advised"])
+    asked = {name: extra[name] for name in ADVISED}
+    if settings.options.get("advised"):
+        wrong = {k: v for k, v in settings.options["advised"].items() if v != _default(k)}
+        if wrong:
+            first = next(iter(wrong))
+            raise BadInput(f"--advised.{first} belongs to 'coterie run': give --{first} here")
+    settings = replace(settings, method="advised", options={**settings.options, "advised": asked})
+    question = Question(settings, extra["inner"])
+    path = given_folder(extra["out"]) if extra["out"] else None
+    split = settings.resolved().split
+    return answer(path or fresh(f"advise-{settings.data}-{split}"), question, command_line(), extra["jobs"])
+
+
+def _default(name: str) -> object:
+    return next(o.default for o in options_of(Advised) if o.name == name)
+
+
+def answer(path: Path, question: Question, typed: str | None, jobs: int = 0) -> int:
+    """Every trial that is left, then the answers."""
+    try:
+        with screen.progress(1, "trying", "trials") as bar:
+
+            def tell(done: int, total: int, spec: str) -> None:
+                bar.start()
+                bar.update(bar.task_ids[0], completed=done, total=total, description=f"trying {escape(spec)}")
+
+            advice = advising.advise(question, path, tell, typed, jobs, Builder())
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"stopped; every finished trial is saved: go on with 'coterie resume {path}'"
+        ) from None
+    screen.say_notes(advice.about)
+    show(advice)
+    page = write_advice(path / "report.html", advice, path)
+    print(f"train so: {command('run', path / FOLLOW)}")
+    print(f"report: {page}")
+    return 0
+
+
+def show(advice: Advice) -> None:
+    """The answers in words, and a table of what was tried."""
+    for name, lines in sentences(advice).items():
+        screen.out.print(f"\n[bold]{escape(name)}[/bold]")
+        for line in lines:
+            screen.out.print(escape(line))
+    screen.out.print("")
+    screen.out.print(screen_table(advice, screen.out.width))
+    screen.out.print(f"[dim]{escape(cost_of_asking(advice))}[/dim]")

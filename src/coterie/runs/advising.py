@@ -1,0 +1,172 @@
+"""With whom should each client train? A folder of trials, and the answers that follow from them.
+
+    advise.toml    what is asked: settings, with the options of `advised`, and how many inner folds
+    run.json       versions, commit, machine, clients: where and on what
+    trials/        a file for each trial
+    advice.json    the answers
+    follow.toml    a run in which each client follows its advice, for `coterie run --config`
+    report.html    the answers to read
+
+The same question goes on where it was cut off: a trial that is there is not made again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from coterie.core.errors import BadInput, BadRun
+from coterie.engines.threads import narrow
+from coterie.methods.advised import Advised
+from coterie.runs.about import about_run
+from coterie.runs.answers import Advice, advice_of
+from coterie.runs.experiment import Builder, with_sites
+from coterie.runs.folder import Folder
+from coterie.runs.jobs import Say, processes, side_by_side
+from coterie.runs.settings import Settings, from_table, read_toml
+from coterie.runs.trying import Bench, Files, Memory, Place, Store, every
+from coterie.runs.tune import same_data
+from coterie.sites.footing import Footing
+from coterie.storage.atomic import write_whole
+
+Tell = Callable[[int, int, str], None]
+"""How many trials are over, of how many, and the last one's candidate."""
+QUESTION, ANSWERS, FOLLOW = "advise.toml", "advice.json", "follow.toml"
+
+
+@dataclass(frozen=True)
+class Question:
+    """Settings whose method is `advised`, and into how many inner folds an outer one's rest is cut."""
+
+    settings: Settings
+    inner: int = 3
+
+    def __post_init__(self) -> None:
+        if self.inner != 0 and not 2 <= self.inner <= 1000:
+            raise BadInput(f"inner={self.inner} must lie in [2, 1000], or be 0 to promise nothing: try 3")
+
+    def table(self) -> dict[str, Any]:
+        return {"inner": self.inner, **self.settings.table()}
+
+
+def bench_of(question: Question, builder: Builder) -> tuple[Bench, Settings]:
+    """What is tried, checked whole, before anything is written; and the settings with the sites met."""
+    settings = question.settings.resolved()
+    builder.check(settings)
+    footing = builder.footing(settings, lambda roster, start: ())
+    settings = with_sites(settings, footing)
+    method: Advised = settings.made("method", local=settings.made("kernel"))
+    connector, engine = settings.made("net"), settings.made("engine")
+    bench = Bench(method, footing, settings.table(), connector, engine, inner=question.inner)
+    refuse_decided(bench)
+    return bench, settings
+
+
+def refuse_decided(bench: Bench) -> None:
+    """What could not be tried is said before the first trial."""
+    if bench.method.choice:
+        raise BadInput("choice is what the advice will be: leave it out")
+    if len(bench.footing.roster) < 2:
+        raise BadInput("advice needs at least 2 clients: there is nobody to train with")
+
+
+@narrow()
+def advise(
+    question: Question,
+    out: Path,
+    tell: Tell = lambda done, total, spec: None,
+    command: str | None = None,
+    jobs: int = 0,
+    builder: Builder | None = None,
+) -> Advice:
+    """Makes every trial that is left, and writes the answers; in a folder that may have some already."""
+    builder = builder or Builder()
+    bench, settings = bench_of(question, builder)
+    if jobs > 1 and settings.net == "federation":
+        raise BadInput(f"--jobs {jobs}: sites of a federation are in one run at a time: leave it out")
+    begin(out, question)
+    with closing(Folder(out)):
+        about = same_data(out, about_of(bench.footing, command))
+        store = Files(out / "trials", list(bench.ways))
+        left = [place for place in bench.places() if store.get(place) is None]
+        total = len(bench.places())
+        jobs = processes(jobs, len(left), builder.small(settings)) if left else 1
+        if jobs > 1:
+            for done, spec in in_processes(bench, store, left, jobs):
+                tell(total - len(left) + done, total, spec)
+        advice = gathered(bench, store, about, tell)
+        write_whole(out / ANSWERS, json.dumps(advice.table(), indent=1) + "\n")
+        write_whole(out / FOLLOW, tomli_w.dumps(follow(settings, advice).table()))
+    return advice
+
+
+def gathered(bench: Bench, store: Store, about: Mapping[str, Any], tell: Tell) -> Advice:
+    """The answers, after all trials that are left."""
+    total, seen = len(bench.places()), list[Place]()
+
+    def one_more(place: Place) -> None:
+        seen.append(place)
+        tell(len(seen), total, place.spec)
+
+    return advice_of(bench, every(bench, store, one_more), about)
+
+
+def in_memory(bench: Bench, tell: Tell) -> Advice:
+    """The same without a folder, one trial after the other."""
+    refuse_decided(bench)
+    return gathered(bench, Memory(), about_of(bench.footing, None), tell)
+
+
+def in_processes(bench: Bench, store: Store, left: list[Place], jobs: int) -> Iterator[tuple[int, str]]:
+    """Trials by several processes, which leave them in files: how many are over, and the last candidate."""
+
+    def work(task: int, say: Say) -> None:
+        store.put(left[task], bench.attempt(left[task]))
+        say({"task": task})
+
+    done = 0
+    for entry in side_by_side(len(left), jobs, work):
+        if "task" in entry:
+            done += 1
+            yield done, left[entry["task"]].spec
+
+
+def about_of(footing: Footing, command: str | None) -> dict[str, Any]:
+    return about_run(footing.roster, footing.beliefs, footing.notes, command)
+
+
+def follow(settings: Settings, advice: Advice) -> Settings:
+    """A run of what was advised, on rows dealt as in the trials."""
+    tables = {name: dict(table) for name, table in settings.options.items()}
+    tables["advised"] = {**tables["advised"], "choice": advice.choice}
+    return replace(settings, options=tables, deal=settings.dealt_by)
+
+
+def is_advice(path: Path) -> bool:
+    return (path / QUESTION).exists()
+
+
+def read_question(path: Path) -> Question:
+    table = read_toml(path / QUESTION)
+    inner = table.pop("inner", None)
+    if not isinstance(inner, int):
+        raise BadRun(f"{path / QUESTION} is damaged: ask anew with another --out")
+    return Question(from_table(table, str(path / QUESTION)), inner)
+
+
+def begin(path: Path, question: Question) -> None:
+    """Writes what is asked, or finds the same again."""
+    if path.is_dir() and any(path.iterdir()):
+        if not is_advice(path):
+            raise BadRun(f"output folder {path} is not empty: choose another --out")
+        if read_toml(path / QUESTION) != question.table():
+            raise BadRun(
+                f"{path} holds another question: go on with 'coterie resume {path}' or choose another --out"
+            )
+    write_whole(path / QUESTION, tomli_w.dumps(question.table()))
