@@ -36,7 +36,9 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 # a momentum that lasts, a rate that falls, short last batches of 7, 4, 4, 2 and 5 rows
 WORK = SGD(lr=0.1, batch=8, momentum=0.5, keep=True, schedule="cosine")
 # options where three rounds or five clients are too few for the usual ones
+FOLLOWED = ("local", "fedavg", "finetune:tune=1", "ndoye:passes=1,folds=3")
 OPTIONS: dict[str, dict[str, Any]] = {
+    "advised": {"candidates": FOLLOWED[1:], "choice": (*FOLLOWED, "fedavg")},
     "bayes-central": {"samples": 2},
     "bayes-local": {"samples": 2},
     "finetune": {"tune": 1},

@@ -38,6 +38,7 @@ ROUNDS, SEED = 3, 1
 POLICY = "open = true\nrows = true\nlabel_counts = true\n"
 # options where three rounds and four sites are too few for the usual ones
 OPTIONS = {
+    "advised": {"candidates": ("fedavg", "finetune:tune=1"), "folds": 2},
     "bayes-central": {"samples": 2},
     "bayes-local": {"samples": 2},
     "finetune": {"tune": 1},
@@ -224,6 +225,7 @@ WORDS = ["--model", "mlp", "--mlp.hidden", "6", "--engine", "loop", "--seed", st
         ("compare", ["--methods", "local", "fedavg", "--seeds", "2", "--rounds", "2", "--jobs", "1"]),
         ("rank", ["--requester", "north"]),
         ("tune", ["--methods", "fedavg", "--trials", "2", "--folds", "2", "--rounds", "2"]),
+        ("advise", ["--candidates", "fedavg", "--folds", "2", "--inner", "2", "--rounds", "2"]),
     ],
 )
 def test_commands_that_train_more_than_once(ward, tmp_path, capsys, command, own):
@@ -253,5 +255,7 @@ def told(folder: Path) -> dict[str, list[dict]]:
             for name in OF_MODELS:
                 line.get("measures", {}).pop(name, None)
         found[str(path.relative_to(folder))] = lines
+    for path in sorted((folder / "trials").rglob("*.json")):
+        found[str(path.relative_to(folder))] = [{**json.loads(path.read_text()), "seconds": 0}]
     assert found
     return found

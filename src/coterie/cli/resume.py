@@ -23,7 +23,7 @@ from coterie.runs.settings import from_table
 from coterie.runs.trials import is_tuning, read_tuning
 from coterie.storage.paths import given_path
 
-HELP = """Goes on with a run, comparison, tuning or advice that was cut off, to the numbers of one that was not.
+HELP = """Goes on with what was cut off: a run, comparison, tuning or advice; to the same numbers in the end.
 
 example:
   coterie resume runs/digits-shift-fedavg-seed0

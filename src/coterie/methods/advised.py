@@ -89,9 +89,7 @@ class Advised:
             if self.candidates.count(spec) > 1:
                 wrong.add(f"candidate {spec!r} is named twice: name each once")
         if self.measure != "auto" and self.measure not in MEASURES:
-            wrong.add(
-                f"measure {shown(self.measure)} is none of auto, {', '.join(MEASURES)}: take one of these"
-            )
+            wrong.add(f"measure {shown(self.measure)} is none of these: auto, {', '.join(MEASURES)}")
         if not 0 < self.specificity < 1:
             wrong.add(f"specificity={self.specificity} must lie between 0 and 1: try 0.9")
         if not 2 <= self.folds <= 1000:

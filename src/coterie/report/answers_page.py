@@ -160,8 +160,8 @@ def how_part(advice: Advice, folder: Path | None) -> str:
         for s in advice.ways
     ]
     said = (
-        f"Each client's training rows were cut into {advice.folds} parts. Every way trained without each part "
-        "in turn, at every client, and was scored on it. "
+        f"Each client's training rows were cut into {advice.folds} parts. Every way trained without each "
+        "part in turn, at every client, and was scored on it. "
     )
     if advice.inner:
         said += (

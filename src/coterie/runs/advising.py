@@ -64,16 +64,17 @@ def bench_of(question: Question, builder: Builder) -> tuple[Bench, Settings]:
     method: Advised = settings.made("method", local=settings.made("kernel"))
     connector, engine = settings.made("net"), settings.made("engine")
     bench = Bench(method, footing, settings.table(), connector, engine, inner=question.inner)
-    refuse_decided(bench)
+    check(bench)
     return bench, settings
 
 
-def refuse_decided(bench: Bench) -> None:
+def check(bench: Bench) -> None:
     """What could not be tried is said before the first trial."""
     if bench.method.choice:
         raise BadInput("choice is what the advice will be: leave it out")
     if len(bench.footing.roster) < 2:
         raise BadInput("advice needs at least 2 clients: there is nobody to train with")
+    bench.check()
 
 
 @narrow()
@@ -90,14 +91,14 @@ def advise(
     bench, settings = bench_of(question, builder)
     if jobs > 1 and settings.net == "federation":
         raise BadInput(f"--jobs {jobs}: sites of a federation are in one run at a time: leave it out")
+    total = len(bench.places())
+    jobs = processes(jobs, total, builder.small(settings))
     begin(out, question)
     with closing(Folder(out)):
         about = same_data(out, about_of(bench.footing, command))
         store = Files(out / "trials", list(bench.ways))
         left = [place for place in bench.places() if store.get(place) is None]
-        total = len(bench.places())
-        jobs = processes(jobs, len(left), builder.small(settings)) if left else 1
-        if jobs > 1:
+        if min(jobs, len(left)) > 1:
             for done, spec in in_processes(bench, store, left, jobs):
                 tell(total - len(left) + done, total, spec)
         advice = gathered(bench, store, about, tell)
@@ -119,7 +120,7 @@ def gathered(bench: Bench, store: Store, about: Mapping[str, Any], tell: Tell) -
 
 def in_memory(bench: Bench, tell: Tell) -> Advice:
     """The same without a folder, one trial after the other."""
-    refuse_decided(bench)
+    check(bench)
     return gathered(bench, Memory(), about_of(bench.footing, None), tell)
 
 

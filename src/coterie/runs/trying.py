@@ -28,9 +28,10 @@ from coterie.methods.advised import ALONE, Advised, Gain, choose
 from coterie.metrics.own import NOTHING, Own
 from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
 from coterie.nets.ground import Connector
-from coterie.runs.experiment import experiment_of
+from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.record import Record
 from coterie.runs.runner import run
+from coterie.runs.validation import measured_by
 from coterie.sites.folds import folds_of
 from coterie.sites.footing import Footing
 from coterie.storage.atomic import write_whole
@@ -127,16 +128,27 @@ class Bench:
     def _within(self) -> dict[int, list[Footing]]:
         return {}
 
-    def attempt(self, place: Place) -> Trial:
-        """One trial; one that diverges has failed and is kept as such, training alone must not."""
+    def experiment(self, place: Place) -> Experiment:
         way = self.ways[place.spec]
         config = {**self.config, "method": getattr(way, "name", ""), "evaluate": int(self.config["rounds"])}
         if self.metric == "sensitivity":
             config["specificity"] = self.method.specificity
-        fold = self.footing_at(place)
-        experiment = experiment_of(
-            fold, config, way, connector=self.connector, engine=self.engine, command=None, own=self.own
-        )
+        made: dict[str, Any] = {"connector": self.connector, "engine": self.engine, "own": self.own}
+        return experiment_of(self.footing_at(place), config, way, command=None, **made)
+
+    def check(self) -> None:
+        """Refuses, before the first trial, folds that somebody has too few rows for, and a measure that there
+        is not.
+        """
+        if self.inner:
+            self.footing_at(Place(0, 0, ALONE))
+        known = measured_by(self.experiment(Place(0, OUTER, ALONE)))
+        if self.metric not in known:
+            raise UnknownName("measure for this data", self.metric, known)
+
+    def attempt(self, place: Place) -> Trial:
+        """One trial; one that diverges has failed and is kept as such, training alone must not."""
+        experiment = self.experiment(place)
         try:
             outcome = run(experiment, None, place.spec)
         except Diverged as error:
@@ -153,8 +165,6 @@ class Bench:
 def trial_of(record: Record, metric: str, bare: bool) -> Trial:
     """What a run on a fold says; of one that only chooses, the figures it chooses by."""
     scores = {name: record.final(name) for name in (list(record.evaluated())[-1]["scores"]["own/test"])}
-    if metric not in scores:
-        raise UnknownName("measure for this data", metric, scores)
     kept = {metric: scores[metric]} if bare else scores
     figures = {name: [v if math.isfinite(v) else None for v in values] for name, values in kept.items()}
     if bare:
@@ -255,6 +265,7 @@ def chosen(trials: Trials, bench: Bench, client: int, within: int | None = None)
 
 def decided(bench: Bench) -> tuple[Advised, list[str]]:
     """The method with a choice for each client, from trials; and what to say of it."""
+    bench.check()
     trials = every(bench, Memory())
     names = bench.footing.roster.names
     choice = tuple(chosen(trials, bench, i) for i in range(len(names)))

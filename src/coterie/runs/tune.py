@@ -26,20 +26,18 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from coterie.core import belief as tree
 from coterie.core.errors import BadInput, BadRun, Diverged, UnknownName
-from coterie.core.held import at_coordinator, hold
 from coterie.core.method import Method
 from coterie.core.seeds import Key
 from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
 from coterie.runs.experiment import Builder
 from coterie.runs.folder import Folder
 from coterie.runs.record import Record
-from coterie.runs.runner import evaluate, first_state, same_threads
+from coterie.runs.runner import same_threads
 from coterie.runs.search import Axis, Options, need_optuna, suggest
 from coterie.runs.settings import Settings, read_toml
 from coterie.runs.trials import Trial, Tuned, Tuning, best_of, is_tuning
-from coterie.runs.validation import fold_experiment, validate
+from coterie.runs.validation import fold_experiment, measured_by, validate
 from coterie.sites.folds import folds_of
 from coterie.sites.footing import Footing
 from coterie.storage.atomic import append_line, keep_lines, read_lines, write_whole
@@ -116,12 +114,10 @@ def ready(tuning: Tuning, command: str | None = None) -> Bench:
     metric = HEADLINE[whole.roster.task] if tuning.metric == "auto" else tuning.metric
     folds = folds_of(whole, tuning.folds, experiment.key)
     first = fold_experiment(settings, folds[0], experiment.method)
-    start = hold(first.beliefs, at_coordinator(tree.count(first.beliefs)))
-    known = evaluate(first, first.method.models(first_state(first, start)), 0)
     experiment.net.close()
-    first.net.close()
-    if known is None or metric not in known["own/test"]:
-        raise UnknownName("metric for this data", metric, known["own/test"] if known else ())
+    known = measured_by(first)
+    if metric not in known:
+        raise UnknownName("metric for this data", metric, known)
     return Bench(tuning, whole, folds, experiment.about, metric)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+from coterie.core import belief as tree
 from coterie.core.errors import BadInput, Diverged
+from coterie.core.held import at_coordinator, hold
 from coterie.core.method import Method
 from coterie.metrics.summary import mean_over_clients
 from coterie.runs.experiment import Experiment, experiment_of
-from coterie.runs.runner import Watch, run
+from coterie.runs.runner import Watch, evaluate, first_state, run
 from coterie.runs.settings import Settings
 from coterie.sites.footing import Footing
 
@@ -18,6 +20,16 @@ def fold_experiment(settings: Settings, fold: Footing, method: Method) -> Experi
     config = {**settings.table(), "evaluate": settings.rounds}
     connector, engine = settings.made("net"), settings.made("engine")
     return experiment_of(fold, config, method, connector=connector, engine=engine, command=None)
+
+
+def measured_by(experiment: Experiment) -> list[str]:
+    """The figures that models of these clients have, from a look at the first ones; it closes the net."""
+    start = hold(experiment.beliefs, at_coordinator(tree.count(experiment.beliefs)))
+    try:
+        known = evaluate(experiment, experiment.method.models(first_state(experiment, start)), 0)
+    finally:
+        experiment.net.close()
+    return list(known["own/test"]) if known else []
 
 
 def validate(experiment: Experiment, metric: str, watch: Watch) -> float:

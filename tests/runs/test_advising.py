@@ -1,0 +1,163 @@
+"""Advice: trials never see what they must not, a question goes on where it was cut off, and all ways to ask
+give the same answers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import coterie
+from coterie.cli.main import main
+from coterie.core.client import Samples
+from coterie.core.errors import Diverged
+from coterie.core.seeds import Key
+from coterie.report.answers import sentences
+from coterie.report.answers_page import render_advice
+from coterie.runs import trying
+from coterie.runs.advising import Question, advise, bench_of, read_question
+from coterie.runs.answers import interval_of
+from coterie.runs.experiment import Builder
+from coterie.runs.runner import run
+from coterie.runs.settings import Settings
+from coterie.sites.folds import folds_of
+
+CANDIDATES = ("fedavg", "finetune:tune=1")
+WORDS = ["advise", "--data", "titanic", "--rounds", "3", "--candidates", *CANDIDATES, "--folds", "3"]
+WORDS += ["--inner", "2", "--sgd.lr", "0.5", "--engine", "loop"]
+
+
+def question(**more) -> Question:
+    asked = {"candidates": CANDIDATES, "folds": 3, **more}
+    options = {"sgd": {"lr": 0.5}, "advised": asked}
+    return Question(Settings(data="titanic", method="advised", rounds=3, engine="loop", options=options), 2)
+
+
+def shifted(clients):
+    """The same clients with other test rows."""
+    return [replace(c, test=Samples(c.test.x + 100, 1 - c.test.y)) for c in clients]
+
+
+def made(rows=50):
+    draws, found = np.random.default_rng(3), []
+    for name in ("a", "b", "c"):
+        x = draws.normal(size=(rows, 4))
+        y = (x[:, 0] + 0.5 * draws.normal(size=rows) > 0).astype(int)
+        found.append(coterie.Client.from_arrays(x, y, name=name))
+    return found
+
+
+def test_test_rows_change_nothing():
+    clients, asked = made(), {"candidates": CANDIDATES, "folds": 3, "inner": 2, "rounds": 3, "lr": 0.5}
+    one, other = (coterie.advise("logistic", c, **asked) for c in (clients, shifted(clients)))
+    told = [replace(a, seconds=0.0) for a in one.advice.answers]
+    assert told == [replace(a, seconds=0.0) for a in other.advice.answers]
+    assert repr(one).count("\n") == 2
+
+
+def test_inner_folds_lie_within_what_an_outer_one_leaves():
+    bench, _ = bench_of(question(), Builder())
+    key = Key(0)
+    for client, whole in enumerate(bench.footing.clients):
+        seen = torch.cat([fold.clients[client].test.x for fold in bench.outer])
+        assert sorted(map(tuple, seen.tolist())) == sorted(map(tuple, whole.train.x.tolist()))
+        for outer, fold in enumerate(bench.outer):
+            left = fold.clients[client]
+            assert len(left.train) + len(left.test) == len(whole.train)
+            for inner in bench.within(outer):
+                inside = inner.clients[client]
+                rows = torch.cat([inside.train.x, inside.test.x])
+                assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, left.train.x.tolist()))
+    again = folds_of(bench.footing, 3, key)
+    assert all(
+        torch.equal(a.clients[0].test.x, b.clients[0].test.x) for a, b in zip(bench.outer, again, strict=True)
+    )
+
+
+def test_a_question_goes_on_where_it_was_cut_off(tmp_path):
+    """As after a kill: some trials are there, one only as a draft."""
+    whole = advise(question(folds=2), tmp_path / "whole", jobs=2)
+    parts = advise(question(folds=2), tmp_path / "parts")
+    files = sorted((tmp_path / "parts" / "trials").rglob("*.json"))
+    assert len(files) == len(sorted((tmp_path / "whole" / "trials").rglob("*.json"))) == 3 * (2 + 4)
+    for file in files[::2]:
+        file.unlink()
+    (tmp_path / "parts" / "advice.json").unlink()
+    again = advise(read_question(tmp_path / "parts"), tmp_path / "parts")
+    for advice in (parts, again):
+        assert [replace(a, seconds=0) for a in advice.answers] == [
+            replace(a, seconds=0) for a in whole.answers
+        ]
+    assert json.loads((tmp_path / "parts" / "advice.json").read_text())["choice"] == list(whole.choice)
+
+
+def test_the_command_answers_and_its_run_follows(tmp_path, capsys):
+    assert main([*WORDS, "--requester", "age 36+", "--measure", "auc", "--out", str(tmp_path / "a")]) == 0
+    said = capsys.readouterr().out
+    assert "age 36+" in said
+    assert "You would give" in said
+    assert "\nage 0-20\n" not in said  # who did not ask has no answer
+    page = (tmp_path / "a" / "report.html").read_text()
+    assert "What is given away" in page
+    assert main(["resume", str(tmp_path / "a")]) == 0
+    assert main(["run", "--config", str(tmp_path / "a" / "follow.toml"), "--out", str(tmp_path / "run")]) == 0
+    config = (tmp_path / "run" / "config.toml").read_text()
+    assert "choice = [" in config
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--requester", "nobody"], "nobody"),
+        (["--inner", "1"], "inner=1"),
+        (["--measure", "f1"], "is none of these"),
+        (["--measure", "rmse"], "rmse"),
+        (["--candidates", "central"], "moves rows"),
+        (["--advised.folds", "9"], "give --folds"),
+        (["--folds", "500"], "folds=500"),
+        (["--jobs", "99"], "jobs=99"),
+    ],
+)
+def test_mistakes_get_a_line_and_leave_nothing(tmp_path, capsys, words, said):
+    assert main([*WORDS, *words, "--out", str(tmp_path / "a")]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert not (tmp_path / "a").exists()
+
+
+def test_names_are_escaped_and_each_client_has_its_words(tmp_path):
+    clients = [replace(c, name=f"<b>{c.name}") for c in made()]
+    asked = coterie.advise("logistic", clients, candidates=CANDIDATES, folds=2, inner=0, rounds=2)
+    page = render_advice(asked.advice)
+    assert "<b>a" not in page
+    assert "&lt;b&gt;a" in page
+    assert sentences(asked.advice).keys() == {"<b>a", "<b>b", "<b>c"}
+    assert all(a.expected is None for a in asked.answers.values())
+    table = asked.table()
+    assert set(table["way"]) == set(CANDIDATES)
+    assert asked.report(tmp_path / "page.html").exists()
+
+
+def test_an_interval_over_folds_by_hand():
+    """Of 0.1, 0, 0.3: t with 2 degrees of freedom is 4.3027, the error sqrt(5/6 · 0.07/3)."""
+    found = interval_of(np.array([0.1, 0.0, np.nan, 0.3]))
+    assert found.mean == pytest.approx(0.4 / 3)
+    assert found.half == pytest.approx(4.302653 * (5 / 6 * 0.07 / 3) ** 0.5, rel=1e-5)
+
+
+def test_a_candidate_that_diverges_is_left_behind_and_said(monkeypatch):
+    def diverges(experiment, folder, label):
+        if label == "fedavg":
+            raise Diverged("the loss is not finite: lower the learning rate")
+        return run(experiment, folder, label)
+
+    monkeypatch.setattr(trying, "run", diverges)
+    found = coterie.advise("logistic", made(), candidates=CANDIDATES, folds=2, inner=0, rounds=2)
+    assert found.advice.failed.keys() == {"fedavg"}
+    assert all(np.isnan(a.gains["fedavg"].mean) for a in found.answers.values())
+    assert "fedavg" not in found.choice
+    assert "lower the learning rate" in render_advice(found.advice)
