@@ -69,7 +69,9 @@ def _default(name: str) -> object:
     return next(o.default for o in options_of(Advised) if o.name == name)
 
 
-def answer(path: Path, question: Question, typed: str | None, jobs: int = 0) -> int:
+def answer(
+    path: Path, question: Question, typed: str | None, jobs: int = 0, builder: Builder | None = None
+) -> int:
     """Every trial that is left, then the answers."""
     try:
         with screen.progress(1, "trying", "trials") as bar:
@@ -78,7 +80,7 @@ def answer(path: Path, question: Question, typed: str | None, jobs: int = 0) -> 
                 bar.start()
                 bar.update(bar.task_ids[0], completed=done, total=total, description=f"trying {escape(spec)}")
 
-            advice = advising.advise(question, path, tell, typed, jobs, Builder())
+            advice = advising.advise(question, path, tell, typed, jobs, builder)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"stopped; every finished trial is saved: go on with 'coterie resume {path}'"

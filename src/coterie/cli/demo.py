@@ -6,7 +6,7 @@ import csv
 import io
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +23,7 @@ from coterie.report.page import Section, write_report
 from coterie.report.terminal import render_listening
 from coterie.report.words import headline
 from coterie.runs.about import command_line
+from coterie.runs.advising import Question
 from coterie.runs.compare import Comparison, create
 from coterie.runs.experiment import Builder
 from coterie.runs.settings import Settings
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 HELP = """With whom should each train? Asks seven methods on real data, tells each client, writes a report.
 
 Titanic passengers go to four clients by their age. Handwritten digits go to six, of which three see them
-upside down, and nobody is told who. It needs no network. In the end a client's own model predicts.
+upside down, and nobody is told who. It needs no network. Then a client's own model predicts, and in the end
+one client is told with whom to train, what that brings and what it gives away.
 
 example:
   coterie demo
@@ -73,6 +75,7 @@ def demo(words: Sequence[str]) -> int:
         say(section)
     predict(path, builders["titanic"])
     print(f"report: {write_report(path / 'report.html', sections)}")
+    advise(path / "advice", builders["titanic"])
     return 0
 
 
@@ -106,6 +109,21 @@ def predict(path: Path, builder: Builder) -> None:
     screen.out.print(escape(f"{said}; in truth: {truth}. What pushed most: {pushed}."))
     screen.out.print("[dim]Age and fare are as the model takes them: in deviations from the mean.[/dim]")
     print(f"predict: {again}")
+
+
+def advise(path: Path, builder: Builder) -> None:
+    """The answer for one client, by the way of `coterie advise`."""
+    from coterie.cli import advise as command
+
+    asked = {"requester": ASKS, "candidates": ("fedavg", "finetune", *CIRCLES), "folds": 4}
+    settings = STUDIES["titanic"]
+    options = {**settings.options, "advised": asked}
+    question = Question(replace(settings, method="advised", options=options), inner=2)
+    again = ["--data", "titanic", "--sgd.lr", "0.5", "--requester", ASKS, "--folds", "4", "--inner", "2"]
+    again += ["--candidates", "fedavg", "finetune", *CIRCLES]
+    screen.out.print(f"\n[bold]The answer for {ASKS}: with whom, what it brings, what it gives[/bold]")
+    command.answer(path, question, command_line(), builder=builder)
+    print(f"ask again: {shlex.join(['coterie', 'advise', *again])}")
 
 
 def write_passenger(file: Path, predictor: Predictor, builder: Builder) -> str:
