@@ -15,12 +15,8 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import math
-import subprocess
 from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from coterie.engines.threads import narrow
 from coterie.methods.advised import ALONE

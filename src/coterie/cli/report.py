@@ -18,12 +18,14 @@ from coterie.report.audit import read_audit
 from coterie.report.page import Section, write_report
 from coterie.report.paper_figures import write_figures
 from coterie.report.tables import write_csv
+from coterie.runs.about import command_line
+from coterie.runs.advising import is_advice, read_question
 from coterie.runs.compare import is_comparison, read_records
 from coterie.runs.cost import read_cost
 from coterie.runs.folder import is_run, way_on
 from coterie.storage.paths import given_path
 
-HELP = """Writes the page of a run or a comparison, finished or not; tables as CSV, figures for a paper.
+HELP = """Writes the page of a run, a comparison or advice, finished or not; tables as CSV; figures for papers.
 
 examples:
   coterie report runs/compare-titanic-age-strict
@@ -48,6 +50,10 @@ class Report:
 def report(words: Sequence[str]) -> int:
     asked = parse(Report, words, "report", HELP)
     path = given_path(asked.path)
+    if is_advice(path):
+        from coterie.cli.advise import answer
+
+        return answer(path, read_question(path), command_line())
     sections = read_sections(path)
     screen.say_sections(sections, write_report(path / "report.html", sections))
     for place, section in zip(places(path), sections, strict=True):

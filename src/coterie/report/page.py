@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import BadInput
-from coterie.report import contributions, page_figures, page_tables, privacy, sealed, tables, views, words
+from coterie.report import (
+    contributions,
+    followed,
+    page_figures,
+    page_tables,
+    privacy,
+    sealed,
+    tables,
+    views,
+    words,
+)
 from coterie.report.audit import TITLE as AUDITED
 from coterie.report.audit import audit_part
 from coterie.report.inks import Ink, inks
@@ -108,6 +118,7 @@ def _section(
         ("summary", "Summary", warnings + summary),
         ("rounds", "Round by round", page_figures.rounds_part(by_label, colours, at("rounds"))),
         ("clients", "Client by client", page_figures.clients_part(by_label, colours, at("clients"))),
+        ("followed", "What each was advised to follow", followed.part(by_label)),
         ("calibration", "Calibration", page_figures.calibration_part(by_label, colours, at("calibration"))),
         ("matrix", "Who listens to whom", page_figures.matrix_part(by_label, at("matrix"))),
         ("collected", "Who collected from whom", page_figures.collected_part(by_label, at("collected"))),
