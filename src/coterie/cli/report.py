@@ -25,7 +25,7 @@ from coterie.runs.cost import read_cost
 from coterie.runs.folder import is_run, way_on
 from coterie.storage.paths import given_path
 
-HELP = """Writes the page of a run, a comparison or advice, finished or not; tables as CSV; figures for papers.
+HELP = """Writes the page of a run, comparison or advice, finished or not; tables as CSV; figures for a paper.
 
 examples:
   coterie report runs/compare-titanic-age-strict
