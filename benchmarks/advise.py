@@ -223,31 +223,33 @@ def commit() -> str:
 
 
 PAGE = """# Is advice worth following?
-`coterie advise` on each client's training rows, then what following it brought on test rows that no trial had seen.
-Five data sets, {seeds} seeds that split the rows anew: {asked} answers. [CSV](advise.csv); `{command}`.
+`coterie advise` on each client's training rows, then what following it brought on test rows that no trial had
+seen. Five data sets, {seeds} seeds that split the rows anew: {asked} answers. [CSV](advise.csv); `{command}`.
 
 Settings are the usual ones (5 parts, 3 inside each), with a learning rate of 0.5 for Titanic and digits as in
-the demo; breast cancer goes to five clients by Dirichlet label skew, digits to six of which three see them upside
-down, the others are real silos or ages. Accuracies in per cent and points; concordance, a third kind of figure, for the
-survival of breast-cancer patients. Intervals are 95 %, over seeds that share rows, and corrected for it
+the demo. Heart disease, and the survival of breast-cancer patients (TCGA), are real silos; Titanic is split by
+age; breast cancer goes to five clients by Dirichlet label skew, digits to six, of which three see them upside
+down. Accuracies are in per cent and points. Intervals are 95 %, over seeds that share rows and corrected for it
 ([which is which](../measures.md)).
 
 ## What following it brought
 {sets}
 
-- **Never worse than alone by more than its interval**: of {clients} clients {worse} are. {better} are better by more than theirs.
-- Advice was *join others* in {followed} of {asked} answers; the client gained on its test rows in {gained} of them and lost in
-  {lost}.
-- **The promise**: the test figure lay within the promised 95 % interval in {held} of {followed}, below it in {below}. The
-  interval is of the gain to be expected; a single test set of a few dozen rows adds noise of its own, so fewer than 95 %
-  are to be expected to lie inside where tests are small.
-- The best single way in hindsight is chosen by the very test rows that it is measured on: nobody could have followed it.
+- **Never worse than alone by more than its interval**: of {clients} clients {worse} are. {better} are better
+  by more than theirs.
+- The advice was to join others in {followed} of {asked} answers. On its test rows the client then gained in
+  {gained} of them and lost in {lost}.
+- **The promise**: the test figure lay within the promised 95 % interval in {held} of {followed}, below it in
+  {below}. The interval is of the gain to be expected; a single test set of a few dozen rows adds noise of its
+  own, so that fewer than 95 % are to be expected inside.
+- The best single way in hindsight is picked by the very test rows that it is measured on: nobody could have
+  followed it.
 
 ## Client by client
 {table}
 
-*gain over alone*: the mean over seeds of advised minus alone on the client's own test rows (turned where lower is better);
-0 where the advice was to stay alone.
+*gain over alone*: the mean over seeds of advised minus alone on the client's own test rows (turned where lower
+is better); 0 where the advice was to stay alone.
 """
 
 
