@@ -227,10 +227,10 @@ PAGE = """# Is advice worth following?
 seen. Five data sets, {seeds} seeds that split the rows anew: {asked} answers. [CSV](advise.csv); `{command}`.
 
 Settings are the usual ones (5 parts, 3 inside each), with a learning rate of 0.5 for Titanic and digits as in
-the demo. Heart disease, and the survival of breast-cancer patients (TCGA), are real silos; Titanic is split by
-age; breast cancer goes to five clients by Dirichlet label skew, digits to six, of which three see them upside
-down. Accuracies are in per cent and points. Intervals are 95 %, over seeds that share rows and corrected for it
-([which is which](../measures.md)).
+the demo. Heart disease, and the survival of breast-cancer patients (TCGA), are real silos; Titanic is split
+by age; breast cancer goes to five clients by Dirichlet label skew, digits to six, of which three see them
+upside down. Accuracies are in per cent and points. Intervals are 95 %, over seeds that share rows and
+corrected for it ([which is which](../measures.md)).
 
 ## What following it brought
 {sets}
@@ -248,8 +248,8 @@ down. Accuracies are in per cent and points. Intervals are 95 %, over seeds that
 ## Client by client
 {table}
 
-*gain over alone*: the mean over seeds of advised minus alone on the client's own test rows (turned where lower
-is better); 0 where the advice was to stay alone.
+*gain over alone*: the mean over seeds of advised minus alone on the client's own test rows (turned where
+lower is better); 0 where the advice was to stay alone.
 """
 
 
