@@ -53,12 +53,26 @@ def with_whom(advice: Advice, answer: Answer) -> str:
     name = answer.choice.partition(":")[0]
     way = f"by {answer.choice}" + (f" ({WAYS[name]})" if name in WAYS else "")
     listed = [f"{other} (counts {share:.2f})" for other, share in answer.partners.items()]
+    train = "Perhaps train" if weak(answer) else "Train"
     if not listed:
-        return f"Train {way}; nobody else came to count for more than a hundredth of your model."
+        return f"{train} {way}; nobody else came to count for more than a hundredth of your model."
     more_of = f" and {len(listed) - MOST} more" if len(listed) > MOST else ""
     mine = 1 - sum(answer.partners.values())
     own = f" Your own rows count {mine:.2f}." if mine > 0.005 else ""
-    return f"Train with {', '.join(listed[:MOST])}{more_of}, {way}.{own}"
+    return f"{train} with {', '.join(listed[:MOST])}{more_of}, {way}.{own}"
+
+
+def weak(answer: Answer) -> bool:
+    """Whether the advice did not hold up on rows that had no part in choosing: it promises no gain, or seldom
+    came out again.
+    """
+    if answer.expected is None:
+        return False
+    return not answer.expected.mean > 0 or 2 * answer.repeats.get(answer.choice, 0) < repetitions(answer)
+
+
+def repetitions(answer: Answer) -> int:
+    return sum(answer.repeats.values())
 
 
 def why_alone(advice: Advice, answer: Answer) -> str:
@@ -100,7 +114,7 @@ def sureness(advice: Advice, answer: Answer) -> str:
     """How often the same advice came out on other parts of the rows."""
     if not answer.repeats:
         return ""
-    total, same = sum(answer.repeats.values()), answer.repeats.get(answer.choice, 0)
+    total, same = repetitions(answer), answer.repeats.get(answer.choice, 0)
     others = [
         f"{words.several(n, 'time')} {called(s)}" for s, n in answer.repeats.items() if s != answer.choice
     ]
