@@ -184,10 +184,6 @@ PENS = {"rounds_step1": 20, "sampled": 3, "direction": "mine-on-theirs"}
 # and rankings without a bar, as in the papers
 BARE = {"bar": "none"}
 AS_IN_PLAIN: dict[str, dict[str, Any]] = {"pens": PENS, "ndoye": BARE, "influence": BARE}
-    "pens": PENS,
-    "ndoye": {"bar": "none"},
-    "influence": {"bar": "none"},
-}
 
 STUDIES = {
     "study-titanic": Study(Comparison(Settings(data="titanic"), FOUR, 5), "plain_titanic.py"),
