@@ -12,6 +12,7 @@ import numpy as np
 from coterie.report import (
     advice,
     calibration,
+    choices,
     features,
     heatmaps,
     layers,
@@ -104,7 +105,8 @@ def matrix_part(by_label: views.Groups, key: str) -> str:
         "</label>"
         '<label><input class="self" type="checkbox"> leave out own weight</label>'
     )
-    return figure(key, plot, said, controls, "matrix")
+    alone = "".join(f"<li>{escape(line)}</li>" for line in choices.alone_lines(by_label))
+    return figure(key, plot, said, controls, "matrix") + (f"<ul>{alone}</ul>" if alone else "")
 
 
 def collected_part(by_label: views.Groups, key: str) -> str:

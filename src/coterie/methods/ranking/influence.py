@@ -182,7 +182,8 @@ def nothing_seen(n: int) -> Look:
 def error_of(looks: Sequence[Look], n: int) -> Tensor:
     """[requester, other] the standard error of the influence, over sets of held-out rows."""
     each = [look.values / look.rows.unsqueeze(1) for look in looks]
-    return standard_error(torch.stack(each, dim=-1) if each else torch.full((n, n, 1), float("nan")))
+    unknown = torch.full((n, n, 1), float("nan"), dtype=torch.float64)
+    return standard_error(torch.stack(each, dim=-1) if each else unknown)
 
 
 def tried(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tensor, key: Key) -> Part:

@@ -1,0 +1,294 @@
+"""Why somebody was chosen to train with, and why nobody was: in words, from a ranking's numbers.
+
+Of each pair there is one reason, the first that holds of those in REASONS: it says what speaks against the
+pair, or that nothing does. A requester's line gathers its pairs by reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from coterie.methods.ranking import RANKINGS
+from coterie.methods.ranking.bar import ABOVE, THERE, error_name
+from coterie.report import views
+from coterie.runs.record import Record
+
+LISTED = 6  # names in a line
+LINES = 12  # of those who train alone
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """What a record has of its ranking: matrices [requester, other], NaN where there is nothing to say.
+
+    value, error      what is ranked by, above 0 for a good one if `high`, and its standard error
+    above, spread     by how much the other's model loses more than one's own, and its standard error
+    there             what the other's model loses on one's own rows
+    guess             [requester] the loss of always saying one's own shares of classes, NaN where unknown
+    chosen            who is in whose circle
+    withdrew          (who, from whose circle)
+    """
+
+    name: str
+    high: bool
+    clients: list[str]
+    value: np.ndarray
+    error: np.ndarray
+    above: np.ndarray
+    spread: np.ndarray
+    there: np.ndarray
+    guess: np.ndarray
+    chosen: np.ndarray
+    bar: bool
+    best: int
+    threshold: float
+    withdrew: Collection[tuple[str, str]] = ()
+
+    def order(self, r: int) -> list[int]:
+        """Those who were ranked for r, the best first."""
+        known = np.flatnonzero(np.isfinite(self.value[r]))
+        values = self.value[r, known]
+        order: list[int] = known[np.argsort(-values if self.high else values, kind="stable")].tolist()
+        return order
+
+    @property
+    def requesters(self) -> list[int]:
+        return np.flatnonzero(np.isfinite(self.value).any(axis=1)).tolist()
+
+
+def is_ranking(record: Record) -> bool:
+    """Whether a run has ranked yet."""
+    found = RANKINGS.get(str(record.config.get("method")))
+    return found is not None and bool(record.matrices.get(found[0]))
+
+
+def ranked(record: Record) -> Ranked:
+    """The ranking of a record that has one."""
+    method = str(record.config["method"])
+    name, high = RANKINGS[method]
+    round, n = max(record.matrices[name]), len(record.clients)
+    options = record.config.get(method, {})
+
+    def matrix(which: str) -> np.ndarray:
+        found = record.matrices.get(which, {}).get(round)
+        return np.full((n, n), math.nan) if found is None else np.asarray(found, dtype=float)
+
+    return Ranked(
+        name, high, record.clients, matrix(name), matrix(error_name(name)),
+        matrix(ABOVE), matrix(error_name(ABOVE)), matrix(THERE), guesses(record),
+        np.asarray(record.weights[round]) > 0,
+        bar=ABOVE in record.matrices,
+        best=int(options.get("best", 0)),
+        threshold=float(options.get("threshold", -math.inf if high else math.inf)),
+        withdrew={(str(told["site"]), str(told.get("receiver"))) for told in _withdrawals(record, round)},
+    )  # fmt: skip
+
+
+def _withdrawals(record: Record, round: int) -> list[Mapping[str, Any]]:
+    """From circles, in the round that ranked."""
+    extras = next((m.get("extras") or {} for m in record.metrics if m["round"] == round), {})
+    return [told for told in extras.get("withdrawals", ()) if told.get("of") == "circle"]
+
+
+def guesses(record: Record) -> np.ndarray:
+    """[client] −Σ_c s_c log s_c of the shares s_c of classes among its training rows, where they are public
+    and the loss is the usual one.
+    """
+    clients = record.about["clients"]
+    found = np.full(len(clients), math.nan)
+    if record.about.get("task", "classification") != "classification" or "loss" in record.config:
+        return found
+    for i, client in enumerate(clients):
+        counts = np.asarray((client.get("labels") or [[]])[0], dtype=float)
+        if counts.sum() > 0:
+            shares = counts[counts > 0] / counts.sum()
+            found[i] = float(-(shares * np.log(shares)).sum())
+    return found
+
+
+class Reason(NamedTuple):
+    """`holds` of a ranking, a requester and another; `said` of one or several others at once, with blanks for
+    them, the requester and the form of the verb; `figures` of one pair.
+    """
+
+    holds: Callable[[Ranked, int, int], bool]
+    said: str
+    figures: Callable[[Ranked, int, int], str] = lambda found, r, j: ""
+
+
+def number(value: float) -> str:
+    return f"{value:.3g}".replace("-", "−")
+
+
+def beside_own(found: Ranked, r: int, j: int) -> str:
+    own = found.there[r, j] - found.above[r, j]
+    return f"loss {number(found.there[r, j])}, own {number(own)}, standard error {number(found.spread[r, j])}"
+
+
+def valued(found: Ranked, r: int, j: int) -> str:
+    value, error = found.value[r, j], found.error[r, j]
+    said = f"{found.name} {number(value)}"
+    return f"{said}, standard error {number(error)}" if math.isfinite(error) else said
+
+
+def beyond(found: Ranked, r: int, j: int) -> bool:
+    """Whether a pair passes the threshold."""
+    value = found.value[r, j]
+    return bool(value > found.threshold if found.high else value < found.threshold)
+
+
+def by_chance(found: Ranked, r: int, j: int) -> bool:
+    """Whether it passes by less than a standard error, where there is one."""
+    return bool(found.value[r, j] - found.error[r, j] <= found.threshold)
+
+
+def clears(found: Ranked, r: int, j: int) -> bool:
+    return not found.bar or bool(found.above[r, j] <= found.spread[r, j])
+
+
+REASONS = {
+    "first": Reason(
+        lambda f, r, j: bool(f.chosen[r, j]) and not f.bar,
+        "{names} {come} first for {at}, and no bar was set",
+        valued,
+    ),
+    "helps": Reason(
+        lambda f, r, j: bool(f.chosen[r, j]) and math.isfinite(f.error[r, j]),
+        "with {names} the average does better on the rows of {at}, by more than a standard error",
+        valued,
+    ),
+    "suits": Reason(
+        lambda f, r, j: bool(f.chosen[r, j]),
+        "{models} {do} about as well on the rows of {at} as its own model, or better",
+        beside_own,
+    ),
+    "few": Reason(
+        lambda f, r, j: f.bar and not math.isfinite(f.spread[r, j]), "{at} has too few rows to tell"
+    ),
+    "guess": Reason(
+        lambda f, r, j: not clears(f, r, j) and bool(f.there[r, j] > f.guess[r]),
+        "{models} {do} worse on the rows of {at} than guessing from its class shares",
+        lambda f, r, j: f"loss {number(f.there[r, j])}, guessing {number(f.guess[r])}",
+    ),
+    "own": Reason(
+        lambda f, r, j: not clears(f, r, j),
+        "{models} {do} worse on the rows of {at} than its own model by more than a standard error",
+        beside_own,
+    ),
+    "harms": Reason(
+        lambda f, r, j: f.high and f.threshold == 0 and not beyond(f, r, j),
+        "with {names} the average does no better on the rows of {at}",
+        valued,
+    ),
+    "threshold": Reason(
+        lambda f, r, j: not beyond(f, r, j),
+        "{names} {do} not pass the threshold for {at}",
+        lambda f, r, j: f"{valued(f, r, j)}, threshold {f.threshold:g}",
+    ),
+    "chance": Reason(
+        by_chance,
+        "with {names} the average does better on the rows of {at} by less than a standard error",
+        valued,
+    ),
+    "later": Reason(
+        lambda f, r, j: f.best > 0 and open_to(f, r).index(j) >= f.best,
+        "others come before {names} for {at}",
+        lambda f, r, j: f"best={f.best}",
+    ),
+    "withdrew": Reason(
+        lambda f, r, j: (f.clients[j], f.clients[r]) in f.withdrew, "{names} withdrew from the circle of {at}"
+    ),
+    "other": Reason(lambda f, r, j: True, "{names} {are} not chosen for {at}", valued),
+}
+"""In the order in which they are asked."""
+IN = ("first", "helps", "suits")  # why somebody is in
+
+
+def open_to(found: Ranked, r: int) -> list[int]:
+    """Who might be chosen for r, the best first."""
+    tests = [REASONS[name].holds for name in ("few", "own", "threshold", "chance")]
+    return [j for j in found.order(r) if not any(holds(found, r, j) for holds in tests)]
+
+
+def reason(found: Ranked, r: int, j: int) -> str:
+    """The name of the first that holds."""
+    return next(name for name, why in REASONS.items() if why.holds(found, r, j))
+
+
+def why(found: Ranked, r: int, j: int) -> str:
+    """Of one pair, with its figures."""
+    told = REASONS[reason(found, r, j)]
+    figures = told.figures(found, r, j)
+    said = filled(told.said, [found.clients[j]], found.clients[r])
+    return f"{said} ({figures})" if figures else said
+
+
+def filled(said: str, names: Sequence[str], at: str) -> str:
+    one = len(names) == 1
+    return said.format(
+        names=listed(names),
+        models=f"the model{'s' * (not one)} of {listed(names)}",
+        do="does" if one else "do",
+        come="comes" if one else "come",
+        are="is" if one else "are",
+        at=at,
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c; of many the first."""
+    if len(names) > LISTED:
+        return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def sentence(found: Ranked, r: int) -> str:
+    """Who is chosen, or nobody, and because of what: each reason once, of all whom it is of."""
+    by_reason: dict[str, list[str]] = {}
+    chosen = []
+    for j in found.order(r):
+        name = reason(found, r, j)
+        by_reason.setdefault(name, []).append(found.clients[j])
+        chosen += [found.clients[j]] if name in IN else []
+    told = [name for name in by_reason if name in IN] or list(by_reason)
+    because = "; ".join(filled(REASONS[name].said, by_reason[name], found.clients[r]) for name in told)
+    return f"{listed(chosen) if chosen else 'nobody'}; because {because}"
+
+
+def sentences(record: Record) -> dict[str, str]:
+    """By requester; nothing of a run that has not ranked."""
+    if not is_ranking(record):
+        return {}
+    found = ranked(record)
+    return {found.clients[r]: sentence(found, r) for r in found.requesters}
+
+
+def alone(record: Record) -> dict[str, str]:
+    """Those who train alone because nobody was worth it, and why."""
+    if not is_ranking(record):
+        return {}
+    found = ranked(record)
+    others = ~np.eye(len(found.clients), dtype=bool)
+    return {
+        found.clients[r]: sentence(found, r)
+        for r in found.requesters
+        if not (found.chosen[r] & others[r]).any()
+    }
+
+
+def alone_lines(by_label: views.Groups) -> list[str]:
+    """Who trains alone because nobody was worth it, by how many seeds, and why in the first of them."""
+    lines = []
+    for label, runs in by_label.items():
+        found = [(views.seed(record), name, said) for record in runs for name, said in alone(record).items()]
+        for name in dict.fromkeys(name for _, name, _ in found):
+            mine = [(seed, said) for seed, of, said in found if of == name]
+            seeds = f" in {len(mine)} of {len(runs)} seeds (here: seed {mine[0][0]})" if len(runs) > 1 else ""
+            lines.append(f"{label}: {name} trains alone{seeds}: {mine[0][1]}")
+    more = len(lines) - LINES
+    return lines if more <= 0 else [*lines[:LINES], f"{more} more that train alone are not listed"]
