@@ -24,7 +24,8 @@ class Term:
 
     @property
     def anchor(self) -> str:
-        return "term-" + re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
+        slugs = (re.sub(r"[^a-z0-9]+", "-", way.lower()).strip("-") for way in (self.name, *self.also))
+        return "term-" + next(slug for slug in slugs if slug)
 
     @property
     def written(self) -> re.Pattern[str]:
@@ -214,11 +215,11 @@ def behind(name: str) -> str:
 
 def linked(text: str) -> str:
     """A text as HTML, with a link at the first place of each term, and its sentence to hover over."""
+    places = [(*place.span(), term) for term in TERMS if (place := term.written.search(text))]
     found: dict[int, tuple[int, Term]] = {}
-    for term in sorted(TERMS, key=lambda t: -len(t.name)):  # the longer first: balanced accuracy, accuracy
-        place = term.written.search(text)
-        if place and not any(a < place.end() and place.start() < b for a, (b, _) in found.items()):
-            found[place.start()] = (place.end(), term)
+    for start, end, term in sorted(places, key=lambda p: p[0] - p[1]):  # the longest: log loss before loss
+        if not any(a < end and start < b for a, (b, _) in found.items()):
+            found[start] = (end, term)
     made, at = "", 0
     for start, (end, term) in sorted(found.items()):
         made += html.escape(text[at:start])
