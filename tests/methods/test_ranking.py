@@ -239,14 +239,17 @@ class TestBar:
         assert_table(found.above, [NAN, (2 * 1 + 6 * 2) / 8], [0, NAN])
         assert_table(found.error, [NAN, 0.5], [0, NAN])
         # 1.75 is more than 0.5; no worse at all is good enough
-        assert found.clears().tolist() == [[False, False], [True, False]]
-        assert not beside([], 2).clears().any()
+        assert found.clears("own").tolist() == [[False, False], [True, False]]
+        assert not found.clears("better").any()
+        assert not beside([], 2).clears("own").any()
 
-    @pytest.mark.parametrize(("above", "clears"), [(0.49, True), (0.51, False), (-3.0, True)])
-    def test_one_standard_error_is_allowed(self, above, clears):
+    @pytest.mark.parametrize(
+        ("above", "bars"), [(0.51, ""), (0.49, "own"), (-0.49, "own"), (-0.51, "own better")]
+    )
+    def test_one_standard_error_is_what_counts(self, above, bars):
         # differences of above ± ½, so that the error is ½
         seen = [Part(table([NAN, above + d], [0, NAN]), table(0, 0), table(3, 3)) for d in (-0.5, 0.5)]
-        assert bool(beside(seen, 2).clears()[0, 1]) == clears
+        assert [b for b in ("own", "better") if beside(seen, 2).clears(b)[0, 1]] == bars.split()
 
     @pytest.mark.parametrize("method", BARRED, ids=ids)
     def test_whoever_is_far_off_trains_alone(self, method, pull, play):
@@ -297,7 +300,7 @@ class TestBar:
 
     @pytest.mark.parametrize("method", [Ndoye, Influence])
     def test_an_unknown_bar(self, method):
-        with pytest.raises(UnknownName, match="unknown bar 'high': known are none, own"):
+        with pytest.raises(UnknownName, match="unknown bar 'high': known are better, none, own"):
             method(bar="high")
 
 

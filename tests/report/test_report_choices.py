@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coterie.report.choices import alone, alone_lines, sentences
+from coterie.report.choices import alone, alone_in_short, alone_lines, sentences
 from coterie.report.ranking import draw_ranking, ranking_frame
 from coterie.runs.record import Record
 
@@ -66,6 +66,11 @@ SHARES = "does worse on the rows of site 0 than guessing from its class shares (
         (pair(0.1, **WORSE, labels=EVEN), f"the model of site 1 {SHARES}"),
         # with a loss of one's own nobody knows what guessing would lose
         (pair(0.1, **WORSE, labels=EVEN, loss="mine"), "than its own model by more than a standard error ("),
+        (
+            pair(-0.1, True, **NEAR, options={"bar": "better"}),
+            "does better on the rows of site 0 than its own",
+        ),
+        (pair(0.1, **NEAR, options={"bar": "better"}), "of site 1 is not better on the rows of site 0 than"),
         (pair(0.1, **(WORSE | {"spread": NAN})), "site 0 has too few rows to tell"),
         (
             pair(0.1, **NEAR, options={"threshold": 0.05}),
@@ -112,6 +117,13 @@ def test_several_of_one_reason_are_named_together():
     lines = alone_lines({"ndoye": [record, replace(record, config=record.config | {"seed": 3})]})
     assert lines[0] == f"ndoye: site 0 trains alone in 2 of 2 seeds (here: seed 0): {told}"
     assert len(lines) == 10
+    assert alone_in_short({"ndoye": [record]}) == alone_lines({"ndoye": [record]})
+    two = alone_in_short({"ndoye": [record, replace(record, config=record.config | {"seed": 3})]})
+    assert two == [
+        "ndoye: nobody was worth it for site 0 (2 of 2 seeds), site 1 (2 of 2 seeds), site 2 (2 of 2 seeds), "
+        "site 3 (2 of 2 seeds), site 4 (2 of 2 seeds), site 5 (2 of 2 seeds) and 4 more: alone then; the "
+        "report says why"
+    ]
     assert alone_lines({"local": [replace(record, config={"method": "local"})]}) == []
 
 

@@ -44,7 +44,7 @@ class Ranked:
     there: np.ndarray
     guess: np.ndarray
     chosen: np.ndarray
-    bar: bool
+    bar: str
     best: int
     threshold: float
     withdrew: Collection[tuple[str, str]] = ()
@@ -82,7 +82,7 @@ def ranked(record: Record) -> Ranked:
         name, high, record.clients, matrix(name), matrix(error_name(name)),
         matrix(ABOVE), matrix(error_name(ABOVE)), matrix(THERE), guesses(record),
         np.asarray(record.weights[round]) > 0,
-        bar=ABOVE in record.matrices,
+        bar=str(options.get("bar", "own")) if ABOVE in record.matrices else "none",
         best=int(options.get("best", 0)),
         threshold=float(options.get("threshold", -math.inf if high else math.inf)),
         withdrew={(str(told["site"]), str(told.get("receiver"))) for told in _withdrawals(record, round)},
@@ -148,12 +148,13 @@ def by_chance(found: Ranked, r: int, j: int) -> bool:
 
 
 def clears(found: Ranked, r: int, j: int) -> bool:
-    return not found.bar or bool(found.above[r, j] <= found.spread[r, j])
+    above, spread = found.above[r, j], found.spread[r, j]
+    return found.bar == "none" or bool(above < -spread if found.bar == "better" else above <= spread)
 
 
 REASONS = {
     "first": Reason(
-        lambda f, r, j: bool(f.chosen[r, j]) and not f.bar,
+        lambda f, r, j: bool(f.chosen[r, j]) and f.bar == "none",
         "{names} {come} first for {at}, and no bar was set",
         valued,
     ),
@@ -162,18 +163,29 @@ REASONS = {
         "with {names} the average does better on the rows of {at}, by more than a standard error",
         valued,
     ),
+    "better": Reason(
+        lambda f, r, j: bool(f.chosen[r, j]) and f.bar == "better",
+        "{models} {do} better on the rows of {at} than its own model by more than a standard error",
+        beside_own,
+    ),
     "suits": Reason(
         lambda f, r, j: bool(f.chosen[r, j]),
         "{models} {do} about as well on the rows of {at} as its own model, or better",
         beside_own,
     ),
     "few": Reason(
-        lambda f, r, j: f.bar and not math.isfinite(f.spread[r, j]), "{at} has too few rows to tell"
+        lambda f, r, j: f.bar != "none" and not math.isfinite(f.spread[r, j]),
+        "{at} has too few rows to tell",
     ),
     "guess": Reason(
         lambda f, r, j: not clears(f, r, j) and bool(f.there[r, j] > f.guess[r]),
         "{models} {do} worse on the rows of {at} than guessing from its class shares",
         lambda f, r, j: f"loss {number(f.there[r, j])}, guessing {number(f.guess[r])}",
+    ),
+    "even": Reason(
+        lambda f, r, j: not clears(f, r, j) and bool(f.above[r, j] <= f.spread[r, j]),
+        "{models} {are} not better on the rows of {at} than its own model by more than a standard error",
+        beside_own,
     ),
     "own": Reason(
         lambda f, r, j: not clears(f, r, j),
@@ -206,7 +218,7 @@ REASONS = {
     "other": Reason(lambda f, r, j: True, "{names} {are} not chosen for {at}", valued),
 }
 """In the order in which they are asked."""
-IN = ("first", "helps", "suits")  # why somebody is in
+IN = ("first", "helps", "better", "suits")  # why somebody is in
 
 
 def open_to(found: Ranked, r: int) -> list[int]:
@@ -281,14 +293,36 @@ def alone(record: Record) -> dict[str, str]:
     }
 
 
+def alone_by_seed(runs: Sequence[Record]) -> dict[str, dict[int, str]]:
+    """The same of several runs: by client, then by seed."""
+    found: dict[str, dict[int, str]] = {}
+    for record in runs:
+        for name, said in alone(record).items():
+            found.setdefault(name, {})[views.seed(record)] = said
+    return found
+
+
 def alone_lines(by_label: views.Groups) -> list[str]:
-    """Who trains alone because nobody was worth it, by how many seeds, and why in the first of them."""
+    """Who trains alone because nobody was worth it, in how many seeds, and why in the first of them."""
     lines = []
     for label, runs in by_label.items():
-        found = [(views.seed(record), name, said) for record in runs for name, said in alone(record).items()]
-        for name in dict.fromkeys(name for _, name, _ in found):
-            mine = [(seed, said) for seed, of, said in found if of == name]
-            seeds = f" in {len(mine)} of {len(runs)} seeds (here: seed {mine[0][0]})" if len(runs) > 1 else ""
-            lines.append(f"{label}: {name} trains alone{seeds}: {mine[0][1]}")
+        for name, why in alone_by_seed(runs).items():
+            seeds = f" in {len(why)} of {len(runs)} seeds (here: seed {min(why)})" if len(runs) > 1 else ""
+            lines.append(f"{label}: {name} trains alone{seeds}: {why[min(why)]}")
     more = len(lines) - LINES
     return lines if more <= 0 else [*lines[:LINES], f"{more} more that train alone are not listed"]
+
+
+def alone_in_short(by_label: views.Groups) -> list[str]:
+    """A line for each method: who trains alone, and in how many seeds. A single run says why."""
+    if all(len(runs) == 1 for runs in by_label.values()) and len(by_label) == 1:
+        return alone_lines(by_label)
+    lines = []
+    for label, runs in by_label.items():
+        who = [
+            f"{name} ({len(why)} of {len(runs)} seeds)" if len(runs) > 1 else name
+            for name, why in alone_by_seed(runs).items()
+        ]
+        if who:
+            lines.append(f"{label}: nobody was worth it for {listed(who)}: alone then; the report says why")
+    return lines

@@ -108,7 +108,8 @@ def matrix_part(by_label: views.Groups, key: str) -> str:
         '<label><input class="self" type="checkbox"> leave out own weight</label>'
     )
     alone = "".join(f"<li>{escape(line)}</li>" for line in choices.alone_lines(by_label))
-    return figure(key, plot, said, controls, "matrix") + (f"<ul>{alone}</ul>" if alone else "")
+    told = f"<h4>Who trains alone, and why</h4><ul>{alone}</ul>" if alone else ""
+    return figure(key, plot, said, controls, "matrix") + told
 
 
 def collected_part(by_label: views.Groups, key: str) -> str:

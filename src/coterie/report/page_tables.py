@@ -50,7 +50,8 @@ def what(records: Sequence[Record]) -> str:
     )
     listed = ", ".join(map(str, sorted(seeds)))
     parts.append(f"seed {listed}" if len(seeds) == 1 else f"{len(seeds)} seeds ({listed})")
-    return linked(" · ".join([*parts, ", ".join(by_label)]))
+    first, *rest = [*parts, ", ".join(by_label)]
+    return " · ".join([linked(first), *map(escape, rest)])
 
 
 def spent(seconds: Mapping[str, float] | None) -> str:

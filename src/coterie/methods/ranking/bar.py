@@ -2,7 +2,7 @@
 
     d_rjk = L_{S_rk}(f_j) - L_{S_rk}(f_r^{-k})                     on part k of the rows that r holds out
     d_rj  = Σ_k n_rk d_rjk / Σ_k n_rk,   e_rj = sd_k(d_rjk) / √K   the mean over parts, its standard error
-    j clears the bar of r:   d_rj ≤ e_rj
+    j clears the bar of r:   d_rj ≤ e_rj  (own),   or  d_rj < -e_rj  (better)
 
 f_j is j's model, f_r^{-k} is r's own, trained without the rows S_rk, of which there are n_rk. Both are tried
 on the same rows, so that hard ones count for both, and what is left of chance is in e_rj. A model that was
@@ -31,7 +31,7 @@ from coterie.core.seeds import Key
 from coterie.kernels.fold import HeldOut
 from coterie.kernels.score import Score
 
-Bar = Literal["own", "none"]
+Bar = Literal["own", "better", "none"]
 ABOVE, THERE = "loss above own", "loss at the requester"
 PARTS = 5  # of the validation rows, where there are no folds
 LEAST = 2  # rows that a part needs
@@ -115,8 +115,9 @@ class Beside:
     above: Tensor
     error: Tensor
 
-    def clears(self) -> Tensor:
-        return self.above <= self.error  # never where one of them is NaN
+    def clears(self, bar: Bar) -> Tensor:
+        """Nobody does where one of the two is NaN."""
+        return self.above < -self.error if bar == "better" else self.above <= self.error
 
     def matrices(self) -> dict[str, Tensor]:
         return {THERE: self.there, ABOVE: self.above, error_name(ABOVE): self.error}

@@ -88,7 +88,8 @@ class Influence:
     """How many times over the local work is done before the models are averaged."""
     bar: Bar = "own"
     """Choose only others whose influence lies above the threshold by more than a standard error, and whose
-    model does no worse on one's own rows than one's own by more than that; none asks for neither."""
+    model does no worse on one's own rows than one's own by more than that (own), or better by more (better);
+    none asks for neither."""
 
     def __post_init__(self) -> None:
         check_bar(self.bar)
@@ -153,7 +154,7 @@ class Influence:
         return replace(
             ranking,
             matrices={**ranking.matrices, error_name(INFLUENCE): error, **held.matrices()},
-            clears=held.clears() & (influence - error > self.threshold),
+            clears=held.clears(self.bar) & (influence - error > self.threshold),
         )
 
     def models(self, state: State) -> Models:

@@ -76,7 +76,7 @@ class Ndoye:
     """How many times over the local work is done to train the models that are ranked."""
     bar: Bar = "own"
     """Choose only others whose model does no worse on one's own rows than one's own model by more than a
-    standard error; none chooses the best, however bad."""
+    standard error (own), or better by more than that (better); none chooses the best, however bad."""
 
     def __post_init__(self) -> None:
         check_bar(self.bar)
@@ -123,7 +123,7 @@ class Ndoye:
             return ranking
         held = self.beside(models, home, owners, requesters, net, key)
         shown = {**ranking.matrices, **held.matrices(), THERE: there}
-        return replace(ranking, matrices=shown, clears=held.clears())
+        return replace(ranking, matrices=shown, clears=held.clears(self.bar))
 
     def at_home(self, beliefs: Held, models: Held, hosts: Tensor, net: Net, key: Key) -> list[Home]:
         """L̂_{D_i}(f_i) of each client that answered, fold by fold; NaN for the others."""
