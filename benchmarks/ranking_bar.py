@@ -3,7 +3,7 @@
 Ranks the clients of some studies once for each seed, chooses circles by several bars, trains 30 rounds of
 averaging within each client's circle, and holds its test accuracy against 30 rounds alone, from the same
 first model. d and e are `loss above own` and its standard error (coterie/methods/ranking/bar.py); none is the
-paper's choice, and d ≤ e the bar that was taken, by seeds 100 to 109.
+paper's choice, and d ≤ e the bar that was taken, by seeds 100 to 119.
 """
 
 from __future__ import annotations
@@ -106,22 +106,25 @@ def ground_of(name: str, seed: int) -> Ground:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Of one seed: the gain in test accuracy over training alone, in points, and who has a circle."""
+    """Of one seed, by client: gains over training alone on its test rows, and who has a circle."""
 
     gain: np.ndarray
+    """In accuracy, in points."""
+    less: np.ndarray
+    """In loss: by how much it is lower."""
     circle: np.ndarray
 
 
 def trained(ground: Ground, chosen: Tensor, seed: int) -> np.ndarray:
-    """[client] test accuracy after averaging in these circles."""
+    """[accuracy and loss, client] on test rows, after averaging in these circles."""
     net, start, local = ground
     state = circles.State(handed_out(start, net))
     weights = circles.circle_weights(chosen, net.roster.sizes)
     for r in range(1, ROUNDS + 1):
         state, _ = circles.train(local, state, weights, net, Key(seed).at_round(r, ROUNDS))
-    scorer, own = Score("test", ("accuracy",)), to_own(len(net.roster))
+    scorer, own = Score("test", ("accuracy", "loss")), to_own(len(net.roster))
     found = net.visit(scorer, state.beliefs, own, Key(seed).at("test"))
-    return found.numbers["accuracy"].double().numpy()
+    return torch.stack([found.numbers[name].double() for name in ("accuracy", "loss")]).numpy()
 
 
 def outcomes(name: str, seed: int) -> Iterator[tuple[tuple[str, str], Seen]]:
@@ -147,7 +150,8 @@ def outcomes(name: str, seed: int) -> Iterator[tuple[tuple[str, str], Seen]]:
             place = chosen.numpy().tobytes()
             if place not in known:
                 known[place] = trained(ground, chosen, seed)
-            yield (ranking, bar), Seen(100 * (known[place] - alone), chosen.any(dim=1).numpy())
+            gain, more = known[place] - alone
+            yield (ranking, bar), Seen(100 * gain, -more, chosen.any(dim=1).numpy())
 
 
 def main() -> None:
@@ -156,18 +160,22 @@ def main() -> None:
     first, last = asked.parse_args().seeds
     torch.set_num_threads(1)
     print(f"commit {commit()}, seeds {first} to {last - 1}\n")
-    print("| study | ranking | bar | have a circle | lose by it | gain, points | worst client |")
-    print("| --- | --- | --- | ---: | ---: | ---: | ---: |")
+    print(
+        "| study | ranking | bar | have a circle | lose by it | gain, points | worst client | gain in loss |"
+    )
+    print("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for name in STUDIES:
         found: dict[tuple[str, str], list[Seen]] = {}
         for seed in range(first, last):
             for which, seen in outcomes(name, seed):
                 found.setdefault(which, []).append(seen)
         for (ranking, bar), several in found.items():
-            gain, circle = (np.stack([getattr(s, part) for s in several]) for part in ("gain", "circle"))
+            gain, less, circle = (
+                np.stack([getattr(s, part) for s in several]) for part in ("gain", "less", "circle")
+            )
             lose = 100 * np.mean((gain < 0) & circle)
             figures = f"{100 * circle.mean():.0f} % | {lose:.0f} % | {gain.mean():+.1f}"
-            figures += f" | {gain.mean(axis=0).min():+.1f}"
+            figures += f" | {gain.mean(axis=0).min():+.1f} | {less.mean():+.3f}"
             print(f"| {name} | `{ranking}` | {bar} | {figures.replace('-', '−')} |", flush=True)
 
 
