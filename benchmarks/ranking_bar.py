@@ -174,9 +174,9 @@ def main() -> None:
                 np.stack([getattr(s, part) for s in several]) for part in ("gain", "less", "circle")
             )
             lose = 100 * np.mean((gain < 0) & circle)
-            figures = f"{100 * circle.mean():.0f} % | {lose:.0f} % | {gain.mean():+.1f}"
-            figures += f" | {gain.mean(axis=0).min():+.1f} | {less.mean():+.3f}"
-            print(f"| {name} | `{ranking}` | {bar} | {figures.replace('-', '−')} |", flush=True)
+            told = f"{100 * circle.mean():.0f} % | {lose:.0f} % | {gain.mean():+.1f}"
+            told += f" | {gain.mean(axis=0).min():+.1f} | {less.mean():+.3f}"
+            print(f"| {name} | `{ranking}` | {bar} | {told.replace('-', '−')} |", flush=True)
 
 
 if __name__ == "__main__":
