@@ -50,7 +50,8 @@ def test_one_line_below_the_table_and_marks_on_the_page(sized):
 def test_many_are_counted(sized):
     record = sized(18, 18, 18, 18, 18)
     assert little.line([record]).startswith("5 clients of 5 rest on little, and count as much as any other")
-    assert little.line([record]).endswith(", and 2 more.")
+    assert little.line([record]).endswith(f"in the mean: a, b, c and 2 more ({FEW}).")
+    assert little.line([sized(5, 6, 7, 8, 9, 40)]).endswith("±30 points), and 2 more.")
     assert little.notes([record]) == [
         f"† a, b, c, d, e: {FEW}; each counts as much as any other in the mean."
     ]
