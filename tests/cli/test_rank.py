@@ -57,6 +57,17 @@ class TestPrints:
         assert rows[0][2] == f"{float(first['transfer loss']):+.4f}"
         assert f"client-1: {first['participant']}; because {first['participant']} comes first" in printed
 
+    def test_the_bar_beside_the_ranking(self, done):
+        printed = done(*QUICK, "--requester", "client-1", "--out", "here")
+        for row in lines_of("here/ranking.csv"):
+            above, error = (float(row[name]) for name in ("loss above own", "error of loss above own"))
+            line = next(line for line in printed.splitlines() if f" {row['participant']} " in line)
+            assert f"{above:.3f} ± {error:.3f}" in line
+            assert ("*" in line) == (row["chosen"] == "True") == (above <= error)
+            assert row["reason"].startswith(f"the model of {row['participant']} does ")
+        assert "\nclient-1: " in printed
+        assert "* chosen to train with" in printed
+
     def test_all_requesters(self, done):
         printed = done(*QUICK, "--by", "influence", "--out", "here")
         assert "by influence (higher is better)" in printed

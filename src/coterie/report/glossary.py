@@ -43,7 +43,7 @@ TERMS = (
     ),
     Term(
         "AUC",
-        "how well it puts the ill above the healthy",
+        "how well it puts one class above the other",
         "The chance that a row of the second class gets a higher score than one of the first: 0.5 is a coin, "
         "1 a perfect order.",
     ),
@@ -68,7 +68,7 @@ TERMS = (
     Term(
         "ECE",
         "gap between sure and right",
-        "Expected calibration error: how far apart it is how sure the model says it is and how often it is "
+        "Expected calibration error: the gap between how sure the model says it is and how often it is "
         "right, the mean over rows; 0 is best.",
         ("expected calibration error",),
     ),
@@ -234,7 +234,7 @@ def part(body: str) -> str:
     terms = [term for term in TERMS if f'href="#{term.anchor}"' in body]
     lines = "".join(
         f'<dt id="{term.anchor}">{html.escape(term.name)}</dt>'
-        f"<dd>{html.escape(term.plain)}. {html.escape(term.said)}</dd>"
+        f"<dd><b>{html.escape(term.plain)}.</b> {html.escape(term.said)}</dd>"
         for term in terms
     )
     return f'<dl class="glossary">{lines}</dl>' if lines else ""

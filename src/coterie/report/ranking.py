@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CHOSEN, LEFT = colours.COLOURS[0], "#C3CCD5"
+HEADING = 9  # characters of a line above figures
 FIRST = 3  # participants that are listed for each requester where a matrix is too wide
 SHOWN = (*(name for name, _ in RANKINGS.values()), THERE, ABOVE)  # figures of a pair on screen
 STAR = "* chosen to train with"
@@ -66,7 +68,7 @@ def _one(record: Record, found: pd.DataFrame) -> Table:
     figures = [c for c in found.columns[4:-1] if c in SHOWN]
     table = Table("rank", "participant", box=None, header_style="bold", **CAPTION)
     for column in (*figures, "training rows"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column("\n".join(textwrap.wrap(column, HEADING)), justify="right", no_wrap=True)
     table.add_column("chosen")
     sizes = {c["name"]: str(c["train"]) for c in record.about["clients"]}
     for row in found.to_dict("records"):
@@ -178,10 +180,11 @@ def _picture(record: Record, name: str, label: str, ramp: Any) -> Figure:
     axes.scatter(columns, rows, s=max(2, 160 / len(values)), color="white", edgecolor="black", linewidth=0.6)
     canvas.ticks(axes, record.clients, "x")
     nobody = set(found.requesters) - set(rows.tolist())
-    named = [f"{name} (nobody)" if r in nobody else name for r, name in enumerate(record.clients)]
-    canvas.ticks(axes, named, "y")
+    for r in nobody:  # in the place of itself, of which there is nothing to say
+        axes.text(r, r, "nobody", ha="center", va="center", fontsize=max(2, min(7, 40 / len(values))))
+    canvas.ticks(axes, record.clients, "y")
     axes.set(xlabel="participant", ylabel="requester")
-    said = "dots: chosen" + ("; (nobody): none of the others is worth it" if nobody else "")
+    said = "dots: chosen" + ("; nobody: trains alone" if nobody else "")
     axes.set_title(said, fontsize=7, loc="left", color="#52606d")
     figure.colorbar(image, ax=axes, label=label, shrink=0.85)
     return figure
