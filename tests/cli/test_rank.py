@@ -192,8 +192,9 @@ class TestTables:
     def test_who_did_not_answer_is_said(self):
         values = [[NAN, 0.5, NAN], [NAN] * 3, [NAN] * 3]
         lines = on_screen(record_of(values, [[0.5, 0.5, 0], [0, 1, 0], [0, 0, 1]]))
-        assert lines[1].split() == ["1", "site", "1", "+0.5000", "20", "*"]
-        assert lines[2].split() == ["site", "2", "did", "not", "answer", "30"]
+        first, gone = lines[-3:-1]
+        assert first.split() == ["1", "site", "1", "+0.5000", "20", "*"]
+        assert gone.split() == ["site", "2", "did", "not", "answer", "30"]
 
     def test_a_matrix_where_it_fits(self):
         lines = on_screen(record_of(THREE, CIRCLES))
