@@ -117,6 +117,19 @@ def test_training_goes_by_the_same_ranking(done):
     done("resume", "run")
 
 
+def test_a_run_says_who_trains_alone_and_why(coterie):
+    words = ("--method", "ndoye", "--ndoye.threshold=-inf", "--rounds", "2", "--out", "run")
+    code, _, said = coterie("run", *QUICK[1:-2], *words)
+    assert code == 0
+    why = "ndoye: client-0 trains alone: nobody; because "
+    assert f"· {why}" in said
+    page = Path("run/report.html").read_text()
+    assert "<h4>Who trains alone, and why</h4>" in page
+    assert why in page
+    extras = read_record(Path("run")).metrics[1]["extras"]
+    assert extras["nobody"] == ["client-0", "client-1", "client-2"]
+
+
 class TestRefuses:
     @pytest.mark.parametrize(
         ("words", "said"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
+import coterie
 from coterie.runs.small import SHARE, TEST, comments, half_width
 
 
@@ -49,3 +51,15 @@ def test_numbers_have_no_accuracy():
 def test_the_half_width_by_hand():
     assert half_width(100, 0.5) == pytest.approx(9.8)
     assert half_width(30) == pytest.approx(196 * math.sqrt(0.16 / 30))
+
+
+def test_a_record_keeps_it():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    clients = [
+        coterie.Client.from_arrays(x[:n], (x[:n, 0] > 0).astype(int), name=f"of-{n}") for n in (40, 20)
+    ]
+    record = coterie.train("logistic", clients, "local", rounds=1).record
+    tests = {c["name"]: c["test"] for c in record.about["clients"]}
+    assert {name: said.partition(" ")[0] for name, said in record.about["small"].items()} == {
+        name: str(n) for name, n in tests.items()
+    }

@@ -111,8 +111,8 @@ def _section(
     first = next(iter(by_label.values()))[0]
     warnings = "".join(f'<p class="warning">Unfinished: {escape(t)}.</p>' for t in tables.unfinished(records))
     summary = f'<div class="box">{tables.summary_html(records, colours)}</div>'
-    said = f"{tables.legend(records, trust=False)} {little.line(records)}".strip()
-    summary += f"<p>{glossary.linked(said)}</p>"
+    summary += f"<p>{glossary.linked(tables.legend(records, trust=False))}</p>"
+    summary += f"<p>{escape(said)}</p>" if (said := little.line(records)) else ""
 
     def at(name: str) -> str:
         return f"s{i}-{name}-plot"

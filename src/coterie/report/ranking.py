@@ -19,6 +19,7 @@ from coterie.methods.ranking import RANKINGS
 from coterie.methods.ranking.bar import ABOVE, THERE, error_name
 from coterie.report import canvas, choices
 from coterie.report import inks as colours
+from coterie.report.ranked import ranked
 from coterie.runs.record import Record
 from coterie.storage.atomic import write_whole
 
@@ -39,7 +40,7 @@ def ranking_frame(record: Record) -> pd.DataFrame:
     Columns: requester, rank (from 1), participant, chosen, the value ranked by under its name, what else the
     method says of the pair, and the reason for choosing it or not.
     """
-    found = choices.ranked(record)
+    found = ranked(record)
     further = [other for other in record.matrices if other != found.name]
     values, *others = _matrices(record, [found.name, *further])
     rows = []
@@ -170,7 +171,7 @@ def _bars(found: pd.DataFrame, label: str) -> Figure:
 
 
 def _picture(record: Record, name: str, label: str, ramp: Any) -> Figure:
-    found = choices.ranked(record)
+    found = ranked(record)
     (values,) = _matrices(record, [name])
     chosen = found.chosen & np.isfinite(values)
     figure, axes = canvas.sheet(4.4, 3.8)
