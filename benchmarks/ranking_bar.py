@@ -3,7 +3,7 @@
 Ranks the clients of some studies once for each seed, chooses circles by several bars, trains 30 rounds of
 averaging within each client's circle, and holds its test accuracy against 30 rounds alone, from the same
 first model. d and e are `loss above own` and its standard error (coterie/methods/ranking/bar.py); none is the
-paper's choice, and d ≤ e the bar that was taken, by seeds 100 to 119.
+paper's choice, d ≤ e the default (own), chosen on seeds 100 to 119 among these and others, d < −e is better.
 """
 
 from __future__ import annotations
