@@ -39,7 +39,7 @@ def lines_of(path: str) -> list[dict[str, str]]:
 
 class TestPrints:
     def test_one_requester(self, done):
-        words = ("--requester", "client-1", "--ndoye.best", "1", "--out", "here")
+        words = ("--requester", "client-1", "--ndoye.best", "1", "--ndoye.bar", "none", "--out", "here")
         printed = done(*QUICK, *words, "--figures", "svg")
         assert "breast-cancer, split by iid, by transfer loss (lower is better)" in printed
         assert "held out: 5-fold cross-validation on training rows" in printed
@@ -52,9 +52,21 @@ class TestPrints:
         assert [row["chosen"] for row in (first, second)] == ["True", "False"]
         assert float(first["transfer loss"]) <= float(second["transfer loss"])
         rows = [line.split() for line in printed.splitlines() if "client-" in line]
-        assert [row[1] for row in rows] == [first["participant"], second["participant"]]
-        assert [row[-1] == "yes" for row in rows] == [True, False]
+        assert [row[1] for row in rows[:2]] == [first["participant"], second["participant"]]
+        assert [row[-1] == "*" for row in rows[:2]] == [True, False]
         assert rows[0][2] == f"{float(first['transfer loss']):+.4f}"
+        assert f"client-1: {first['participant']}; because {first['participant']} comes first" in printed
+
+    def test_the_bar_beside_the_ranking(self, done):
+        printed = done(*QUICK, "--requester", "client-1", "--out", "here")
+        for row in lines_of("here/ranking.csv"):
+            above, error = (float(row[name]) for name in ("loss above own", "error of loss above own"))
+            line = next(line for line in printed.splitlines() if f" {row['participant']} " in line)
+            assert f"{above:.3f} ± {error:.3f}" in line
+            assert ("*" in line) == (row["chosen"] == "True") == (above <= error)
+            assert row["reason"].startswith(f"the model of {row['participant']} does ")
+        assert "\nclient-1: " in printed
+        assert "* chosen to train with" in printed
 
     def test_all_requesters(self, done):
         printed = done(*QUICK, "--by", "influence", "--out", "here")
@@ -64,8 +76,9 @@ class TestPrints:
         found = lines_of("here/ranking.csv")
         assert len(found) == 6
         for row in found:
-            # by default those above 0 are chosen
-            assert (row["chosen"] == "True") == (float(row["influence"]) > 0)
+            above = float(row["influence"]) > float(row["error of influence"])
+            suits = float(row["loss above own"]) <= float(row["error of loss above own"])
+            assert (row["chosen"] == "True") == (above and suits)
             assert f"{float(row['influence']):+.3f}" in printed
 
     def test_settings_from_a_file(self, done):
@@ -91,7 +104,7 @@ def test_a_ranking_is_a_run_of_one_round_like_any_other(done, coterie):
 
 
 def test_training_goes_by_the_same_ranking(done):
-    flags = ("--influence.best", "1", "--influence.threshold=-inf")
+    flags = ("--influence.best", "1", "--influence.threshold=-inf", "--influence.bar", "none")
     done(*QUICK, "--by", "influence", *flags, "--out", "here")
     done("run", *QUICK[1:-2], "--method", "influence", *flags, "--rounds", "3", "--out", "run")
     ranked, trained = read_record(Path("here")), read_record(Path("run"))
@@ -102,6 +115,19 @@ def test_training_goes_by_the_same_ranking(done):
         assert (np.count_nonzero(trained.weights[round], axis=1) == 2).all()
     Path("run/models.safetensors").unlink()
     done("resume", "run")
+
+
+def test_a_run_says_who_trains_alone_and_why(coterie):
+    words = ("--method", "ndoye", "--ndoye.threshold=-inf", "--rounds", "2", "--out", "run")
+    code, _, said = coterie("run", *QUICK[1:-2], *words)
+    assert code == 0
+    why = "ndoye: client-0 trains alone: nobody; because "
+    assert f"· {why}" in said
+    page = Path("run/report.html").read_text()
+    assert "<h4>Who trains alone, and why</h4>" in page
+    assert why in page
+    extras = read_record(Path("run")).metrics[1]["extras"]
+    assert extras["nobody"] == ["client-0", "client-1", "client-2"]
 
 
 class TestRefuses:
@@ -179,18 +205,19 @@ class TestTables:
     def test_who_did_not_answer_is_said(self):
         values = [[NAN, 0.5, NAN], [NAN] * 3, [NAN] * 3]
         lines = on_screen(record_of(values, [[0.5, 0.5, 0], [0, 1, 0], [0, 0, 1]]))
-        assert lines[1].split() == ["1", "site", "1", "+0.5000", "20", "yes"]
-        assert lines[2].split() == ["site", "2", "did", "not", "answer", "30"]
+        first, gone = lines[-3:-1]
+        assert first.split() == ["1", "site", "1", "+0.5000", "20", "*"]
+        assert gone.split() == ["site", "2", "did", "not", "answer", "30"]
 
     def test_a_matrix_where_it_fits(self):
         lines = on_screen(record_of(THREE, CIRCLES))
         assert lines[1].split() == ["site", "0", "·", "+0.500", "-0.250", "*"]
         assert lines[3].split() == ["site", "2", "·", "·", "·"]
-        assert lines[4] == "* chosen"
+        assert lines[4] == "* chosen to train with"
 
     def test_else_a_line_for_each(self):
         lines = on_screen(record_of(THREE, CIRCLES), width=36)
         text = " ".join(" ".join(lines).split())
         assert "site 2 -0.250" in text
         assert "chosen" in text
-        assert "* chosen" not in text
+        assert "site 2 -0.250 *" in text

@@ -69,7 +69,7 @@ def test_if_all_withdraw_models_stay_as_they_were(tmp_path, monkeypatch):
 
 def test_a_circle_is_told_to_all_in_it_and_whoever_withdraws_is_out(tmp_path, monkeypatch):
     room = Room(tmp_path, {"c": Policy(others_at_least=3)})
-    all_in_all = {"folds": 3, "passes": 1, "best": 0, "threshold": 1e9}
+    all_in_all = {"folds": 3, "passes": 1, "best": 0, "threshold": 1e9, "bar": "none"}
     record = room.play(monkeypatch, method="ndoye", options={"ndoye": all_in_all})
     asked = {name: [m for m in room.asked(name, "offer") if m["circle"]] for name in room.names}
     again = {"a": 2, "b": 2, "c": 1, "d": 2}  # without c, the others are told once more

@@ -18,7 +18,9 @@ from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.kernels.fold import Fold, HeldOut, fold_rows
 from coterie.methods import FedAvg, Influence, Local, Ndoye
+from coterie.methods.ranking.bar import Part, beside
 from coterie.methods.ranking.circles import choose, circle_weights
+from coterie.methods.ranking.influence import Look, error_of
 
 FULL = SGD(lr=0.25, batch=100)
 START = {"weight": torch.zeros(1, 1, 1).double()}
@@ -127,7 +129,7 @@ class TestNdoye:
     def test_a_ranking_and_a_round_by_hand(self, pull, play):
         # one step from 0 gives f = (0.5, 1.5, 2); at home, on rows alike, (y/2)² = (0.25, 2.25, 4) is lost
         net = pull([1, 3, 4], sizes=[2, 2, 4])
-        states, (ranked, trained) = play(Ndoye(FULL, best=1, folds=2, passes=1), net, START, 2)
+        states, (ranked, trained) = play(Ndoye(FULL, best=1, folds=2, passes=1, bar="none"), net, START, 2)
         assert_table(
             ranked.matrices["loss at the requester"], [NAN, 0.25, 1], [6.25, NAN, 1], [12.25, 6.25, NAN]
         )
@@ -135,8 +137,8 @@ class TestNdoye:
         circles = [1 / 3, 0, 2 / 3], [0, 1 / 3, 2 / 3], [0, 1 / 3, 2 / 3]
         assert_table(ranked.weights, *circles)
         assert ranked.loss.tolist() == [1.0, 9.0, 16.0]
-        told = {"ranked_pairs": 6, "held_out": "2-fold cross-validation on training rows", "published": 3}
-        assert ranked.extras == told
+        told = {"ranked_pairs": 6, "held_out": "2-fold cross-validation on training rows"}
+        assert ranked.extras == told | {"published": 3, "nobody": []}
         assert flat(states[1]) == [0, 0, 0]
         # from 0 again: 0.5/3 + 4/3, then 1.5/3 + 4/3 twice
         assert flat(states[2]) == pytest.approx([1.5, 11 / 6, 11 / 6])
@@ -176,10 +178,11 @@ class TestInfluence:
     )
     def test_by_hand(self, pull, play, estimate, influence):
         net = pull([1, 3, 5], sizes=[2, 2, 2])
-        states, (ranked, _) = play(Influence(FULL, estimate=estimate, folds=2), net, START, 2)
+        states, (ranked, _) = play(Influence(FULL, estimate=estimate, folds=2, bar="none"), net, START, 2)
         assert_table(ranked.matrices["influence"], *influence)
         # nobody helps the first and the last; the last helps the second
         assert_table(ranked.weights, [1, 0, 0], [0, 0.5, 0.5], [0, 0, 1])
+        assert ranked.extras["nobody"] == ["c0", "c2"]
         assert flat(states[1]) == [0, 0, 0]
         assert flat(states[2]) == [0.5, 2, 2.5]
 
@@ -216,6 +219,91 @@ class TestInfluence:
         torch.testing.assert_close(exact[others], (first + beyond)[others], atol=1e-9, rtol=1e-9)
 
 
+BARRED = [Ndoye(FULL, folds=2, passes=1), Influence(FULL, folds=2)]
+
+
+def ids(method):
+    return type(method).__name__
+
+
+class TestBar:
+    """Others' models beside one's own, on rows that one's own was not trained on."""
+
+    def test_by_hand(self):
+        # c0 has parts of 2 and 6 rows, on which its own model loses 1 and 2, and that of c1 2 and 4
+        whole = Part(table([NAN, 2], [3, NAN]), table(1, 3), table(2, 5))
+        rest = Part(table([NAN, 4], [3, NAN]), table(2, 3), table(6, 5))
+        found = beside([whole, rest], 2)
+        assert_table(found.there, [NAN, (2 * 2 + 6 * 4) / 8], [3, NAN])
+        # differences of 1 and 2, whose sd is √½ and its standard error √½ / √2; and twice 0
+        assert_table(found.above, [NAN, (2 * 1 + 6 * 2) / 8], [0, NAN])
+        assert_table(found.error, [NAN, 0.5], [0, NAN])
+        # 1.75 is more than 0.5; no worse at all is good enough
+        assert found.clears("own").tolist() == [[False, False], [True, False]]
+        assert not found.clears("better").any()
+        assert not beside([], 2).clears("own").any()
+
+    @pytest.mark.parametrize(
+        ("above", "bars"), [(0.51, ""), (0.49, "own"), (-0.49, "own"), (-0.51, "own better")]
+    )
+    def test_one_standard_error_is_what_counts(self, above, bars):
+        # differences of above ± ½, so that the error is ½
+        seen = [Part(table([NAN, above + d], [0, NAN]), table(0, 0), table(3, 3)) for d in (-0.5, 0.5)]
+        assert [b for b in ("own", "better") if beside(seen, 2).clears(b)[0, 1]] == bars.split()
+
+    @pytest.mark.parametrize("method", BARRED, ids=ids)
+    def test_whoever_is_far_off_trains_alone(self, method, pull, play):
+        # one step gives 0.5, 0.55 and -4.5: c1's model does better on c0's rows than c0's own
+        net = pull([1.0, 1.1, -9], sizes=[4, 4, 4])
+        states, (ranked, trained) = play(method, net, START, 2)
+        assert ranked.extras["nobody"] == ["c1", "c2"]
+        assert_table(trained.weights, [0.5, 0.5, 0], [0, 1, 0], [0, 0, 1])
+        assert flat(states[2]) == pytest.approx([0.525, 0.55, -4.5])
+        # the ranking is the same without a bar, and then somebody is always found
+        _, (plain,) = play(to_all(method), net, START, 1)
+        assert torch.equal(matrix_of(ranked).nan_to_num(9), matrix_of(plain).nan_to_num(9))
+        assert plain.extras["nobody"] == []
+        assert "loss above own" not in plain.matrices
+
+    @pytest.mark.parametrize("method", BARRED, ids=ids)
+    def test_too_few_rows_tell_nothing(self, method, pull, play):
+        # of three rows one fold has one: c0 gets nobody, though its rows are those of c1
+        _, (info,) = play(method, pull([1.0, 1.0], sizes=[3, 4]), START, 1)
+        assert "c0" in info.extras["nobody"]
+        assert info.matrices["error of loss above own"].isnan().tolist() == [[True, True], [False, True]]
+
+    @pytest.mark.parametrize("method", BARRED, ids=ids)
+    def test_parts_of_validation_rows_where_there_are_no_folds(self, method, client_of, net_of, play):
+        def client(name, y, rows):
+            held = torch.ones(rows, 1).double(), torch.full((rows,), y).double()
+            return client_of(
+                torch.ones(2, 1).double(), torch.full((2,), y).double(), name=name, validation=held
+            )
+
+        clients = [client("a", 1.0, 10), client("b", 1.1, 10), client("c", 1.0, 9)]
+        net = net_of(nn.Linear(1, 1, bias=False).double(), clients)
+        _, (info,) = play(replace(method, folds=0), net, START, 1)
+        # 0.55 beside 0.5 at 1: (0.45)² - (0.5)² in every part; nine rows make no five parts of two
+        assert float(info.matrices["loss above own"][0, 1]) == pytest.approx(0.45**2 - 0.25)
+        assert info.matrices["error of loss above own"].isnan()[2].all()
+        assert "c" in info.extras["nobody"]
+        assert info.extras["held_out"] == "validation rows"
+
+    def test_influence_has_to_lie_above_by_more_than_its_error(self):
+        looks = [
+            Look(table([0.0, 2.0], [3.0, 0.0]), table(2, 1)),
+            Look(table([0.0, 4.0], [3.0, 0.0]), table(2, 1)),
+        ]
+        # 1 and 2 by row: sd √½, over √2; twice 3
+        assert_table(error_of(looks, 2), [0, 0.5], [0, 0])
+        assert bool(error_of([], 2).isnan().all())
+
+    @pytest.mark.parametrize("method", [Ndoye, Influence])
+    def test_an_unknown_bar(self, method):
+        with pytest.raises(UnknownName, match="unknown bar 'high': known are better, none, own"):
+            method(bar="high")
+
+
 BOTH = [
     pytest.param(Ndoye(FULL, folds=2), id="ndoye"),
     pytest.param(Influence(FULL, folds=2), id="influence"),
@@ -225,7 +313,8 @@ BOTH = [
 
 def to_all(method):
     """The same method, open to everybody that answers."""
-    return replace(method, best=0, threshold=-math.inf if isinstance(method, Influence) else math.inf)
+    never = -math.inf if isinstance(method, Influence) else math.inf
+    return replace(method, best=0, threshold=never, bar="none")
 
 
 def matrix_of(info):

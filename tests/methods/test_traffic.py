@@ -199,17 +199,30 @@ class TestPeers:
 class TestRanking:
     def test_ndoye(self, pull, passed):
         # everybody's model is tried by everybody; then 0 trains with 2, 1 with 2 and 2 with 1: there and back
-        found = passed(Ndoye(FULL, best=1, folds=2, passes=1), pull([1, 3, 4], sizes=[2, 2, 4]), START, 2)
+        method = Ndoye(FULL, best=1, folds=2, passes=1, bar="none")
+        found = passed(method, pull([1, 3, 4], sizes=[2, 2, 4]), START, 2)
         circles = [[0, 0, 1, 0], [0, 0, 2, 0], [1, 2, 0, 0], [0, 0, 0, 0]]
         assert models(found) == [HANDED_OUT, TO_EACH_OTHER, circles]
 
     @pytest.mark.parametrize("estimate", ["exact", "first-order"])
     def test_influence(self, pull, passed, estimate):
         # the server's first model goes to all; what all make of it, in two folds, to all; 1 trains with 2
-        found = passed(Influence(FULL, estimate=estimate, folds=2), pull([1, 3, 5], [2, 2, 2]), START, 2)
+        method = Influence(FULL, estimate=estimate, folds=2, bar="none")
+        found = passed(method, pull([1, 3, 5], [2, 2, 2]), START, 2)
         ranked = [[0, 2, 2, 0], [2, 0, 2, 0], [2, 2, 0, 0], [1, 1, 1, 0]]
         circles = [[0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
         assert models(found) == [HANDED_OUT, ranked, circles]
+
+    @pytest.mark.parametrize("method", [Ndoye(FULL, folds=2), Influence(FULL, folds=2)])
+    def test_a_bar_sends_numbers_and_no_more_models(self, pull, passed, method):
+        bare, barred = (
+            passed(replace(method, bar=bar), pull([1, 3, 4], [4, 4, 4]), START, 1)[1]
+            for bar in ("none", "own")
+        )
+        assert barred.models.tolist() == bare.models.tolist()
+        # two losses and two counts of rows for each fold and other; of influence those of one's own as well
+        more = 2 * 2 * (2 if method.name == "ndoye" else 3)
+        assert (barred.numbers - bare.numbers)[:3, -1].tolist() == [more] * 3
 
 
 @pytest.mark.parametrize("name", ["one-shot-fedavg", "bayavg", "fl-swag"])

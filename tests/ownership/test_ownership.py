@@ -256,7 +256,7 @@ def test_who_withdraws_from_a_published_circle_is_out_of_it(pull, start_of):
     """All are alike, so that each is in each circle with a third; c2 wants 3 others."""
     net = Ownership(pull(1, 1, 1), others_at_least=3, sites="c2")
     method, start = (
-        Ndoye(FULL, folds=0, best=0, threshold=1e9),
+        Ndoye(FULL, folds=0, best=0, threshold=1e9, bar="none"),
         start_of({"weight": torch.zeros(1, 1, 1).double()}),
     )
     clients = [type(c)(**{**vars(c), "validation": c.train}) for c in net.net.clients]

@@ -103,7 +103,7 @@ def test_table_has_accuracy_and_calibration_side_by_side(sure):
         "MCE, pooled": "0.0500 ± —",
         "Brier score": "0.400 ± —",
         "NLL": "0.500 ± —",
-        "entropy": "0.417 ± —",  # 0.5 and 1/3
+        "uncertainty (entropy)": "0.417 ± —",  # 0.5 and 1/3
     }
 
 
@@ -112,11 +112,11 @@ def test_the_page_has_a_part_for_it(sure, make_known):
     page = render_page([Section("x", records)])
     plot = json.loads(re.search('id="s0-calibration-plot">(.*?)</script>', page).group(1))
     assert [c["name"] for c in plot["choices"]] == [
-        "reliability: accuracy by confidence",
-        "accuracy − confidence, by confidence",
-        "accuracy − confidence, above τ",
-        "accuracy when abstaining below τ",
-        "predictive entropy",
+        "is it right as often as it is sure? (reliability)",
+        "accuracy − confidence, by how sure it is",
+        "accuracy − confidence, if it answers only when sure enough (above τ)",
+        "accuracy, if it answers only when sure enough (above τ)",
+        "how unsure its answers are (entropy)",
     ]
     guide, above, below, *_ = plot["choices"][0]["data"]
     assert (guide["x"], guide["y"]) == ([0, 100], [0, 100])

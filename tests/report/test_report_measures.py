@@ -113,7 +113,7 @@ def test_curves_of_measures_have_no_band_for_one_seed(choosy):
 def test_the_page_shows_them(choosy, make_known):
     page = render_page([Section("x", [choosy(), choosy("random")])])
     assert "Who collected from whom" in page
-    assert "Neighbours and drift" in page
+    assert "Neighbours, and distance to the average model" in page
     assert "dark lines separate the groups" in page
     for name in ("s0-collected-plot", "s0-measures-plot"):
         data = re.search(f'id="{name}">(.*?)</script>', page).group(1)
@@ -124,7 +124,7 @@ def test_the_page_shows_them(choosy, make_known):
     # four clients sent and received one model in each of two rounds
     assert "<td>4<span" in page[page.index("models per client") :]
     bare = render_page([Section("x", [make_known({"accuracy": [0.5, 0.6]})])])
-    assert "Neighbours and drift" not in bare
+    assert "Neighbours, and distance to the average model" not in bare
 
 
 def test_summary_has_the_last_measured(choosy, make_known):
@@ -146,7 +146,7 @@ def test_a_second_table_on_the_terminal(choosy, make_known):
     wide = printed([choosy()], 140)
     assert "precision" in wide
     assert "2.500" in wide
-    assert "Distance: Euclidean" in wide
+    assert "Distance (drift): Euclidean" in wide
     narrow = printed([choosy()], 60)
     assert all(len(line) <= 60 for line in narrow.splitlines())
     assert "75.0 ± —" in narrow

@@ -66,7 +66,11 @@ class Page(HTMLParser):
             if attributes.get("type") == "application/json":
                 self.data[attributes["id"]] = json.loads(data)
         elif self.open and self.open[-1] != "style":
-            self.texts.append(data)
+            within = self.tags and self.tags[-1][1].get("class") == "term"  # a link inside of a sentence
+            if within and self.texts:
+                self.texts[-1] += data
+            else:
+                self.texts.append(data)
 
     @property
     def text(self) -> str:
@@ -109,8 +113,12 @@ def test_close_ups_are_there_where_there_is_something_to_see(make_likely, tellin
     assert parts == [f"s0-{p}" for p in [*PARTS[:5], "traces", "features", *PARTS[5:]]]
     assert {"s0-traces-plot", "s0-features-plot"} < set(made.data)
     options = [made.texts[i + 1] for i, text in enumerate(made.texts) if text.strip() == "Show"]
-    assert "alpha" in options
-    assert [run["name"] for run in made.data["s0-traces-plot"]["runs"]] == ["alpha", "relative distance"]
+    shown = [
+        "what is left of a sender's weight (alpha)",
+        "how far astray a sender's update goes (relative distance)",
+    ]
+    assert shown[0] in options
+    assert [run["name"] for run in made.data["s0-traces-plot"]["runs"]] == shown
     assert [m["label"] for m in made.data["s0-features-plot"]["methods"]] == ["local", "greedy"]
     assert "log-odds of 1 against 0" in made.text
 
@@ -118,8 +126,8 @@ def test_close_ups_are_there_where_there_is_something_to_see(make_likely, tellin
 def test_a_matrix_is_named_with_its_method_if_several_have_some(make_likely, telling):
     records = [telling(make_likely(label, classes=3)) for label in ("greedy", "weight-erosion")]
     text = page(records).text
-    assert "greedy: alpha" in text
-    assert "weight-erosion: relative distance" in text
+    assert "greedy: what is left of a sender's weight (alpha)" in text
+    assert "weight-erosion: how far astray a sender's update goes (relative distance)" in text
     assert "logit of the class, against the mean of all classes" in text
 
 

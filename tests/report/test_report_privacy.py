@@ -50,7 +50,7 @@ RUNS = [record(CLEAR, "sgd", [0.9, 0.8]), record(NOISE, "dp(sgd)", [0.8, 0.7], T
 
 def test_cells_name_the_partner_who_could_learn_most():
     header, rows = privacy.cells(privacy.statements(views.groups(RUNS)))
-    assert header[3:] == ["epsilon, all colluding", "most for one partner", "out of budget"]
+    assert header[3:] == ["privacy spent (epsilon), all colluding", "most for one partner", "out of budget"]
     assert rows == [
         [NOISE, "<b>a</b>", "50", "2.5", "2, coordinator", "from round 3 for coordinator"],
         [NOISE, "b", "50", "no bound", "no bound, each", ""],

@@ -116,7 +116,7 @@ def test_old_runs_are_read_and_reported(tiny, run_in, tmp_path, two_clients):
     old = read_record(tmp_path / "run")
     assert not {*MEASURES} & {*summary_frame([old])}
     page = render_page([Section("old", [old])])
-    assert "Neighbours and drift" not in page
+    assert "Neighbours, and distance to the average model" not in page
     assert "Who collected from whom" in page
     beside = run(tiny("local", clients=clients, rounds=3), None, "local").record
     both = summary_frame([old, beside]).set_index("method")

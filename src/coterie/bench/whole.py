@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from coterie.bench import handed
 from coterie.bench.children import SCRIPTS, busy, timed
@@ -180,11 +181,14 @@ def beside_others(folder: Path, quick: bool) -> tuple[Side, Side]:
 
 # the thesis' step 1, which the plain script has too
 PENS = {"rounds_step1": 20, "sampled": 3, "direction": "mine-on-theirs"}
+# and rankings without a bar, as in the papers
+BARE = {"bar": "none"}
+AS_IN_PLAIN: dict[str, dict[str, Any]] = {"pens": PENS, "ndoye": BARE, "influence": BARE}
 
 STUDIES = {
     "study-titanic": Study(Comparison(Settings(data="titanic"), FOUR, 5), "plain_titanic.py"),
     "study-hospitals": Study(
-        Comparison(Settings(data="heart-disease", options={"pens": PENS}), NINE, 3), "plain_hospitals.py"
+        Comparison(Settings(data="heart-disease", options=AS_IN_PLAIN), NINE, 3), "plain_hospitals.py"
     ),
     "study-digits": Study(
         Comparison(

@@ -14,6 +14,7 @@ from coterie.cli.run import OUT, fresh, out_of, title
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.options import Option
 from coterie.methods.ranking import RANKINGS
+from coterie.report.choices import sentences
 from coterie.report.ranking import need_matplotlib, screen_table, write_ranking
 from coterie.runs import rank as ranker
 from coterie.runs.about import command_line
@@ -24,8 +25,10 @@ from coterie.runs.settings import Settings
 HELP = """Ranks the others for one client or for all, before anything is trained together, and draws it.
 
 By ndoye (transfer loss: how much worse a model of theirs does on one's own rows than at home) or by
-influence (how much each lowers one's held-out loss). Test rows are never looked at. `coterie run` with the
-same options and --method ndoye or influence ranks in its first round and trains with the chosen in the rest.
+influence (how much each lowers one's held-out loss). Whoever is chosen has to do about as well on one's own
+rows as one's own model; if none does, the answer is nobody, and why. Test rows are never looked at.
+`coterie run` with the same options and --method ndoye or influence ranks in its first round and trains with
+the chosen in the rest; whoever has nobody trains alone.
 
 examples:
   coterie rank --data heart-disease --by ndoye --requester cleveland
@@ -85,11 +88,13 @@ def as_ranking(settings: Settings, by: str, requester: str) -> Settings:
 
 
 def show(record: Record) -> None:
-    """The table, and what its numbers rest on."""
+    """The table, what its numbers rest on, and what it comes to for each requester."""
     name, high = RANKINGS[record.config["method"]]
     rests = record.metrics[-1]["extras"]["held_out"]
     screen.out.print(
         f"\n[bold]{escape(title(record))}, by {name}[/bold] ({'higher' if high else 'lower'} is better)"
     )
     screen.out.print(screen_table(record, screen.out.width))
-    screen.out.print(f"[dim]held out: {rests}[/dim]")
+    screen.out.print(f"[dim]held out: {rests}[/dim]\n")
+    for requester, said in sentences(record).items():
+        screen.out.print(f"[bold]{escape(requester)}[/bold]: {escape(said)}")

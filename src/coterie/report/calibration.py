@@ -22,6 +22,7 @@ import torch
 from coterie.metrics.calibration import Calibration, Tally, ece_of, mce_of, taus
 from coterie.metrics.summary import Interval, interval, mean_over_clients
 from coterie.report import canvas, plotly_data, tables, views, words
+from coterie.report.glossary import behind
 from coterie.report.inks import Ink
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 Counted = Mapping[str, Sequence[Calibration]]
 
 SCORED = ("ece", "brier", "nll")
-CONFIDENCE, TAU, RIGHT = "confidence, %", "τ, %", "accuracy, %"
+CONFIDENCE, TAU, RIGHT = f"{behind('confidence')}, %", f"{behind('τ')}, %", "accuracy, %"
 GAP, SAMPLES, ANSWERED = "accuracy − confidence, points", "samples", "answered, %"
+ENTROPY = behind("entropy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,35 +94,35 @@ def charts(found: Counted) -> list[Chart]:
     return [
         Chart(
             "reliability",
-            "reliability: accuracy by confidence",
+            "is it right as often as it is sure? (reliability)",
             (CONFIDENCE, RIGHT, SAMPLES),
             [_line(k, t, 100 * t.mean, 100 * t.accuracy, t.samples) for k, t in by.items()],
             [(0.0, 0.0), (100.0, 100.0)],
         ),
         Chart(
             "gap",
-            "accuracy − confidence, by confidence",
+            "accuracy − confidence, by how sure it is",
             (CONFIDENCE, GAP, SAMPLES),
             [_line(k, t, 100 * t.mean, 100 * (t.accuracy - t.mean), t.samples) for k, t in by.items()],
             level,
         ),
         Chart(
             "gap-above",
-            "accuracy − confidence, above τ",
+            "accuracy − confidence, if it answers only when sure enough (above τ)",
             (TAU, GAP, ANSWERED),
             [_line(k, t, edges, 100 * (t.accuracy - t.mean), shares[k]) for k, t in above.items()],
             level,
         ),
         Chart(
             "abstention",
-            "accuracy when abstaining below τ",
+            "accuracy, if it answers only when sure enough (above τ)",
             (TAU, RIGHT, ANSWERED),
             [_line(k, t, edges, right[k], shares[k]) for k, t in above.items()],
         ),
         Chart(
             "entropy",
-            "predictive entropy",
-            ("entropy, % of the greatest", "samples up to there, %", RIGHT),
+            "how unsure its answers are (entropy)",
+            (f"{ENTROPY}, % of the greatest", "samples up to there, %", RIGHT),
             [_entropy(label, c.entropy) for label, c in whole.items()],
         ),
     ]
@@ -186,7 +188,7 @@ def caption(by_label: views.Groups, found: Counted) -> str:
         f"Test samples of all clients{' and seeds' * several} together, each answered by its client's own "
         "last model, in 20 bins by how sure that model is of its answer (confidence). On the dotted line a "
         "model is right as often as it says; below it, it is too sure of itself. Large marks stand for many "
-        "samples. Above τ: the answers that are left when a model keeps silent where it is less sure."
+        "samples. Above τ: the answers that are left when a model keeps silent where it is less sure than τ."
     )
     return said + (f" Not counted: {', '.join(without)}." if without else "")
 
@@ -199,7 +201,7 @@ def scored(by_label: views.Groups) -> bool:
 def cells(by_label: views.Groups, counts: Counted) -> tuple[list[str], list[list[str]]]:
     """Accuracy and calibration side by side: header and rows as text, the method first."""
     header = ["method", words.unit("accuracy"), "ECE", "ECE, pooled", "MCE, pooled"]
-    header += [words.NAMES["brier"], words.NAMES["nll"], "entropy"]
+    header += [words.NAMES["brier"], words.NAMES["nll"], ENTROPY]
     rows = []
     for label, runs in by_label.items():
         known = counts[label]
@@ -224,11 +226,11 @@ def mean_entropy(t: Tally) -> float:
 
 
 LEGEND = (
-    "ECE, the expected calibration error: the mean distance between confidence and accuracy, in 20 bins; 0 "
-    "is best. Of few test samples it is too large, so it is also given for the samples of all clients "
-    "pooled, with the largest distance in a bin (MCE). Brier score: squared error of the probabilities, "
-    "summed over classes. NLL: −log of the probability of the true class, per sample. Entropy: how unsure "
-    "the answers are, in nats. All but the pooled ones are means over clients."
+    "ECE: the mean gap between how sure a model says it is and how often it is right, in 20 bins; 0 is best. "
+    "Of few test samples it is too large, so it is also given for the samples of all clients pooled, with "
+    "the largest gap in a bin (MCE). Brier score: squared error of the probabilities, summed over classes. "
+    "NLL: how surprised the model is by the truth. Entropy: how unsure its answers are; 0 is certain. All "
+    "but the pooled ones are means over clients."
 )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie.report import canvas, features, traces, views, words
+from coterie.report.glossary import behind
 from coterie.report.inks import ALONE, COLOURS, Ink, inks
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def traced(
     for axes, trace in zip(panels[1:], shown, strict=True):
         for values, name, style in lines(trace, client):
             axes.plot(trace.rounds, values, label=name, **style)
-        axes.set_ylabel(canvas.plain(trace.name))
+        axes.set_ylabel(canvas.plain(behind(trace.name)))
         axes.axhline(0, color=GREY, linewidth=0.6)
     _legend(panels[1])
     panels[-1].set_xlabel("round")

@@ -13,6 +13,8 @@ from coterie.core.errors import BadInput
 from coterie.report import (
     contributions,
     followed,
+    glossary,
+    little,
     page_figures,
     page_tables,
     privacy,
@@ -70,6 +72,8 @@ def document(title: str, header: str, main: str, version: str) -> str:
     """A page from the HTML of its head and its parts, with styles and scripts inside."""
     from plotly.offline import get_plotlyjs  # only here: it takes a while to import
 
+    terms = glossary.part(header + main)
+    words = f'<section id="glossary"><h2>Words</h2>{terms}</section>' if terms else ""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -83,7 +87,7 @@ def document(title: str, header: str, main: str, version: str) -> str:
 <body>
 <header><h1>{escape(title)}</h1>{header}</header>
 <noscript><p class="warning">The figures need JavaScript; the tables do without.</p></noscript>
-<main>{main}</main>
+<main>{main}{words}</main>
 <footer>Made by Coterie {escape(version)}</footer>
 <script>{get_plotlyjs()}</script>
 <script>{_resource("page.js")}</script>
@@ -108,7 +112,8 @@ def _section(
     first = next(iter(by_label.values()))[0]
     warnings = "".join(f'<p class="warning">Unfinished: {escape(t)}.</p>' for t in tables.unfinished(records))
     summary = f'<div class="box">{tables.summary_html(records, colours)}</div>'
-    summary += f"<p>{escape(tables.legend(records, trust=False))}</p>"
+    summary += f"<p>{glossary.linked(tables.legend(records, trust=False))}</p>"
+    summary += f"<p>{escape(said)}</p>" if (said := little.line(records)) else ""
 
     def at(name: str) -> str:
         return f"s{i}-{name}-plot"
@@ -123,7 +128,11 @@ def _section(
         ("matrix", "Who listens to whom", page_figures.matrix_part(by_label, at("matrix"))),
         ("collected", "Who collected from whom", page_figures.collected_part(by_label, at("collected"))),
         ("layers", "Layer by layer", page_figures.layers_part(by_label, at("layers"))),
-        ("measures", "Neighbours and drift", page_figures.measures_part(by_label, colours, at("measures"))),
+        (
+            "measures",
+            "Neighbours, and distance to the average model",
+            page_figures.measures_part(by_label, colours, at("measures")),
+        ),
         ("traces", "One client, round by round", page_figures.traces_part(by_label, colours, at("traces"))),
         (
             "features",

@@ -12,9 +12,11 @@ import numpy as np
 from coterie.report import (
     advice,
     calibration,
+    choices,
     features,
     heatmaps,
     layers,
+    little,
     page_tables,
     plotly_data,
     tables,
@@ -22,6 +24,7 @@ from coterie.report import (
     views,
     words,
 )
+from coterie.report.glossary import linked
 from coterie.report.inks import Ink
 from coterie.runs.measures import MEASURES
 from coterie.runs.record import Record
@@ -83,7 +86,7 @@ def calibration_part(by_label: views.Groups, colours: Mapping[str, Ink], key: st
     plot = calibration.plot(counts, colours)
     drawn = "" if plot is None else figure(key, plot, calibration.caption(by_label, counts))
     side_by_side = f'<div class="box">{calibration.table(by_label, counts, colours)}</div>'
-    return f"{drawn}{side_by_side}<p>{escape(calibration.LEGEND)}</p>"
+    return f"{drawn}{side_by_side}<p>{linked(calibration.LEGEND)}</p>"
 
 
 def matrix_part(by_label: views.Groups, key: str) -> str:
@@ -104,7 +107,9 @@ def matrix_part(by_label: views.Groups, key: str) -> str:
         "</label>"
         '<label><input class="self" type="checkbox"> leave out own weight</label>'
     )
-    return figure(key, plot, said, controls, "matrix")
+    alone = "".join(f"<li>{escape(line)}</li>" for line in choices.alone_lines(by_label))
+    told = f"<h4>Who trains alone, and why</h4><ul>{alone}</ul>" if alone else ""
+    return figure(key, plot, said, controls, "matrix") + told
 
 
 def collected_part(by_label: views.Groups, key: str) -> str:
@@ -167,6 +172,7 @@ def data_part(first: Record, records: Sequence[Record], key: str) -> str:
     others = [r for r in records if r.about["clients"] != first.about["clients"]]
     if others:
         said += f" Other seeds were split differently; this is seed {views.seed(first)}."
+    said += "".join(f" {note}" for note in little.notes([first]))
     made = figure(f"{key}-sizes-plot", plotly_data.sizes_plot(first), said, kind="low")
     labels = plotly_data.labels_plot(first)
     if labels is not None:
@@ -229,6 +235,6 @@ def figure(key: str, plot: Mapping[str, Any], said: str, controls: str = "", kin
     return (
         f'<figure class="{kind}" data-plot="{key}"><div class="controls">{controls}</div>'
         f'<div class="box"><div class="canvas"{least}></div></div>'
-        f"<figcaption>{escape(said)}</figcaption></figure>"
+        f"<figcaption>{linked(said)}</figcaption></figure>"
         f'<script type="application/json" id="{key}">{data}</script>'
     )

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.report import views, words
+from coterie.report import little, views, words
+from coterie.report.glossary import linked
 from coterie.report.inks import Ink
 from coterie.report.notes import Thing, gathered
 from coterie.report.withdrawals import withdrawals
@@ -18,7 +19,7 @@ from coterie.runs.record import COORDINATOR, Record
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
     """A table from cells that are HTML already; the first of a row names it."""
-    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in header)
+    head = "".join(f'<th scope="col">{linked(h)}</th>' for h in header)
     body = "".join(
         f'<tr><th scope="row">{first}</th>{"".join(f"<td>{c}</td>" for c in rest)}</tr>'
         for first, *rest in rows
@@ -49,7 +50,8 @@ def what(records: Sequence[Record]) -> str:
     )
     listed = ", ".join(map(str, sorted(seeds)))
     parts.append(f"seed {listed}" if len(seeds) == 1 else f"{len(seeds)} seeds ({listed})")
-    return escape(" · ".join([*parts, ", ".join(by_label)]))
+    first, *rest = [*parts, ", ".join(by_label)]
+    return " · ".join([linked(first), *map(escape, rest)])
 
 
 def spent(seconds: Mapping[str, float] | None) -> str:
@@ -127,11 +129,13 @@ def clients(by_label: views.Groups) -> str:
     grouped = any(g is not None for g in groups)
     header = ["client", *splits, *(["group"] if grouped else []), *(b.label for b in drawn)]
     rows = []
+    found = little.commented([r for runs in by_label.values() for r in runs])
     for i, name in enumerate(record.clients):
-        row = [escape(name), *(words.whole(counts[i]) for counts in splits.values())]
+        row = [escape(little.marked(name, found)), *(words.whole(counts[i]) for counts in splits.values())]
         row += [words.NONE if groups[i] is None else str(groups[i])] if grouped else []
         rows.append([*row, *(words.figure(float(b.mean[i]), main) for b in drawn)])
-    return table(header, rows, "figures")
+    notes = little.notes([r for runs in by_label.values() for r in runs])
+    return table(header, rows, "figures") + "".join(f"<p>{escape(note)}</p>" for note in notes)
 
 
 def notes(records: Sequence[Record]) -> str:

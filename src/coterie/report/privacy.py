@@ -11,6 +11,7 @@ import numpy as np
 
 from coterie.report import inks as colours
 from coterie.report import page_tables, plotly_data, views, words
+from coterie.report.glossary import behind, linked
 from coterie.report.inks import Ink
 from coterie.runs.record import COORDINATOR, Record
 
@@ -18,6 +19,7 @@ HIDING = ("dp(", "bounded(")  # kernels that hide rows, or a client, behind nois
 FEW = 30  # sites of a method that a table lists one by one
 SIDE = 60  # sites up to which partners are drawn
 SPELLED = 12  # and up to which the figures are written into the drawing
+SPENT = behind("epsilon")
 Statements = dict[str, Mapping[str, Any]]
 LEGEND = (
     "Epsilon bounds what a site's answers tell of any one row, whatever anybody knows besides: the smaller, "
@@ -36,7 +38,7 @@ def statements(by_label: views.Groups) -> Statements:
 
 def cells(told: Statements) -> tuple[list[str], list[list[str]]]:
     """A line for each method and site."""
-    header = ["method", "site", "rows", "epsilon, all colluding", "most for one partner", "out of budget"]
+    header = ["method", "site", "rows", f"{SPENT}, all colluding", "most for one partner", "out of budget"]
     rows = []
     for label, statement in told.items():
         sites = statement["sites"]
@@ -207,7 +209,7 @@ def price(by_label: views.Groups, told: Statements) -> tuple[list[str], list[lis
             ]
         )
     unit = words.unit(metric)
-    return ["method", "largest epsilon", unit, "without noise", f"{unit} there", "difference"], rows
+    return ["method", f"most {SPENT}", unit, "without noise", f"{unit} there", "difference"], rows
 
 
 def part(by_label: views.Groups, inks: Mapping[str, Ink], key: str) -> str:
@@ -218,7 +220,7 @@ def part(by_label: views.Groups, inks: Mapping[str, Ink], key: str) -> str:
     header, rows = without_empty(*cells(told))
     lines = [[page_tables.swatch(row[0], inks), *map(escape, row[1:])] for row in rows]
     made = page_tables.table(header, lines, "figures")
-    made += "".join(f"<p>{escape(line)}</p>" for line in said(told))
+    made += "".join(f"<p>{linked(line)}</p>" for line in said(told))
     if (drawn := plot(told)) is not None:
         made += _figure(key, drawn)
     header, rows = price(by_label, told)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,8 +16,10 @@ from rich.table import Table
 
 from coterie.core.errors import BadInput
 from coterie.methods.ranking import RANKINGS
-from coterie.report import canvas
+from coterie.methods.ranking.bar import ABOVE, THERE, error_name
+from coterie.report import canvas, choices
 from coterie.report import inks as colours
+from coterie.report.ranked import ranked
 from coterie.runs.record import Record
 from coterie.storage.atomic import write_whole
 
@@ -23,30 +27,37 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CHOSEN, LEFT = colours.COLOURS[0], "#C3CCD5"
+HEADING = 9  # characters of a line above figures
 FIRST = 3  # participants that are listed for each requester where a matrix is too wide
+SHOWN = (*(name for name, _ in RANKINGS.values()), THERE, ABOVE)  # figures of a pair on screen
+STAR = "* chosen to train with"
+CAPTION: dict[str, Any] = {"caption": STAR, "caption_justify": "left", "caption_style": "dim"}
 
 
 def ranking_frame(record: Record) -> pd.DataFrame:
     """One row for each requester and participant that was ranked, best first.
 
-    Columns: requester, rank (from 1), participant, chosen, the value ranked by under its name, and what
-    else the method says of the pair.
+    Columns: requester, rank (from 1), participant, chosen, the value ranked by under its name, what else the
+    method says of the pair, and the reason for choosing it or not.
     """
-    name, high = RANKINGS[record.config["method"]]
-    further = [other for other in record.matrices if other != name]
-    values, *others, weights = _matrices(record, [name, *further])
+    found = ranked(record)
+    further = [other for other in record.matrices if other != found.name]
+    values, *others = _matrices(record, [found.name, *further])
     rows = []
-    for r, requester in enumerate(record.clients):
-        known = np.flatnonzero(np.isfinite(values[r]))
-        order = known[np.argsort(-values[r, known] if high else values[r, known], kind="stable")]
-        for place, j in enumerate(order.tolist(), start=1):
+    for r in found.requesters:
+        for place, j in enumerate(found.order(r), start=1):
             figures = (float(matrix[r, j]) for matrix in (values, *others))
-            rows.append((requester, place, record.clients[j], bool(weights[r, j] > 0), *figures))
-    return pd.DataFrame(rows, columns=["requester", "rank", "participant", "chosen", name, *further])
+            pair = (found.clients[r], place, found.clients[j], bool(found.chosen[r, j]))
+            rows.append((*pair, *figures, choices.why(found, r, j)))
+    first = ["requester", "rank", "participant", "chosen"]
+    return pd.DataFrame(rows, columns=[*first, found.name, *further, "reason"])
 
 
 def screen_table(record: Record, width: int = 80) -> Table:
-    """The ranking for one requester, one line a participant; for several, one line a requester."""
+    """The ranking for one requester, one line a participant; for several, one line a requester.
+
+    What it comes to, and why, is for `choices.sentences` to say.
+    """
     found = ranking_frame(record)
     if found["requester"].nunique() == 1:
         return _one(record, found)
@@ -55,15 +66,15 @@ def screen_table(record: Record, width: int = 80) -> Table:
 
 
 def _one(record: Record, found: pd.DataFrame) -> Table:
-    figures = list(found.columns[4:])
-    table = Table("rank", "participant", box=None, header_style="bold")
+    figures = [c for c in found.columns[4:-1] if c in SHOWN]
+    table = Table("rank", "participant", box=None, header_style="bold", **CAPTION)
     for column in (*figures, "training rows"):
-        table.add_column(column, justify="right")
+        table.add_column("\n".join(textwrap.wrap(column, HEADING)), justify="right", no_wrap=True)
     table.add_column("chosen")
     sizes = {c["name"]: str(c["train"]) for c in record.about["clients"]}
     for row in found.to_dict("records"):
-        cells = [f"{row[figures[0]]:+.4f}", *(f"{row[figure]:.4f}" for figure in figures[1:])]
-        mark = "yes" if row["chosen"] else ""
+        cells = [f"{row[figures[0]]:+.4f}", *(_beside(row, figure) for figure in figures[1:])]
+        mark = "*" if row["chosen"] else ""
         name = row["participant"]
         table.add_row(str(row["rank"]), escape(name), *cells, sizes[name], mark, style="bold" if mark else "")
     for name in sizes:
@@ -73,8 +84,14 @@ def _one(record: Record, found: pd.DataFrame) -> Table:
     return table
 
 
+def _beside(row: Mapping[str, Any], figure: str) -> str:
+    """A figure, and its standard error where there is one."""
+    error = row.get(error_name(figure), math.nan)
+    return f"{row[figure]:.3f}" + (f" ± {error:.3f}" if math.isfinite(error) else "")
+
+
 def _matrix(record: Record, found: pd.DataFrame) -> Table:
-    table = Table("requester", box=None, header_style="bold", caption="* chosen", caption_justify="left")
+    table = Table("requester", box=None, header_style="bold", **CAPTION)
     for name in record.clients:
         table.add_column(escape(name), justify="right")
     cells = {(row[0], row[2]): _cell(row[4], row[3]) for row in found.itertuples(index=False)}
@@ -90,10 +107,13 @@ def _cell(value: float, chosen: bool) -> str:
 
 
 def _lines(record: Record, found: pd.DataFrame) -> Table:
-    table = Table("requester", "chosen", "ranked first", box=None, header_style="bold")
+    table = Table("requester", "chosen", "ranked first", box=None, header_style="bold", **CAPTION)
     for requester in record.clients:
         mine = found[found["requester"] == requester]
-        first = [f"{escape(row[2])} {row[4]:+.3f}" for row in mine.head(FIRST).itertuples(index=False)]
+        first = [
+            f"{escape(row[2])} {row[4]:+.3f}{' *' * row[3]}"
+            for row in mine.head(FIRST).itertuples(index=False)
+        ]
         table.add_row(escape(requester), str(int(mine["chosen"].sum())), ", ".join(first) or "[dim]·[/dim]")
     return table
 
@@ -144,27 +164,34 @@ def _bars(found: pd.DataFrame, label: str) -> Figure:
     axes.axvline(0, color=colours.ALONE, linewidth=0.6)
     canvas.ticks(axes, list(found["participant"]), "y")
     axes.set_xlabel(label)
-    axes.set_title(f"for {canvas.plain(found['requester'].iloc[0])}", fontsize=8, loc="left")
+    nobody = "" if found["chosen"].any() else ": nobody is worth it"
+    axes.set_title(f"for {canvas.plain(found['requester'].iloc[0])}{nobody}", fontsize=8, loc="left")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize=7)
     return figure
 
 
 def _picture(record: Record, name: str, label: str, ramp: Any) -> Figure:
-    values, weights = _matrices(record, [name])
+    found = ranked(record)
+    (values,) = _matrices(record, [name])
+    chosen = found.chosen & np.isfinite(values)
     figure, axes = canvas.sheet(4.4, 3.8)
     bound = float(np.nanmax(np.abs(values))) or 1.0
     image = axes.imshow(values, cmap=ramp, vmin=-bound, vmax=bound)
-    rows, columns = np.nonzero((weights > 0) & np.isfinite(values))
+    rows, columns = np.nonzero(chosen)
     axes.scatter(columns, rows, s=max(2, 160 / len(values)), color="white", edgecolor="black", linewidth=0.6)
     canvas.ticks(axes, record.clients, "x")
+    nobody = set(found.requesters) - set(rows.tolist())
+    for r in nobody:  # in the place of itself, of which there is nothing to say
+        axes.text(r, r, "nobody", ha="center", va="center", fontsize=max(2, min(7, 40 / len(values))))
     canvas.ticks(axes, record.clients, "y")
     axes.set(xlabel="participant", ylabel="requester")
-    axes.set_title("dots: chosen", fontsize=7, loc="left", color="#52606d")
+    said = "dots: chosen" + ("; nobody: trains alone" if nobody else "")
+    axes.set_title(said, fontsize=7, loc="left", color="#52606d")
     figure.colorbar(image, ax=axes, label=label, shrink=0.85)
     return figure
 
 
 def _matrices(record: Record, names: Sequence[str]) -> list[np.ndarray]:
-    """These matrices, and the weights, of the round that ranked."""
+    """These matrices of the round that ranked."""
     round = max(record.matrices[names[0]])
-    return [*(np.asarray(record.matrices[n][round]) for n in names), np.asarray(record.weights[round])]
+    return [np.asarray(record.matrices[n][round]) for n in names]

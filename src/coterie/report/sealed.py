@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from coterie.report import page_tables, views, words
+from coterie.report.glossary import linked
 from coterie.report.inks import Ink
 from coterie.runs.record import Record
 
@@ -61,4 +62,4 @@ def part(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
     if not rows:
         return ""
     lines = [[page_tables.swatch(row[0], inks), *map(escape, row[1:])] for row in rows]
-    return f"{page_tables.table(header, lines, 'figures')}<p>{escape(LEGEND)}</p>"
+    return f"{page_tables.table(header, lines, 'figures')}<p>{linked(LEGEND)}</p>"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie.metrics.summary import Interval, interval, worst
-from coterie.report import views, words
+from coterie.report import glossary, views, words
 from coterie.report.inks import Ink
 from coterie.runs.record import Record
 from coterie.storage.atomic import replace_atomically, write_whole
@@ -202,7 +202,8 @@ def measures_html(records: Sequence[Record], inks: Mapping[str, Ink] | None = No
 
 
 def html_of(header: Sequence[str], rows: Sequence[Sequence[str]], inks: Mapping[str, Ink] | None) -> str:
-    head = "".join(f'<th scope="col">{html.escape(h)}</th>' for h in header)
+    shown = glossary.linked if inks else html.escape  # a table by itself has no glossary to link to
+    head = "".join(f'<th scope="col">{shown(h)}</th>' for h in header)
     lines = []
     for label, *rest in rows:
         swatch = f'<i class="ink" style="background:{inks[label].colour}"></i>' if inks else ""
@@ -277,7 +278,7 @@ def legend(records: Sequence[Record], trust: bool = True, without: Collection[st
         said += "; the mean over seeds." if counts != [1] else "."
     said += "".join(f" {m}: lower is better." for m, up in views.own_metrics(records).items() if not up)
     if trust and "ece" in views.metrics(records):
-        said += " ECE: how far confidence is from accuracy; NLL: −log of the true class's probability."
+        said += " ECE: how far being sure is from being right; NLL: how surprised the model is by the truth."
     return said
 
 
@@ -304,7 +305,7 @@ def measures_legend(records: Sequence[Record], drift: bool = True) -> str:
     if "circle_recall" in measured:
         said.append("Circle: whom the method takes for a client's own kind so far, averaged with or not.")
     if drift and "drift" in measured:
-        said.append("Distance: Euclidean, of a client's model to the mean of all clients' models.")
+        said.append("Distance (drift): Euclidean, of a client's model to the mean of all clients' models.")
     return " ".join(said)
 
 

@@ -13,12 +13,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from coterie.report import advice, calibration, contributions, privacy, sealed, tables, views
+from coterie.report import advice, calibration, contributions, little, privacy, sealed, tables, views
 from coterie.runs.record import Record
 
 POINT, GAIN, WORST = "point/test", "gain over local", "worst client"
 COST = ("models", "traffic", "training")
-TRUST = "ECE: how far confidence is from accuracy; pooled: of all clients' samples together."
+TRUST = "ECE: how far being sure is from being right; pooled: of all clients' samples together."
 
 
 def render_table(records: Sequence[Record], width: int | None = None) -> Table:
@@ -83,6 +83,8 @@ def print_table(records: Sequence[Record], console: Console | None = None) -> No
     """Prints the summary, calibration and measures, as wide as the console allows."""
     console = console or Console()
     console.print(render_table(records, console.width))
+    if said := little.line(records):
+        console.print(Text(said, style="dim"))
     for render in (render_trust, render_measures, render_contributions, render_sealed, render_privacy):
         table = render(records, console.width)
         if table is not None:

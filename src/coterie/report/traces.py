@@ -17,6 +17,7 @@ import numpy as np
 from coterie.core.method import CIRCLE
 from coterie.report import inks as colours
 from coterie.report import plotly_data, views, words
+from coterie.report.glossary import behind
 from coterie.report.inks import Ink
 from coterie.runs.record import Record
 
@@ -117,7 +118,7 @@ def traces_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plotly_data.
     runs = [
         {
             "label": t.label,
-            "name": t.name,
+            "name": behind(t.name),
             "seed": views.seed(t.record),
             "rounds": t.rounds,
             "senders": t.senders,

@@ -22,6 +22,7 @@ from coterie.core.client import add_tensors
 from coterie.core.options import plain
 from coterie.core.roster import Roster
 from coterie.engines.threads import many
+from coterie.runs.small import comments
 
 LIBRARIES = ("torch", "numpy", "scikit-learn", "pandas")
 
@@ -39,6 +40,7 @@ def origin() -> dict[str, Any]:
 
 def about_run(roster: Roster, beliefs: Beliefs, notes: Sequence[str], command: str | None) -> dict[str, Any]:
     belief = tree.row(beliefs, 0)
+    members = [{k: plain(v) for k, v in asdict(m).items() if k != "digest"} for m in roster.members]
     names = roster.classes or tuple(str(c) for c in range(roster.outputs))
     return {
         **origin(),
@@ -52,8 +54,9 @@ def about_run(roster: Roster, beliefs: Beliefs, notes: Sequence[str], command: s
         "task": roster.task,
         "classes": list(names) if roster.task == "classification" else [],
         "features": list(roster.features),
-        "clients": [{k: plain(v) for k, v in asdict(m).items() if k != "digest"} for m in roster.members],
+        "clients": members,
         "notes": list(notes),
+        "small": comments(members, roster.task),
         "parameters": sum(t.numel() for t in belief.values()),
         "belief_bytes": tree.size_in_bytes(belief),
         "fingerprint": fingerprint(roster, beliefs),

@@ -1,12 +1,12 @@
 """What ranking methods share: from costs to circles, and training within them.
 
-    U_r = {r} ∪ {the others chosen by cost}                       choose
+    U_r = {r} ∪ {the others chosen by cost, of those that clear the bar}      choose, `bar.py`
     w_r ← Σ_{j∈U_r} p_rj LocalWork_j(w_r),   p_rj = n_j / Σ_{i∈U_r} n_i      circle_weights, train
 
 r is a requester, j another client, n_j are the roster's `sizes`; a cost is lower for a better client, and NaN
-for one that is not ranked. Whoever does not ask, or whose ranking is empty, trains alone: U_r = {r}. As in
-FedAvg, clients that do not answer leave the sum, and the others' weights are normalised without them; if
-nobody of a circle answers, its model stays.
+for one that is not ranked or does not clear the bar. Whoever does not ask, whose ranking is empty, or for
+whom nobody clears the bar, trains alone: U_r = {r}. As in FedAvg, clients that do not answer leave the sum,
+and the others' weights are normalised without them; if nobody of a circle answers, its model stays.
 
 A requester publishes its circle before it trains with it (Ndoye 2020, as Grimberg 2020 has it in section 4):
 each of the others learns in whose circles it is, with how many others and which share, and may withdraw. Who
@@ -54,12 +54,19 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Costs [requester, other], matrices to show, losses [client], and on which rows."""
+    """Costs [requester, other], matrices to show, losses [client], and on which rows; `clears` has who may be
+    chosen at all, everybody if there is no bar.
+    """
 
     costs: Tensor
     matrices: Mapping[str, Tensor]
     loss: Tensor
     held_out: str
+    clears: Tensor | None = None
+
+    def open(self) -> Tensor:
+        """The costs of who may be chosen, NaN for the others."""
+        return self.costs if self.clears is None else self.costs.where(self.clears, math.nan)
 
 
 def check_options(best: int, threshold: float, folds: int, passes: int) -> None:
@@ -126,11 +133,15 @@ def conclude(state: State, ranking: Ranking, weights: Tensor, net: Net, key: Key
     """A round that leaves the beliefs alone, publishes circles and fills the matrix; without any cost, the
     next ranks anew.
     """
-    ranked = int((~ranking.costs.isnan()).sum())
+    known = ~ranking.costs.isnan()
+    ranked = int(known.sum())
     stays = net.offer(weights, torch.arange(len(weights))) if ranked else None
     extras = {"ranked_pairs": ranked, "held_out": ranking.held_out}
     if stays is not None:  # who they are of is in the weights, and who withdrew among the withdrawals
-        extras["published"] = int(((weights > 0).sum(dim=1) > 1).sum())
+        alone = (weights > 0).sum(dim=1) <= 1
+        extras["published"] = int((~alone).sum())
+        asked = known.any(dim=1)
+        extras["nobody"] = [name for name, some in zip(net.roster.names, alone & asked, strict=True) if some]
     if key.round == key.rounds:
         extras["note"] = "the last round ranked and trained nothing: models are as they began"
     info = Info(
@@ -140,7 +151,7 @@ def conclude(state: State, ranking: Ranking, weights: Tensor, net: Net, key: Key
         matrices=ranking.matrices,
         mixed=False,
     )
-    return (replace(state, costs=ranking.costs, stays=stays) if ranked else state), info
+    return (replace(state, costs=ranking.open(), stays=stays) if ranked else state), info
 
 
 def train(local: Trainer, state: State, weights: Tensor, net: Net, key: Key) -> tuple[State, Info]:

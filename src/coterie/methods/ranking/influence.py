@@ -7,11 +7,14 @@ sections 2.2 and 6, which leave it to be worked out. Here:
     w̄_{-j} = Σ_{i≠j} p_i w_i / (1 - p_j) = w̄ + ε_j (w̄ - w_j),   ε_j = p_j / (1 - p_j)
     I_rj = L_r(w̄_{-j}) - L_r(w̄)                                     exact leave-one-out
     I_rj ≈ ε_j ⟨∇L_r(w̄), w̄ - w_j⟩                                   first order: its derivative at ε = 0
-    U_r = {r} ∪ {the k others of highest I_rj above θ},  then FedAvg within U_r
+    U_r = {r} ∪ {the k others of highest I_rj, of those with I_rj - θ > se_rj that clear the bar}
+    then FedAvg within U_r
 
-L_r is the mean loss on rows that requester r holds out, k is `best`, θ is `threshold`; LocalWork is done
-`passes` times over. Above 0, j helps. The horizon is one round: for it, leaving j out of the average is
-exact, as w_i does not depend on who else takes part; what j would change in later rounds is not seen.
+L_r is the mean loss on rows that requester r holds out, k is `best`, θ is `threshold`, se_rj is the standard
+error of I_rj over folds, and the bar is that of `bar.py`, for w_j beside w_r; with bar="none", I_rj > θ is
+enough. LocalWork is done `passes` times over. Above 0, j helps. The horizon is one round: for it, leaving j
+out of the average is exact, as w_i does not depend on who else takes part; what j would change in later
+rounds is not seen.
 
 Held out are `folds` folds of the training rows, in turn: in turn k every client trains without its k-th fold,
 and each requester scores on its own. With folds=0 everybody trains on all training rows and requesters score
@@ -46,9 +49,21 @@ from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
 from coterie.kernels.slopes import WHOLE, Slopes
 from coterie.methods.ranking import circles
+from coterie.methods.ranking.bar import (
+    Bar,
+    Part,
+    beside,
+    check_bar,
+    elsewhere,
+    error_name,
+    parts,
+    scored_at_home,
+    standard_error,
+)
 from coterie.methods.ranking.circles import Ranking, State
 from coterie.methods.server.fedavg import averaging_weights
 
+INFLUENCE = "influence"
 Estimate = Literal["exact", "first-order"]
 
 
@@ -71,8 +86,13 @@ class Influence:
     """Folds of the training rows that are held out in turn; 0 scores on validation rows instead."""
     passes: int = 1
     """How many times over the local work is done before the models are averaged."""
+    bar: Bar = "own"
+    """Choose only others whose influence lies above the threshold by more than a standard error, and whose
+    model does no worse on one's own rows than one's own by more than that (own), or better by more (better);
+    none asks for neither."""
 
     def __post_init__(self) -> None:
+        check_bar(self.bar)
         circles.check_options(self.best, self.threshold, self.folds, self.passes)
         if self.estimate not in get_args(Estimate):
             raise UnknownName("estimate", self.estimate, get_args(Estimate))
@@ -96,7 +116,7 @@ class Influence:
             return circles.train(self.local, state, self.weights(state.costs, net), net, key)
         assert state.first is not None
         ranking = self.rank(state.first, net, key)
-        return circles.conclude(state, ranking, self.weights(ranking.costs, net), net, key)
+        return circles.conclude(state, ranking, self.weights(ranking.open(), net), net, key)
 
     def weights(self, costs: Tensor, net: Net) -> Tensor:
         chosen = circles.choose(costs, self.best, -self.threshold)
@@ -105,25 +125,36 @@ class Influence:
     def rank(self, start: Held, net: Net, key: Key) -> Ranking:
         n = len(net.roster)
         requesters = asking(self.requester, net.roster.names)
-        visits, looks = [], [nothing_seen(n)]
-        for k, (trainer, scorer) in enumerate(circles.looks(self.local, self.folds, self.passes, key)):
+        visits, looks, seen = [], [nothing_seen(n)], list[Part]()
+        for k, (trainer, whole) in enumerate(circles.looks(self.local, self.folds, self.passes, key)):
             replies = net.visit(trainer, start, from_server(torch.arange(n)), key.at("fold", k))
             visits.append(replies)
             if len(replies) < 2:
                 continue
-            place = key.at("influence", k)
-            if self.estimate == "exact":
-                looks.append(leave_one_out(net, replies, scorer, requesters, place))
-            else:
-                slopes = Slopes(replace(trainer, inner=WHOLE, passes=1, inside=True))
-                looks.append(first_order(net, replies, slopes, requesters, place))
-        values, rows = (torch.stack(parts).sum(dim=0) for parts in zip(*looks, strict=True))
+            for i, scorer in enumerate([whole] if self.folds or self.bar == "none" else parts(0, key), k):
+                place = key.at("influence", i)
+                if self.estimate == "exact":
+                    looks.append(leave_one_out(net, replies, scorer, requesters, place))
+                else:
+                    slopes = Slopes(replace(trainer, inner=WHOLE, passes=1, inside=True))
+                    looks.append(first_order(net, replies, slopes, requesters, place))
+                if self.bar != "none":
+                    seen.append(tried(net, replies, scorer, requesters, key.at("bar", i)))
+        values, rows = (torch.stack(some).sum(dim=0) for some in zip(*looks, strict=True))
         influence = (values / rows.unsqueeze(1)).fill_diagonal_(float("nan"))
-        return Ranking(
+        ranking = Ranking(
             costs=-influence,
-            matrices={"influence": influence},
+            matrices={INFLUENCE: influence},
             loss=circles.mean_loss(visits, n),
             held_out=circles.words_for(self.folds),
+        )
+        if self.bar == "none":
+            return ranking
+        error, held = error_of(looks[1:], n), beside(seen, n)
+        return replace(
+            ranking,
+            matrices={**ranking.matrices, error_name(INFLUENCE): error, **held.matrices()},
+            clears=held.clears(self.bar) & (influence - error > self.threshold),
         )
 
     def models(self, state: State) -> Models:
@@ -149,6 +180,21 @@ def nothing_seen(n: int) -> Look:
     return Look(torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64))
 
 
+def error_of(looks: Sequence[Look], n: int) -> Tensor:
+    """[requester, other] the standard error of the influence, over sets of held-out rows."""
+    each = [look.values / look.rows.unsqueeze(1) for look in looks]
+    unknown = torch.full((n, n, 1), float("nan"), dtype=torch.float64)
+    return standard_error(torch.stack(each, dim=-1) if each else unknown)
+
+
+def tried(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tensor, key: Key) -> Part:
+    """Everybody's model at the requesters, beside their own at home."""
+    own = torch.stack([torch.arange(len(replies)), replies.hosts], dim=1)
+    own = own[torch.isin(replies.hosts, requesters)]
+    mine = scored_at_home(net, scorer, replies.beliefs, own, key.at("own"))
+    return Part(elsewhere(net, scorer, replies.beliefs, replies.hosts, requesters, key), *mine)
+
+
 def leave_one_out(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tensor, key: Key) -> Look:
     """L_r(w̄_{-j}) - L_r(w̄): each requester forms the averages and scores them."""
     n, shares = len(net.roster), averaging_weights(net.roster.sizes[replies.hosts], weighted=True)
@@ -161,7 +207,8 @@ def leave_one_out(net: Net, replies: Replies, scorer: Score | HeldOut, requester
         scores = net.visit(scorer, averages, edges, key.at("at", r))
         if len(scores):
             losses, rows[r] = scores.numbers["loss"], scores.numbers["samples"][0]
-            values[r, replies.hosts] = (losses[1:] - losses[0]) * rows[r]
+            lost = (losses[1:] - losses[0]) * rows[r]
+            values[r, replies.hosts] = lost if rows[r] else torch.zeros_like(lost)
     return Look(values, rows)
 
 

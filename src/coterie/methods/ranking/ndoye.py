@@ -11,20 +11,22 @@ Grimberg, 2020, "Privacy-preserving and Personalized Federated Machine Learning 
 A is the local work done `passes` times over, S_i are client i's training rows, L̂^CV is cross-validation in
 `folds` folds on S_i, k is `best`, θ is `threshold`. The loss at home is taken off because f_i may do badly
 at r for two reasons, other patients or few of them, and only the first speaks against learning together.
+Nobody is chosen who does not clear the bar (`bar.py`), however low its transfer loss is beside the others'.
 
 The first round ranks and leaves the beliefs alone; from the second on the circles train (`circles`). A run
 of one round is a ranking and nothing else. Test rows are never looked at.
 
-The paper leaves A, k, θ and the folds open and tries none, so the defaults are ours. Deviations: with folds=0
-the loss at home is that of f_i on client i's validation rows. Who does not answer in the ranking round is not
-ranked, and is in no other's circle.
+The paper leaves A, k, θ and the folds open and tries none, so the defaults are ours. Deviations: the paper
+chooses the k best however bad they are, which bar="none" does. With folds=0 the loss at home is that of f_i
+on client i's validation rows. Who does not answer in the ranking round is not ranked, and is in no other's
+circle.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -32,7 +34,7 @@ from torch import Tensor
 from coterie.core.belief import Beliefs
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, handed_out
+from coterie.core.method import ALL, METHODS, NOBODYS, Info, Models, Reveals, asking, handed_out
 from coterie.core.net import Net, settle, to_own
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -40,6 +42,18 @@ from coterie.kernels.fold import Fold
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
 from coterie.methods.ranking import circles
+from coterie.methods.ranking.bar import (
+    THERE,
+    Bar,
+    Beside,
+    Home,
+    Part,
+    beside,
+    check_bar,
+    elsewhere,
+    parts,
+    scored_at_home,
+)
 from coterie.methods.ranking.circles import Ranking, State
 
 
@@ -60,8 +74,12 @@ class Ndoye:
     """Folds of the cross-validation at home; 0 scores on validation rows instead."""
     passes: int = 5
     """How many times over the local work is done to train the models that are ranked."""
+    bar: Bar = "own"
+    """Choose only others whose model does no worse on one's own rows than one's own model by more than a
+    standard error (own), or better by more than that (better); none chooses the best, however bad."""
 
     def __post_init__(self) -> None:
+        check_bar(self.bar)
         circles.check_options(self.best, self.threshold, self.folds, self.passes)
 
     @property
@@ -80,7 +98,7 @@ class Ndoye:
         if state.costs is not None:
             return circles.train(self.local, state, self.weights(state.costs, net), net, key)
         ranking = self.rank(state.beliefs, net, key)
-        return circles.conclude(state, ranking, self.weights(ranking.costs, net), net, key)
+        return circles.conclude(state, ranking, self.weights(ranking.open(), net), net, key)
 
     def weights(self, costs: Tensor, net: Net) -> Tensor:
         return circles.circle_weights(circles.choose(costs, self.best, self.threshold), net.roster.sizes)
@@ -89,41 +107,56 @@ class Ndoye:
         n = len(net.roster)
         replies = net.visit(Fold(self.local, passes=self.passes), beliefs, to_own(n), key.at("model"))
         models = settle(net, beliefs, replies)
-        home = self.home_loss(beliefs, models, replies.hosts, net, key)
+        home = self.at_home(beliefs, models, replies.hosts, net, key)
         requesters = asking(self.requester, net.roster.names)
-        pairs = torch.cartesian_prod(replies.guests, requesters)
-        judge, there = Score("train", ("loss",)), torch.full((n, n), float("nan"), dtype=torch.float64)
-        away = net.visit(judge, models, pairs[pairs[:, 0] != pairs[:, 1]], key.at("transfer"))
-        there[away.hosts, away.guests] = away.numbers.get("loss", torch.zeros(0, dtype=torch.float64))
-        losses = transfer_loss(there, home)
-        return Ranking(
+        owners = torch.arange(n).where(torch.isin(torch.arange(n), replies.hosts), NOBODYS)
+        judge = Score("train", ("loss",))
+        there = elsewhere(net, judge, models, owners, requesters, key.at("transfer"))
+        losses = transfer_loss(there, mean_over(home))
+        ranking = Ranking(
             costs=losses,
-            matrices={"transfer loss": losses, "loss at the requester": there},
+            matrices={"transfer loss": losses, THERE: there},
             loss=circles.mean_loss([replies], n),
             held_out=circles.words_for(self.folds),
         )
+        if self.bar == "none":
+            return ranking
+        held = self.beside(models, home, owners, requesters, net, key)
+        shown = {**ranking.matrices, **held.matrices(), THERE: there}
+        return replace(ranking, matrices=shown, clears=held.clears(self.bar))
 
-    def home_loss(self, beliefs: Held, models: Held, hosts: Tensor, net: Net, key: Key) -> Tensor:
-        """L̂_{D_i}(f_i) of each client that answered, NaN for the others: [client]."""
-        n = len(net.roster)
-        own = to_own(n)
-        total, rows = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+    def at_home(self, beliefs: Held, models: Held, hosts: Tensor, net: Net, key: Key) -> list[Home]:
+        """L̂_{D_i}(f_i) of each client that answered, fold by fold; NaN for the others."""
+        own, found = to_own(len(net.roster))[hosts], []
         for k, (trainer, scorer) in enumerate(circles.looks(self.local, self.folds, self.passes, key)):
             judged = models
             if self.folds:
-                folded = net.visit(trainer, beliefs, own[hosts], key.at("fold", k))
-                judged = settle(net, beliefs, folded)
-            scores = net.visit(scorer, judged, own[hosts], key.at("home", k))
-            if len(scores):
-                total[scores.hosts] += scores.numbers["loss"] * scores.numbers["samples"]
-                rows[scores.hosts] += scores.numbers["samples"]
-        return total / rows  # 0 / 0 is NaN
+                judged = settle(net, beliefs, net.visit(trainer, beliefs, own, key.at("fold", k)))
+            found.append(scored_at_home(net, scorer, judged, own, key.at("home", k)))
+        return found
+
+    def beside(
+        self, models: Held, home: Sequence[Home], owners: Tensor, requesters: Tensor, net: Net, key: Key
+    ) -> Beside:
+        """Others' models on the rows on which each requester's own was tried."""
+        seen, own = [], to_own(len(net.roster))[owners != NOBODYS]
+        for k, scorer in enumerate(parts(self.folds, key)):
+            place = key.at("bar", k)
+            mine = home[k] if self.folds else scored_at_home(net, scorer, models, own, place.at("own"))
+            seen.append(Part(elsewhere(net, scorer, models, owners, requesters, place), *mine))
+        return beside(seen, len(net.roster))
 
     def models(self, state: State) -> Models:
         return Models(state.beliefs, of=torch.arange(len(state.beliefs)))
 
     def reveals(self) -> Reveals:
         return Reveals(sites=True, numbers=circles.told(self.local))
+
+
+def mean_over(home: Sequence[Home]) -> Tensor:
+    """[client] the mean loss over folds, by their rows; NaN for who was not scored."""
+    total = torch.stack([(h.loss * h.rows).where(h.rows > 0, 0.0) for h in home]).sum(dim=0)
+    return total / torch.stack([h.rows for h in home]).sum(dim=0)  # 0 / 0 is NaN
 
 
 def transfer_loss(there: Tensor, home: Tensor) -> Tensor:

@@ -85,8 +85,8 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "fltrust": ("robust-personal", {"rule": "fltrust"}),
     "weight-erosion": ("weight-erosion", {}),
     "pens": ("pens", {}),
-    "influence": ("influence", {}),
-    "ndoye": ("ndoye", {}),
+    "influence": ("influence", {"bar": "none"}),
+    "ndoye": ("ndoye", {"bar": "none"}),
     "local": ("local", {}),
 }
 """Methods by what the table calls them: one model for all up to bulyan, then a model for each."""

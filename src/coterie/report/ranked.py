@@ -1,0 +1,103 @@
+"""A ranking as a record has it: who was ranked for whom, by which figures, and who was chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coterie.methods.ranking import RANKINGS
+from coterie.methods.ranking.bar import ABOVE, THERE, error_name
+from coterie.runs.record import Record
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """What a record has of its ranking: matrices [requester, other], NaN where there is nothing to say.
+
+    value, error      what is ranked by, above 0 for a good one if `high`, and its standard error
+    above, spread     by how much the other's model loses more than one's own, and its standard error
+    there             what the other's model loses on one's own rows
+    guess             [requester] the loss of always saying one's own shares of classes, NaN where unknown
+    chosen            who is in whose circle
+    withdrew          (who, from whose circle)
+    """
+
+    name: str
+    high: bool
+    clients: list[str]
+    value: np.ndarray
+    error: np.ndarray
+    above: np.ndarray
+    spread: np.ndarray
+    there: np.ndarray
+    guess: np.ndarray
+    chosen: np.ndarray
+    bar: str
+    best: int
+    threshold: float
+    withdrew: Collection[tuple[str, str]] = ()
+
+    def order(self, r: int) -> list[int]:
+        """Those who were ranked for r, the best first."""
+        known = np.flatnonzero(np.isfinite(self.value[r]))
+        values = self.value[r, known]
+        order: list[int] = known[np.argsort(-values if self.high else values, kind="stable")].tolist()
+        return order
+
+    @property
+    def requesters(self) -> list[int]:
+        return np.flatnonzero(np.isfinite(self.value).any(axis=1)).tolist()
+
+
+def is_ranking(record: Record) -> bool:
+    """Whether a run has ranked yet."""
+    found = RANKINGS.get(str(record.config.get("method")))
+    return found is not None and bool(record.matrices.get(found[0]))
+
+
+def ranked(record: Record) -> Ranked:
+    """The ranking of a record that has one."""
+    method = str(record.config["method"])
+    name, high = RANKINGS[method]
+    round, n = max(record.matrices[name]), len(record.clients)
+    options = record.config.get(method, {})
+
+    def matrix(which: str) -> np.ndarray:
+        found = record.matrices.get(which, {}).get(round)
+        return np.full((n, n), math.nan) if found is None else np.asarray(found, dtype=float)
+
+    return Ranked(
+        name, high, record.clients, matrix(name), matrix(error_name(name)),
+        matrix(ABOVE), matrix(error_name(ABOVE)), matrix(THERE), guesses(record),
+        np.asarray(record.weights[round]) > 0,
+        bar=str(options.get("bar", "own")) if ABOVE in record.matrices else "none",
+        best=int(options.get("best", 0)),
+        threshold=float(options.get("threshold", -math.inf if high else math.inf)),
+        withdrew={(str(told["site"]), str(told.get("receiver"))) for told in _withdrawals(record, round)},
+    )  # fmt: skip
+
+
+def _withdrawals(record: Record, round: int) -> list[Mapping[str, Any]]:
+    """From circles, in the round that ranked."""
+    extras = next((m.get("extras") or {} for m in record.metrics if m["round"] == round), {})
+    return [told for told in extras.get("withdrawals", ()) if told.get("of") == "circle"]
+
+
+def guesses(record: Record) -> np.ndarray:
+    """[client] −Σ_c s_c log s_c of the shares s_c of classes among its training rows, where they are public
+    and the loss is the usual one.
+    """
+    clients = record.about["clients"]
+    found = np.full(len(clients), math.nan)
+    if record.about.get("task", "classification") != "classification" or "loss" in record.config:
+        return found
+    for i, client in enumerate(clients):
+        counts = np.asarray((client.get("labels") or [[]])[0], dtype=float)
+        if counts.sum() > 0:
+            shares = counts[counts > 0] / counts.sum()
+            found[i] = float(-(shares * np.log(shares)).sum())
+    return found
