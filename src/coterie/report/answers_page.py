@@ -10,7 +10,7 @@ from typing import Any
 from coterie.core.method import Reveals
 from coterie.methods.advised import ALONE
 from coterie.metrics.summary import Interval
-from coterie.report import page_tables, plotly_data, reveals, words
+from coterie.report import glossary, page_tables, plotly_data, reveals, words
 from coterie.report.answers import WAYS, called, cells, cost_of_asking, legend, sentences
 from coterie.report.inks import Ink, inks
 from coterie.report.page import document
@@ -65,7 +65,7 @@ def answers_part(advice: Advice) -> str:
     """What each client is told."""
     parts = []
     for name, (first, *rest) in sentences(advice).items():
-        listed = "".join(f"<li>{escape(line)}</li>" for line in rest)
+        listed = "".join(f"<li>{glossary.linked(line)}</li>" for line in rest)
         parts.append(f"<h3>{escape(name)}</h3><p><strong>{escape(first)}</strong></p><ul>{listed}</ul>")
     return "".join(parts)
 
@@ -75,7 +75,7 @@ def gains_part(advice: Advice) -> str:
     lines = [[escape(cell) for cell in row] for row in rows]
     said = "Bars: 95 % intervals. 0 is training alone; the large mark is what is advised."
     plot = figure("gains-plot", gains_plot(advice, inks(list(advice.ways), ALONE)), said)
-    return f"{plot}{page_tables.table(header, lines, 'figures')}<p>{escape(legend(advice))}</p>"
+    return f"{plot}{page_tables.table(header, lines, 'figures')}<p>{glossary.linked(legend(advice))}</p>"
 
 
 def gains_plot(advice: Advice, colours: Mapping[str, Ink]) -> plotly_data.Plot:
