@@ -13,6 +13,7 @@ HIGHER_IS_BETTER = {
     "accuracy": True,
     "balanced_accuracy": True,
     "auc": True,
+    "concordance": True,
     "r2": True,
     "loss": False,
     "ece": False,
@@ -20,7 +21,7 @@ HIGHER_IS_BETTER = {
     "nll": False,
     "rmse": False,
 }
-HEADLINE = {"classification": "accuracy", "regression": "rmse"}
+HEADLINE = {"classification": "accuracy", "regression": "rmse", "survival": "concordance"}
 
 
 class Interval(NamedTuple):

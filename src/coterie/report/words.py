@@ -21,6 +21,7 @@ NAMES = {
     "brier": "Brier score",
     "rmse": "RMSE",
     "r2": "R²",
+    "concordance": "concordance",
     "precision": "precision",
     "recall": "recall",
     "circle_precision": "precision of the circle",

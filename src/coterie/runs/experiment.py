@@ -255,7 +255,7 @@ def experiment_of(
 ) -> Experiment:
     """A method on a footing; refused if the two do not go together."""
     roster, key = footing.roster, Key(int(config["seed"]), rounds=int(config["rounds"]))
-    check_work(method, roster, footing.model)
+    check_work(method, roster, footing.model, own.loss)
     said = method.check(roster, footing.beliefs, key)
     admit(tuple(config.get("wrap", ())), method, roster)
     work = local_work(method) if footing.met is not None else ()  # one of somebody's own has no name

@@ -27,6 +27,8 @@ from coterie.data.tables.rules import Recipe, Rule
 from coterie.data.tables.texts import loose, plain, same, some
 
 SITES = {"hospital", "site", "centre", "center", "clinic", "klinik", "institution", "facility"}
+NOT_CLASSES = {"regression": "use task=classification", "survival": "name the column of times"}
+SAID = {"survival": "the time until the event, or until a row was last seen: a survival"}
 FEW_EACH = 0.2  # identifiers to a row, at least: with fewer it tells wards or doctors, not patients
 
 
@@ -63,8 +65,11 @@ def inspect(
     home: str | Path = "",
     leave_out: Sequence[str] = (),
     task: str = "auto",
+    event: str = "",
 ) -> Inspection:
-    """Files, one a site or one with a site column; `home` is where the recipe will be."""
+    """Files, one a site or one with a site column; `home` is where the recipe will be. With an event the
+    target is the time until it.
+    """
     if not paths:
         raise BadInput("no file to look at: give one for each site, or one with --site COLUMN")
     if site and len(paths) > 1:
@@ -81,7 +86,7 @@ def inspect(
         (whole,) = tables.values()
         recipe = Recipe((), file=next(iter(written.values())), site=site_header(whole, site))
         tables = by_column(recipe, whole)
-    return inspect_tables(recipe, tables, target, leave_out, task)
+    return inspect_tables(recipe, tables, target, leave_out, task, event)
 
 
 def read_all(paths: Sequence[str | Path]) -> dict[str, Table]:
@@ -123,11 +128,14 @@ def inspect_tables(
     target: str = "",
     leave_out: Sequence[str] = (),
     task: str = "auto",
+    event: str = "",
 ) -> Inspection:
+    if event:
+        task = timed(target, event, task)
     headers = {s: [h for h in t.columns if plain(h) != plain(recipe.site)] for s, t in tables.items()}
     looks = {s: {h: look(h, tables[s].columns[h]) for h in names} for s, names in headers.items()}
     groups = matched(headers, looks)
-    goal = goal_of(groups, target, tables)
+    goal, seen_at = goal_of(groups, target, tables), goal_of(groups, event, tables, "the event")
     pairs = [
         (g, merge(g, {s: looks[s][h] for s, h in g.headers.items()}, list(tables), task if g is goal else ""))
         for g in groups
@@ -139,6 +147,9 @@ def inspect_tables(
     if goal is not None:
         recipe = replace(recipe, target=goal.name)
         recipe = check_goal(recipe, pairs, goal, looks, tables, task)
+    if seen_at is not None:
+        recipe = replace(recipe, event=seen_at.name)
+        recipe = check_event(recipe, pairs, seen_at, looks, tables)
     recipe = replace(recipe, rules=tuple(m.rule for _, m in pairs), patient=patients(pairs, looks))
     classes = dict[str, Counter[str]]()
     if goal is not None:
@@ -150,6 +161,17 @@ def inspect_tables(
     says = [f"column {s.rule.name!r}: {line}" for s in seen for line in s.says]
     asks = [f"column {s.rule.name!r}: {line}" for s in seen for line in s.asks]
     return Inspection(recipe, {s: len(t) for s, t in tables.items()}, seen, classes, tuple(says), tuple(asks))
+
+
+def timed(target: str, event: str, task: str) -> str:
+    """The task that the target is looked at by, where there is an event."""
+    if not target:
+        raise BadInput(f"event {event!r} without a time: name the column of times as the target too")
+    if plain(target) == plain(event):
+        raise BadInput(f"{event!r} is the target and the event: name the time and the event apart")
+    if task != "auto":
+        raise BadInput(f"task={task} and an event, which makes a survival: leave one out")
+    return "survival"
 
 
 def with_why(group: Group, merged: Merged, looks: Mapping[str, Mapping[str, Found]]) -> Rule:
@@ -170,7 +192,9 @@ def gap_line(group: Group, looks: Mapping[str, Mapping[str, Found]]) -> str:
     return f"missing: {', '.join(told)}" if told else ""
 
 
-def goal_of(groups: Sequence[Group], target: str, tables: Mapping[str, Table]) -> Group | None:
+def goal_of(
+    groups: Sequence[Group], target: str, tables: Mapping[str, Table], what: str = "the target"
+) -> Group | None:
     if not target:
         return None
     named = [
@@ -183,10 +207,7 @@ def goal_of(groups: Sequence[Group], target: str, tables: Mapping[str, Table]) -
     lacking = [t.name for s, t in tables.items() if s not in named[0].headers]
     if lacking:
         raise Several(
-            [
-                f"{name}: column {named[0].name!r}, the target, is missing: add or rename it"
-                for name in lacking
-            ]
+            [f"{name}: column {named[0].name!r}, {what}, is missing: add or rename it" for name in lacking]
         )
     return named[0]
 
@@ -260,18 +281,50 @@ def check_goal(
             f"{where}: target {goal.name!r} looks like {merged.kind} ({len(values)} different values): name "
             "a column of classes or numbers"
         )
-    if task == "regression" and merged.rule.use != "number":
-        raise BadData(f"{where}: target {goal.name!r} is not a number: use task=classification")
+    if task in NOT_CLASSES and merged.rule.use != "number":
+        raise BadData(f"{where}: target {goal.name!r} is not a number: {NOT_CLASSES[task]}")
     decimals = sorted({str(c) for f in founds for c in f.values if str(c).endswith(".0")})
     if merged.rule.values and decimals:
         merged.says.append(f"classes, though written as {some(decimals)}: not a regression")
     elif merged.rule.use == "number":
-        merged.says.append("a number to predict: a regression")
-    gaps = {s: f.rows - f.known for f, (s, _) in zip(founds, goal.headers.items(), strict=True)}
+        merged.says.append(SAID.get(task, "a number to predict: a regression"))
+    return without_gaps(recipe, merged, goal, looks, "target")
+
+
+def check_event(
+    recipe: Recipe,
+    pairs: Sequence[tuple[Group, Merged]],
+    event: Group,
+    looks: Mapping[str, Mapping[str, Found]],
+    tables: Mapping[str, Table],
+) -> Recipe:
+    """An event that was seen or not; whether rows lack it."""
+    merged = next(m for g, m in pairs if g is event)
+    if merged.rule.use != "flag":
+        words = merged.rule.values
+        if len(words) != 2:
+            where = ", ".join(t.name for t in tables.values())
+            raise BadData(
+                f"{where}: event {event.name!r} looks like {merged.kind}: name a column of two values, one "
+                "for rows whose event was seen"
+            )
+        merged.rule = replace(merged.rule, use="flag")
+        merged.asks.append(
+            f"is it {words[1]!r} where the event was seen, and {words[0]!r} else? Or exchange values"
+        )
+    merged.says.append(f"whether the event was seen: {merged.rule.values[1]} is yes")
+    return without_gaps(recipe, merged, event, looks, "event")
+
+
+def without_gaps(
+    recipe: Recipe, merged: Merged, goal: Group, looks: Mapping[str, Mapping[str, Found]], what: str
+) -> Recipe:
+    """Rows without a target are a question."""
+    gaps = {s: looks[s][h].rows - looks[s][h].known for s, h in goal.headers.items()}
     if total := sum(gaps.values()):
         by_site = ", ".join(f"{s} {n}" for s, n in gaps.items() if n)
         merged.asks.append(
-            f'the target is missing in {total} row(s) ({by_site}): they are left out, unlabelled = "drop"'
+            f'the {what} is missing in {total} row(s) ({by_site}): they are left out, unlabelled = "drop"'
         )
         return replace(recipe, unlabelled="drop")
     return recipe
@@ -281,26 +334,24 @@ def find_leaks(
     recipe: Recipe, pairs: Sequence[tuple[Group, Merged]], tables: Mapping[str, Table]
 ) -> dict[str, Counter[str]]:
     """Leaves likely leaks out, as a question; gives the classes of each site."""
-    rules = [*recipe.inputs, recipe.goal]
+    rules = [*recipe.inputs, *recipe.goal_rules]
     parts = [Reading(recipe, t, s, frozenset(), []).numbers(rules, True) for s, t in tables.items()]
     made = np.concatenate(parts)
-    y, labelled = made[:, -1], ~np.isnan(made[:, -1])
-    names, classes = recipe.classes, dict[str, Counter[str]]()
+    goals = [(made[:, len(recipe.inputs) + i], words_of(r)) for i, r in enumerate(recipe.goal_rules)]
+    labelled = ~np.isnan(np.stack([y for y, _ in goals])).any(axis=0)
+    names, classes = goals[-1][1], dict[str, Counter[str]]()
     for part, site in zip(parts, tables, strict=True):
         if names:
             known = part[:, -1][~np.isnan(part[:, -1])].astype(int)
             classes[site] = Counter({n: int((known == i).sum()) for i, n in enumerate(names)})
     place = {r.name: i for i, r in enumerate(recipe.inputs)}
     for group, merged in pairs:
-        if group.name == recipe.target or merged.kind in ("empty", "constant"):
+        if group.name in (recipe.target, recipe.event) or merged.kind in ("empty", "constant"):
             continue
-        why = leak(
-            group.name,
-            made[labelled][:, place[group.name]] if group.name in place else None,
-            filled(group, merged.rule, tables)[labelled],
-            y[labelled],
-            names,
-        )
+        x = made[labelled][:, place[group.name]] if group.name in place else None
+        has = filled(group, merged.rule, tables)[labelled]
+        found = (leak(group.name, x, has, y[labelled], words) for y, words in goals)
+        why = next(filter(None, found), "")
         if why and merged.rule.read:
             merged.rule, merged.kind = replace(merged.rule, use="leave-out"), "likely leak"
             merged.asks.append(
@@ -309,6 +360,11 @@ def find_leaks(
         elif why:
             merged.says.append(f"it would be a leak, too: {why}")
     return classes
+
+
+def words_of(goal: Rule) -> tuple[str, ...]:
+    """Of a target that has classes."""
+    return () if goal.use in ("number", "date") else goal.values
 
 
 def filled(group: Group, rule: Rule, tables: Mapping[str, Table]) -> Array:

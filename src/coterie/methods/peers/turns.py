@@ -61,8 +61,8 @@ class Turns(NamedTuple):
 
 
 def metric_of(roster: Roster, by_loss: bool = False) -> str:
-    """What models are judged by: accuracy, or the loss if told so and for a regression."""
-    return "loss" if by_loss or roster.task == "regression" else "accuracy"
+    """What models are judged by: accuracy, or the loss if told so and where there are no classes."""
+    return "loss" if by_loss or roster.task != "classification" else "accuracy"
 
 
 def merits(replies: Replies, by: str) -> Tensor:
