@@ -46,7 +46,9 @@ COUPLED: tuple[Callable[..., Tensor], ...] = (cox,)
 """Losses that look at all rows of a batch at once: they take its weights too, to look past padding."""
 
 
-NO_ROW = "its loss compares rows, so none can be clipped or hidden by itself; bounded(...) hides a client"
+NO_ROW = (
+    "its loss compares rows, so none can be clipped or hidden by itself: use bounded(...) for a whole client"
+)
 """Why what works row by row is refused, and what to do."""
 
 
@@ -95,13 +97,18 @@ class Learner:
         rule: Callable[..., Tensor] = self.rule
         return rule(outputs, y, weight) if self.couples else rule(outputs, y)
 
-    def losses_in(self, outputs: Tensor, y: Tensor, groups: Groups) -> Tensor:
-        """The same of rows [n] of several clients: no row is beside another client's."""
+    def losses_in(self, outputs: Tensor, y: Tensor, groups: Groups, apart: Tensor | None = None) -> Tensor:
+        """The same of rows [n] of several clients: no row is beside another client's, nor are those of one
+        client that are in two parts, `apart` [n] being 0 or 1.
+        """
         if not self.couples:
             return self.losses(outputs, y)
-        sizes = groups.sizes.tolist()
-        rows = zip(torch.split(outputs, sizes), torch.split(y, sizes), strict=True)
-        return torch.cat([self.losses(*own) for own in rows])
+        kinds = groups.index if apart is None else 2 * groups.index + apart
+        order = kinds.argsort(stable=True)
+        sizes = torch.unique_consecutive(kinds[order], return_counts=True)[1].tolist()
+        rows = zip(torch.split(outputs[order], sizes), torch.split(y[order], sizes), strict=True)
+        found = torch.cat([self.losses(*own) for own in rows])
+        return torch.empty_like(found).index_copy_(0, order, found)
 
     def outputs(self, belief: Belief, x: Tensor) -> Tensor:
         """Predictions without training: batch norm by its running statistics, no dropout."""
@@ -122,7 +129,7 @@ class Learner:
         from coterie.core.rowwise import clipped_sum
 
         if self.couples:
-            raise BadInput(f"a row has no gradient of its own in a {self.task}: {NO_ROW}")
+            raise BadInput(f"no row of a {self.task} has a gradient of its own: {NO_ROW}")
         return clipped_sum(self, belief, batch, seed, clip)
 
     def loss(self, belief: Belief, batch: Batch, seed: Tensor) -> tuple[Tensor, list[Tensor]]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
 from coterie.core.groups import Groups, added
-from coterie.core.kernel import Part, Scorer
+from coterie.core.kernel import Part, Scorer, apart
 from coterie.core.seeds import Key
 from coterie.engines.bank import Bank, taken
 from coterie.engines.base import Ground
@@ -114,7 +114,7 @@ def measured(
         with threads_for(sum(p.outputs.numel() for p in passed)):
             some, outputs = joined(passed)
             truth, groups = taken(y, visits.rows(some)).cpu(), Groups.of(visits.sizes[some])
-            losses = learner.losses_in(outputs, truth, groups)
+            losses = learner.losses_in(outputs, truth, groups, apart(kernel, groups))
             figures = kernel.measure(learner.task, outputs, losses, truth, groups)
             names = list(figures)
             tables.append(torch.stack(list(figures.values())))

@@ -25,7 +25,8 @@ def concordance(risk: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor
     """
     sizes = whole(groups, y).sizes.tolist()
     own = zip(torch.split(risk.double(), sizes), torch.split(y.double(), sizes), strict=True)
-    return torch.tensor([in_order(r.numpy(force=True), t.numpy(force=True)) for r, t in own]).double()
+    found = [in_order(r.numpy(force=True), t.numpy(force=True)) for r, t in own]
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def in_order(risk: np.ndarray, y: np.ndarray) -> float:

@@ -40,7 +40,7 @@ def says(predictor: Predictor) -> str:
     what = f"one of {names}, with a probability for each" if names else PREDICTS[predictor.task]
     name, facts = predictor.made.get("name", "network"), predictor.facts
     size = f" of {wording.several(facts['parameters'], 'parameter')}" if facts.get("parameters") else ""
-    means = "".join(f" What it means: {said}." for said in predictor.means)
+    means = "".join(f" {said[0].upper()}{said[1:]}." for said in predictor.means)
     return f"Predicts {what}, by a {name}{size}.{means}"
 
 

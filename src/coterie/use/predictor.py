@@ -36,8 +36,8 @@ PREDICTS: dict[Task, str] = {"classification": "a class", "regression": "a numbe
 CALLED: dict[Task, str] = {"classification": "class", "regression": "prediction", "survival": "risk"}
 """What the column of answers is called."""
 MEANS: dict[Task, str] = {
-    "survival": "risk: the higher, the earlier the event is to be expected; it orders the rows that this "
-    "model was asked about, and is no probability, no time, and not comparable with another model's"
+    "survival": "the higher the risk, the earlier the event is to be expected; it puts the rows that this "
+    "model is asked about in order, and is no probability, no time, and not comparable with another model's"
 }
 """What to know of answers that do not speak for themselves."""
 

@@ -312,7 +312,7 @@ def check_event(
         merged.asks.append(
             f"is it {words[1]!r} where the event was seen, and {words[0]!r} else? Or exchange values"
         )
-    merged.says.append(f"whether the event was seen: {merged.rule.values[1]} is yes")
+    merged.says.append(f"the event was seen where it is {merged.rule.values[1]!r}")
     return without_gaps(recipe, merged, event, looks, "event")
 
 
