@@ -16,6 +16,7 @@ from coterie.core.learner import Batch, Learner
 from coterie.core.survival import cox
 from coterie.kernels.fold import HeldOut
 from coterie.kernels.noisy import Noisy
+from coterie.kernels.relative import Relative
 from coterie.kernels.score import Score
 from coterie.metrics.survival import concordance
 
@@ -169,6 +170,25 @@ def test_concordance_counts_pairs(values):
     if pairs:  # only the order counts, and the other order is what is left
         assert float(concordance(3 * risk + 7, y)) == pytest.approx(found)
         assert float(concordance(-risk, y)) == pytest.approx(1 - found)
+
+
+def test_the_relative_loss_by_hand_and_whatever_the_number_of_rows_and_events():
+    def relative(hazards, y, scorer=Relative()):
+        outputs, groups = tensor(hazards).log().unsqueeze(1), Groups.one(len(y))
+        return scorer.measure("survival", outputs, torch.zeros(len(y)), tensor(y), groups)
+
+    # two events: log(6/1) - log 3 and log(5/2) - log 2
+    wanted = (LOG(6 / 1) - LOG(3) + LOG(5 / 2) - LOG(2)) / 2
+    assert float(relative([1, 2, 3], [1, 2, -3])["loss"]) == pytest.approx(wanted)
+    # who is censored before any event changes nothing, nor does a model that knows nothing
+    assert float(relative([9, 1, 2, 3], [-0.5, 1, 2, -3])["loss"]) == pytest.approx(wanted)
+    assert float(relative([1, 1, 1, 1], [1, 2, 3, -4])["loss"]) == pytest.approx(0)
+    assert math.isnan(float(relative([1, 2], [-1, -2])["loss"]))
+    found = relative([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6], Relative(HeldOut(2, 0, seed=1)))
+    rows, _ = HeldOut(2, 0, seed=1).held(Groups.one(6))
+    mine = (rows + 1).tolist()
+    assert found["samples"].tolist() == [3]
+    assert float(found["loss"]) == pytest.approx(float(relative(mine, mine)["loss"]))
 
 
 def test_figures_of_a_group_do_not_depend_on_the_others():

@@ -20,7 +20,7 @@ from coterie.core.belief import Belief
 from coterie.core.client import Task
 from coterie.core.dropout import SeededDropout
 from coterie.core.errors import BadInput
-from coterie.core.groups import Groups
+from coterie.core.groups import Groups, beside, each
 from coterie.core.survival import cox
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -103,12 +103,7 @@ class Learner:
         """
         if not self.couples:
             return self.losses(outputs, y)
-        kinds = groups.index if apart is None else 2 * groups.index + apart
-        order = kinds.argsort(stable=True)
-        sizes = torch.unique_consecutive(kinds[order], return_counts=True)[1].tolist()
-        rows = zip(torch.split(outputs[order], sizes), torch.split(y[order], sizes), strict=True)
-        found = torch.cat([self.losses(*own) for own in rows])
-        return torch.empty_like(found).index_copy_(0, order, found)
+        return each(beside(groups, apart), self.losses, outputs, y)
 
     def outputs(self, belief: Belief, x: Tensor) -> Tensor:
         """Predictions without training: batch norm by its running statistics, no dropout."""

@@ -12,6 +12,9 @@ A is the local work done `passes` times over, S_i are client i's training rows, 
 `folds` folds on S_i, k is `best`, θ is `threshold`. The loss at home is taken off because f_i may do badly
 at r for two reasons, other patients or few of them, and only the first speaks against learning together.
 
+Losses at two clients are compared here. That of a survival is therefore by event, and against a model that
+knows nothing (`relative.py`); folds without an event are left out, and who has none at all is not ranked.
+
 The first round ranks and leaves the beliefs alone; from the second on the circles train (`circles`). A run
 of one round is a ranking and nothing else. Test rows are never looked at.
 
@@ -92,7 +95,10 @@ class Ndoye:
         home = self.home_loss(beliefs, models, replies.hosts, net, key)
         requesters = asking(self.requester, net.roster.names)
         pairs = torch.cartesian_prod(replies.guests, requesters)
-        judge, there = Score("train", ("loss",)), torch.full((n, n), float("nan"), dtype=torch.float64)
+        judge, there = (
+            circles.judge(net.roster, Score("train", ("loss",))),
+            torch.full((n, n), float("nan"), dtype=torch.float64),
+        )
         away = net.visit(judge, models, pairs[pairs[:, 0] != pairs[:, 1]], key.at("transfer"))
         there[away.hosts, away.guests] = away.numbers.get("loss", torch.zeros(0, dtype=torch.float64))
         losses = transfer_loss(there, home)
@@ -113,10 +119,13 @@ class Ndoye:
             if self.folds:
                 folded = net.visit(trainer, beliefs, own[hosts], key.at("fold", k))
                 judged = settle(net, beliefs, folded)
-            scores = net.visit(scorer, judged, own[hosts], key.at("home", k))
+            scores = net.visit(circles.judge(net.roster, scorer), judged, own[hosts], key.at("home", k))
             if len(scores):
-                total[scores.hosts] += scores.numbers["loss"] * scores.numbers["samples"]
-                rows[scores.hosts] += scores.numbers["samples"]
+                loss, many = scores.numbers["loss"].double(), scores.numbers["samples"].double()
+                if net.roster.task == "survival":
+                    loss, many = loss.nan_to_num(), many * ~loss.isnan()
+                total[scores.hosts] += loss * many
+                rows[scores.hosts] += many
         return total / rows  # 0 / 0 is NaN
 
     def models(self, state: State) -> Models:
