@@ -66,8 +66,8 @@ def added(index: Tensor, places: int, values: Tensor) -> Tensor:
 
 
 def beside(groups: Groups, apart: Tensor | None = None) -> Tensor:
-    """[row] a number that two rows share if they are of one group, and in one part of it: `apart` [row] is 0 or
-    1.
+    """[row] a number that two rows share if they are of one group, and in one part of it: that is 0 or 1 in
+    `apart` [row].
     """
     return groups.index if apart is None else 2 * groups.index + apart
 

@@ -87,5 +87,6 @@ def numbers(values: Any, what: str, whose: str) -> Array:
     wrong = found.isna() & ~pd.Series(array).isna()
     if wrong.any():
         first = array[int(np.flatnonzero(wrong)[0])]
+        first = first.item() if isinstance(first, np.generic) else first
         raise BadData(f"{whose}{what} hold {shown(first)}, which is no number: {REMEDY}")
     return np.asarray(found.to_numpy(dtype=np.float64, na_value=np.nan))

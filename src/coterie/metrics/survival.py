@@ -31,9 +31,9 @@ def concordance(risk: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor
 
 
 def excess(risk: Tensor, y: Tensor, kinds: Tensor) -> Tensor:
-    """Of each row [row] with an event, Cox's loss less that of a model that knows nothing, which gives all rows
-    the same risk: the logarithm of the size of the risk set. 0 of a censored row. Rows are beside those of
-    their kind.
+    """Of each row [row] with an event, Cox's loss less that of a model that knows nothing, which gives all
+    rows the same risk: the logarithm of the size of the risk set. 0 of a censored row. Rows are beside
+    those of their kind.
     """
     column = risk.double().unsqueeze(1)
     return each(kinds, cox, column, y.double()) - each(kinds, cox, torch.zeros_like(column), y.double())
