@@ -5,7 +5,7 @@
 ℓ_i is Cox's loss of row i, e_i whether its event was seen, R_i its risk set. The mean of ℓ_i over rows grows
 with the share of rows that have an event and with the logarithm of their number, whatever the model is. λ is
 by event, and less what a model loses that gives all rows the same risk: 0 is to know nothing, below 0 is
-better. NaN without an event.
+better. NaN without an event. It is Cox's loss also where a model is trained by another.
 """
 
 from __future__ import annotations
