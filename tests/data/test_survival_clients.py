@@ -9,7 +9,7 @@ import torch
 
 from coterie.core.client import counts_of
 from coterie.core.errors import BadData, BadInput, Several
-from coterie.data.clients import Client
+from coterie.data.clients import Client, check_clients
 from coterie.data.tables.looks import inspect
 from coterie.data.tables.recipe import read_recipe, recipe_text, write_recipe
 from coterie.data.together import clients_from
@@ -67,6 +67,7 @@ def but(values, row, value):
         ({"y": but(TIMES, [3, 5], -2)}, "time is -2 in row 3 (2 such rows), but must be above 0 and finite"),
         ({"y": but(TIMES, 0, np.nan)}, "time is missing in row 0, but must be above 0 and finite"),
         ({"y": but(TIMES, 0, np.inf)}, "time is inf in row 0, but must be above 0 and finite"),
+        ({"y": but(TIMES, 0, 1e-60)}, "time is 1e-60 in row 0, but must be above 0 and finite"),
         ({"event": but(SEEN, 4, 2)}, f"event is 2 in row 4, but {MUST}"),
         ({"event": but(SEEN, 4, np.nan)}, f"event is missing in row 4, but {MUST}"),
         (
@@ -110,6 +111,31 @@ def test_what_is_no_time_or_no_event_is_refused(given, message, refused):
 def test_what_makes_no_survival_is_refused(given, kind, message, refused):
     with refused(kind, f"client 'a': {message}"):
         Client.from_arrays(X, TIMES, name="a", **given)
+
+
+def test_times_keep_their_ties_and_their_order(refused):
+    client = Client.from_arrays(X, 1000 + TIMES, event=SEEN, name="a").cast(torch.bfloat16)
+    assert client.train.x.dtype == torch.bfloat16
+    assert len(torch.unique(client.train.y)) == len(client.train)
+    with refused(
+        BadData,
+        "client 'a': 11 of 12 different times become the same number in 32 bits, with seven digits: count them "
+        "from a later start, or round them",
+    ):
+        Client.from_arrays(X, 1.7e9 + TIMES, event=SEEN, name="a")
+
+
+def test_who_has_no_event_is_said_and_nobody_having_any_refused(refused):
+    some = Client.from_arrays(X, TIMES, event=SEEN, name="a")
+    none = [Client.from_arrays(X, TIMES, event=0 * SEEN, name=n) for n in "bc"]
+    said = "client 'b' has no event among its training rows and learns nothing by itself"
+    assert check_clients([some, none[0]]) == (said,) == check_clients(none[:1])
+    with refused(
+        BadData,
+        "none of the 2 clients has an event among its training rows, so there is nothing to learn: watch "
+        "longer, or check the events",
+    ):
+        check_clients(none)
 
 
 def frame(**other):

@@ -30,8 +30,10 @@ class Samples:
     def __repr__(self) -> str:
         return f"Samples({len(self)} of shape {list(self.x.shape[1:])})"
 
-    def cast(self, dtype: torch.dtype) -> Samples:
-        return Samples(self.x.to(dtype), self.y.to(dtype) if self.y.is_floating_point() else self.y)
+    def cast(self, dtype: torch.dtype, times: bool = False) -> Samples:
+        """In another precision; times lose none, since ties between them decide who is compared with whom."""
+        kind = torch.promote_types(self.y.dtype, dtype) if times else dtype
+        return Samples(self.x.to(dtype), self.y.to(kind) if self.y.is_floating_point() else self.y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +73,9 @@ class Client:
         """The same client with its inputs, and numbers to predict, in another precision."""
         return replace(
             self,
-            train=self.train.cast(dtype),
-            validation=self.validation.cast(dtype),
-            test=self.test.cast(dtype),
+            train=self.train.cast(dtype, self.censored),
+            validation=self.validation.cast(dtype, self.censored),
+            test=self.test.cast(dtype, self.censored),
         )
 
     @property

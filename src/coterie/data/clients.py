@@ -415,7 +415,23 @@ def check_clients(
                 said.append(text)
     if first.task == "classification":
         _refuse_odd_labels(clients)
+    if first.task == "survival":
+        said += _without_events(clients)
     return tuple(said)
+
+
+def _without_events(clients: Sequence[core.Client]) -> list[str]:
+    """Who learns nothing by itself; refused where nobody does. A single client may have others elsewhere."""
+    without = [c.name for c in clients if not bool((c.train.y > 0).any())]
+    if len(without) == len(clients) > 1:
+        raise BadData(
+            f"none of the {len(clients)} clients has an event among its training rows, so there is nothing "
+            "to learn: watch longer, or check the events"
+        )
+    return [
+        f"client {name!r} has no event among its training rows and learns nothing by itself"
+        for name in without
+    ]
 
 
 def _refuse_odd_labels(clients: Sequence[core.Client]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from coterie.core.errors import BadData, BadInput, shown
 from coterie.data.intake import Array, TaskChoice, targets_of
 
+MERGED = 0.01  # of the times, at most, may tie by rounding
 REMEDY = "correct the row, or leave it out"
 
 
@@ -42,8 +43,23 @@ def pairs_of(y: Any, whose: str) -> tuple[Array, Array]:
     return array[:, 0], array[:, 1]
 
 
-def signed(times: Array, events: Array) -> Array:
-    """[row] of times above 0 and events that are 0 or 1."""
+def stored(times: Array) -> Array:
+    """Times as clients have them, in 32 bits."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(times).astype(np.float32)
+
+
+def signed(times: Array, events: Array, whose: str = "") -> Array:
+    """[row] of times above 0 and events that are 0 or 1; times that seven digits cannot tell apart are
+    refused, unless they are a few.
+    """
+    different = len(np.unique(times))
+    lost = different - len(np.unique(stored(times)))
+    if lost > MERGED * different:
+        raise BadData(
+            f"{whose}{lost} of {different} different times become the same number in 32 bits, with seven "
+            "digits: count them from a later start, or round them"
+        )
     return np.where(np.asarray(events) == 1, times, -np.asarray(times)).astype(np.float64)
 
 
@@ -54,7 +70,7 @@ def survival_targets(times: Any, events: Any, whose: str) -> Array:
         raise BadData(f"{whose}{len(t)} times but {len(e)} events: give one event, 0 or 1, for each time")
     said = []
     for what, values, bad, must in (
-        ("time", t, ~(np.isfinite(t) & (t > 0)), "above 0 and finite"),
+        ("time", t, ~(np.isfinite(stored(t)) & (stored(t) > 0)), "above 0 and finite"),
         (
             "event",
             e,
@@ -69,7 +85,7 @@ def survival_targets(times: Any, events: Any, whose: str) -> Array:
             said.append(f"{what} is {value} in row {row}{many}, but must be {must}")
     if said:
         raise BadData(f"{whose}{'; '.join(said)}: {REMEDY}")
-    return signed(t, e)
+    return signed(t, e, whose)
 
 
 def numbers(values: Any, what: str, whose: str) -> Array:

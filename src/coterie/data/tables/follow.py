@@ -16,7 +16,7 @@ import numpy as np
 
 from coterie.core.errors import BadInput
 from coterie.data.intake import Array
-from coterie.data.survival import signed
+from coterie.data.survival import signed, stored
 from coterie.data.tables.dates import DAYS_IN, date_of, days_between
 from coterie.data.tables.read import Table, object_array, read_table, refuse
 from coterie.data.tables.recipe import converted_by
@@ -89,7 +89,7 @@ def targets_of(recipe: Recipe, goals: Array) -> Array:
 def odd_times(recipe: Recipe, table: Table, times: Array) -> list[str]:
     """A line for each time that is none."""
     odd = dict[float, list[int]]()
-    for row in np.flatnonzero(times <= 0):
+    for row in np.flatnonzero(stored(times) <= 0):
         odd.setdefault(float(times[row]), []).append(int(row))
     return [
         f"{table.name}, {table.row_word} {some([str(table.lines[i]) for i in rows])}, column "
