@@ -119,8 +119,8 @@ def test_times_keep_their_ties_and_their_order(refused):
     assert len(torch.unique(client.train.y)) == len(client.train)
     with refused(
         BadData,
-        "client 'a': 11 of 12 different times become the same number in 32 bits, with seven digits: count them "
-        "from a later start, or round them",
+        "client 'a': 11 of 12 different times become the same number in 32 bits, with seven digits: count "
+        "them from a later start, or round them",
     ):
         Client.from_arrays(X, 1.7e9 + TIMES, event=SEEN, name="a")
 
