@@ -32,8 +32,6 @@ class TableFile:
     """The files, each with a header line: one a site, called by its name; or one, with --table.site."""
     target: str = ""
     """The column to predict; with an event, the time until it, or until a row was last seen."""
-    event: str = ""
-    """The column that says whether the event was seen, no or yes; it makes a survival of a time."""
     site: str = ""
     """The column that says whose a row is; never an input."""
     recipe: str = ""
@@ -51,6 +49,8 @@ class TableFile:
     recipe says, and takes the flag without one."""
     task: Literal["auto", "classification", "regression"] = "auto"
     """What the target is; auto takes words and up to 20 whole numbers as classes, 0.0 and 1.0 among them."""
+    event: str = ""
+    """The column that says whether the event was seen, no or yes; it makes a survival of a time."""
 
     about: ClassVar[str] = "your own tables: --recipe FILE, or --table.path FILE --table.target COLUMN"
     citation: ClassVar[str] = ""
