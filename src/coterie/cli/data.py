@@ -109,7 +109,7 @@ def show(words: Sequence[str]) -> None:
 
 def label_table(about: Any) -> Table:
     """Clients by classes, training counts, darker where there are more; test sizes beside them."""
-    kinds = views.kinds(about["task"], about["classes"])
+    kinds = views.kinds(about.get("task", "classification"), about["classes"])
     shown = kinds[:20]
     table = Table("client", *shown, "training", "validation", "test", box=None, header_style="bold")
     if len(kinds) > len(shown):
