@@ -14,7 +14,7 @@ from coterie.data.sources import SOURCES, bundled
 
 NAMES = [
     "breast-cancer", "cifar10", "cifar100", "diabetes", "digits", "fashion-mnist", "heart-disease", "mnist",
-    "tiny-imagenet", "titanic",
+    "tcga-brca", "tiny-imagenet", "titanic",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from coterie.data.sources import SOURCES
+from coterie.data.sources.tcga_brca import REGIONS
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -63,3 +64,13 @@ def test_heart_disease_has_the_published_counts():
     assert "rows without a gap: 740 (cleveland 303, hungary 261, switzerland 46, va 130) of 920" in kept.notes
     full = load("heart-disease", sparse_columns=True)
     assert "rows without a gap: 299 (cleveland 297, hungary 1, va 1) of 920" in full.notes
+
+
+def test_tcga_brca_has_the_sizes_of_flamby():
+    data = load("tcga-brca", fold="flamby")
+    sizes = [[int((pool.columns["region"] == r).sum()) for pool in data.pools] for r in REGIONS]
+    assert sizes == [[248, 63], [156, 40], [164, 42], [129, 33], [129, 33], [40, 11]]
+    events = [int((pool.y > 0).sum()) for pool in data.pools]
+    assert (events, len(data.features)) == ([119, 32], 39)
+    whole = load("tcga-brca")
+    assert (len(whole.train), whole.test) == (1088, None)

@@ -180,7 +180,7 @@ def test_a_column_without_any_value_is_refused_where_the_rule_is_to():
         ({"rows": -1}, "rows is -1, but must be a whole number"),
         ({"rows": True}, "rows is True"),
         ({"rows": 10**400}, "rows is 1000"),
-        ({"task": "guess"}, "task is 'guess', but must be one of classification, regression"),
+        ({"task": "guess"}, "task is 'guess', but must be one of classification, regression, survival"),
         ({"classes": ["a", "a"]}, "a class is there twice"),
         ({"classes": "ab"}, "classes is 'ab'"),
         ({"classes": ["a" * 1001, "b"]}, "classes is"),

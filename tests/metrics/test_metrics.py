@@ -106,7 +106,10 @@ def test_every_scored_figure_knows_which_way_is_better():
     from coterie.kernels.calibrate import Calibrate
 
     numbers = {
-        **Calibrate().measure("classification", torch.eye(2), torch.zeros(2), torch.tensor([0, 1]), BOTH),
+        **Calibrate(specificity=0.9).measure(
+            "classification", torch.eye(2), torch.zeros(2), torch.tensor([0, 1]), BOTH
+        ),
         **Calibrate().measure("regression", torch.zeros(2, 1), torch.zeros(2), torch.ones(2), BOTH),
+        **Calibrate().measure("survival", torch.zeros(2, 1), torch.zeros(2), torch.ones(2), BOTH),
     }
     assert set(numbers) - {"samples"} == set(HIGHER_IS_BETTER)

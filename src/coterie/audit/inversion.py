@@ -104,8 +104,8 @@ def why_not(subject: Subject) -> str:
     client = subject.clients[subject.place]
     if linear.takes_rows_as_they_are(learner.scoring, client.train.x[:1]):
         return ""
-    if client.task == "regression":
-        return "pictures are looked for by their class, and this run predicts a number"
+    if client.task != "classification":
+        return f"pictures are looked for by their class, and this run is a {client.task}"
     size = sum(p.numel() for p in learner.scoring.parameters())
     return deep_leakage.why_not(learner.scoring, size)
 

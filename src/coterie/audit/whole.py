@@ -91,6 +91,8 @@ def reason(subject: Subject, name: str) -> str:
     known = ATTACKS[name]
     if subject.ground is None and known.needs_rows:
         return subject.why
+    if known.needs_rows and subject.learner.couples:
+        return f"it looks at single rows, and in a {subject.learner.task} a row has no loss of its own"
     return known.why_not(subject)
 
 

@@ -15,7 +15,7 @@ from coterie.cli.flags import dispatch, parse, read_settings
 from coterie.core.options import Option
 from coterie.data.sources import SOURCES
 from coterie.papers import drawing
-from coterie.report import splits
+from coterie.report import splits, views
 from coterie.report.paper_figures import write_figures
 from coterie.runs.experiment import prepare
 from coterie.runs.record import Record
@@ -109,10 +109,11 @@ def show(words: Sequence[str]) -> None:
 
 def label_table(about: Any) -> Table:
     """Clients by classes, training counts, darker where there are more; test sizes beside them."""
-    shown = about["classes"][:20]
+    kinds = views.kinds(about.get("task", "classification"), about["classes"])
+    shown = kinds[:20]
     table = Table("client", *shown, "training", "validation", "test", box=None, header_style="bold")
-    if len(about["classes"]) > len(shown):
-        table.caption = f"the first {len(shown)} of {len(about['classes'])} classes"
+    if len(kinds) > len(shown):
+        table.caption = f"the first {len(shown)} of {len(kinds)} classes"
     most = max((n for c in about["clients"] if c["labels"] for n in c["labels"][0]), default=1)
     for client in about["clients"]:
         counts = client["labels"][0][: len(shown)] if client["labels"] else []

@@ -44,6 +44,7 @@ from coterie.runs.settings import from_table
 from coterie.storage.atomic import write_whole
 from coterie.storage.paths import refuse_overwriting
 from coterie.use.pool import Pooled, classes_of, pooled
+from coterie.use.predictor import PREDICTS
 
 HELP = """Predicts with models drawn from a pool's joint posterior.
 
@@ -162,8 +163,11 @@ def clients_of(path: Path) -> tuple[Record, tuple[Client, ...]]:
 
 def refuse_other_data(clients: Sequence[Client], network: Network, pool: SavedPool, asked: Predict) -> None:
     first = clients[0]
-    if first.task == "regression":
-        raise BadInput(f"{asked.source} predicts a number, {asked.pool} classes: take a run on the same data")
+    if first.task != "classification":
+        raise BadInput(
+            f"{asked.source} predicts {PREDICTS[first.task]}, {asked.pool} classes: take a run on the same "
+            "data"
+        )
     if tuple(first.test.x.shape[1:]) != network.shape:
         raise BadInput(
             f"{asked.source} has inputs of shape {list(first.test.x.shape[1:])}, the network of {asked.pool} "

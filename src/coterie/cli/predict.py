@@ -14,7 +14,7 @@ from coterie.core.errors import BadInput
 from coterie.report import words as wording
 from coterie.storage.paths import refuse_overwriting
 from coterie.use import Predictor, load
-from coterie.use.predictor import UNSURE
+from coterie.use.predictor import CALLED, UNSURE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 HELP = """Predicts rows of a table with a client's own model, from its run or from an exported folder.
 
 Columns are found by name and prepared as in training. Each row gets a class and the probability of every
-class, or a number. Where no class is as probable as --threshold, none is named: the model is unsure.
+class, a number, or for survival a risk (the higher, the earlier the event). Where no class is as probable as
+--threshold, none is named: the model is unsure.
 
 examples:
   coterie predict runs/table-silos-finetune-seed0 patients.csv --client north
@@ -64,7 +65,7 @@ def predict(words: Sequence[str]) -> int:
     predictor = load(asked.run, asked.client, threshold=asked.threshold)
     rows = predictor.intake.asked(asked.rows)
     table = predictor.table_of(rows, asked.explain)
-    notes, said = (*predictor.notes, *rows.said), summary(predictor, table)
+    notes, said = (*predictor.means, *predictor.notes, *rows.said), summary(predictor, table)
     screen.say_table(notes, table.to_csv(index=False), asked.out, said)
     return 0
 
@@ -73,7 +74,8 @@ def summary(predictor: Predictor, table: pd.DataFrame) -> str:
     """How many rows got which class, or between which numbers they are."""
     rows = wording.several(len(table), "row")
     if not predictor.classes:
-        return f"{rows}: {table['prediction'].min():g} to {table['prediction'].max():g}"
+        said = table[CALLED[predictor.task]]
+        return f"{rows}: {CALLED[predictor.task]} {said.min():g} to {said.max():g}"
     counts = {name: int((table["class"] == name).sum()) for name in (*predictor.classes, UNSURE)}
     said = [f"{n} {name or 'unsure'}" for name, n in counts.items() if n]
     return f"{rows}: {', '.join(said)}"

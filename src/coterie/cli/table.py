@@ -21,7 +21,7 @@ from coterie.data.tables.texts import some
 
 HELP = """Tables of your own.
 
-usage: coterie table inspect FILE... [--target COLUMN] [--site COLUMN] [--out recipe.toml]
+usage: coterie table inspect FILE... [--target COLUMN] [--event COLUMN] [--site COLUMN] [--out recipe.toml]
 
 examples:
   coterie table inspect north.csv south.csv --target ill
@@ -36,6 +36,7 @@ coterie run --recipe FILE follows it. Nothing leaves this machine.
 examples:
   coterie table inspect north.csv south.csv --target ill
   coterie table inspect all.xlsx --target ill --site hospital --out my.toml
+  coterie table inspect north.csv south.csv --target days --event died
 """
 LETTERS = "+ has it   n other name   w other words   u other unit   0 empty   - absent"
 WIDTH = 80
@@ -48,6 +49,9 @@ class Inspect:
         tyro.conf.arg(metavar="FILE...", help="One file for each site, or one with --site."),
     ]
     target: Annotated[str, tyro.conf.arg(help="The column to predict; it is needed to find leaks.")] = ""
+    event: Annotated[
+        str, tyro.conf.arg(help="The column that says whether the event was seen; the target is then a time.")
+    ] = ""
     site: Annotated[str, tyro.conf.arg(help="The column that says whose a row is.")] = ""
     out: Annotated[str, tyro.conf.arg(help="The recipe to write.")] = "recipe.toml"
 
@@ -62,7 +66,7 @@ def inspect_command(words: Sequence[str]) -> None:
     out = Path(asked.out)
     if out.exists():
         raise BadInput(f"{out} exists: give another with --out, or remove it first")
-    seen = inspect(asked.files, asked.target, asked.site, home=out.parent.resolve())
+    seen = inspect(asked.files, asked.target, asked.site, home=out.parent.resolve(), event=asked.event)
     write_recipe(out, seen.recipe)
     for line in summary(seen):
         screen.out.print(line)
@@ -76,7 +80,9 @@ def inspect_command(words: Sequence[str]) -> None:
 def summary(seen: Inspection) -> list[Table | str]:
     """Within 80 columns: sites, the matrix of columns by site, what will be done, what is asked."""
     lines: list[Table | str] = [sites_table(seen), "", *matrix(seen), ""]
-    used = [s for s in seen.columns if s.rule.read and s.rule.name != seen.recipe.target]
+    used = [
+        s for s in seen.columns if s.rule.read and s.rule.name not in (seen.recipe.target, seen.recipe.event)
+    ]
     out = [s for s in seen.columns if not s.rule.read]
     rules = seen.recipe
     lines.append(
@@ -93,7 +99,8 @@ def summary(seen: Inspection) -> list[Table | str]:
 
 def sites_table(seen: Inspection) -> Table:
     """Rows by site, and the target's classes."""
-    classes = list(seen.recipe.classes)[:6]
+    recipe = seen.recipe
+    classes = list(recipe.rule(recipe.event).values if recipe.event else recipe.classes)[:6]
     found = Table("site", "rows", *map(escape, classes), box=None, header_style="bold")
     for site, rows in seen.rows.items():
         counts: Mapping[str, int] = seen.classes.get(site, {})
@@ -116,12 +123,13 @@ def matrix(seen: Inspection) -> list[Table | str]:
         box=None,
         header_style="bold",
     )
+    goals = {seen.recipe.event: "event", seen.recipe.target: "target"}
     for column in seen.columns:
         letters = [status(column.rule, column, s) for s in sites]
         use = column.rule.use + (f" {column.rule.unit}" if column.rule.unit else "")
         found.add_row(
             escape(cut(column.rule.name, 30)),
-            escape("target" if column.rule.name == seen.recipe.target else cut(use, 14)),
+            escape(goals.get(column.rule.name, cut(use, 14))),
             share(column),
             *([] if many else letters),
         )

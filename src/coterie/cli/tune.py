@@ -34,7 +34,7 @@ examples:
   coterie compare --config runs/tune-titanic/best.toml
 """
 
-Metric = Literal["auto", "accuracy", "balanced_accuracy", "auc", "loss", "rmse", "r2"]
+Metric = Literal["auto", "accuracy", "balanced_accuracy", "auc", "loss", "rmse", "r2", "concordance"]
 OWN = (
     Option("methods", tuple[str, ...], DEFAULT, "Methods to tune, each by itself, with options if wanted."),
     Option(
@@ -42,7 +42,12 @@ OWN = (
     ),
     Option("trials", int, 20, "How many trials for each method."),
     Option("folds", int, 3, "Into how many parts each client's training rows are cut."),
-    Option("metric", Metric, "auto", "What to tune by; auto takes accuracy, or RMSE for a regression."),
+    Option(
+        "metric",
+        Metric,
+        "auto",
+        "What to tune by; auto takes accuracy, RMSE for a regression, concordance for a survival.",
+    ),
     OUT,
 )
 

@@ -10,12 +10,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-Task = Literal["classification", "regression"]
+Task = Literal["classification", "regression", "survival"]
+EVENTS = ("no event seen", "event seen")
+"""The two kinds of rows of a survival, in the order in which they are counted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Inputs x [n, ...] and targets y [n]: integer labels, or numbers for a regression."""
+    """Inputs x [n, ...] and targets y [n]: integer labels, numbers for a regression, or times of a survival,
+    negative where the event was not seen (`survival.py`).
+    """
 
     x: Tensor
     y: Tensor
@@ -26,8 +30,10 @@ class Samples:
     def __repr__(self) -> str:
         return f"Samples({len(self)} of shape {list(self.x.shape[1:])})"
 
-    def cast(self, dtype: torch.dtype) -> Samples:
-        return Samples(self.x.to(dtype), self.y.to(dtype) if self.y.is_floating_point() else self.y)
+    def cast(self, dtype: torch.dtype, times: bool = False) -> Samples:
+        """In another precision; times lose none, since ties between them decide who is compared with whom."""
+        kind = torch.promote_types(self.y.dtype, dtype) if times else dtype
+        return Samples(self.x.to(dtype), self.y.to(kind) if self.y.is_floating_point() else self.y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +43,8 @@ class Client:
     `cluster` is the group a synthetic split put it in, if any: no method sees it but Oracle.
     `notes` say what was done to its data; they end up in the run's record and report.
     `preparation` made its inputs of a table's raw rows, and is kept with its model; None where it took them
-    as they are. `recipe` is how these rows were read, if that was by one.
+    as they are. `recipe` is how these rows were read, if that was by one. `censored` says that targets are
+    times until an event, which no kind of number tells by itself.
     """
 
     name: str
@@ -51,13 +58,14 @@ class Client:
     preparation: Any = None
     units: Any = None
     recipe: Any = None
+    censored: bool = False
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{part} {len(getattr(self, part))}" for part in ("train", "validation", "test"))
         what = (
-            self.task
-            if self.task == "regression"
-            else f"classes {', '.join(self.classes[:10]) or 'by number'}"
+            f"classes {', '.join(self.classes[:10]) or 'by number'}"
+            if self.task == "classification"
+            else self.task
         )
         return f"Client({self.name!r}: rows {parts}; inputs {list(self.train.x.shape[1:])}; {what})"
 
@@ -65,13 +73,15 @@ class Client:
         """The same client with its inputs, and numbers to predict, in another precision."""
         return replace(
             self,
-            train=self.train.cast(dtype),
-            validation=self.validation.cast(dtype),
-            test=self.test.cast(dtype),
+            train=self.train.cast(dtype, self.censored),
+            validation=self.validation.cast(dtype, self.censored),
+            test=self.test.cast(dtype, self.censored),
         )
 
     @property
     def task(self) -> Task:
+        if self.censored:
+            return "survival"
         return "regression" if self.train.y.is_floating_point() else "classification"
 
 
@@ -95,11 +105,23 @@ def in_one_piece(clients: list[Client]) -> None:
 
 
 def class_count(clients: Sequence[Client]) -> int:
-    """How many classes the clients have together; 1 output for a regression."""
-    if clients[0].task == "regression":
+    """How many classes the clients have together; 1 output where there are none."""
+    if clients[0].task != "classification":
         return 1
     highest = max(int(s.y.max()) for c in clients for s in (c.train, c.validation, c.test) if len(s))
     return max(len(clients[0].classes), highest + 1, 2)
+
+
+def counts_of(client: Client, classes: int) -> tuple[tuple[int, ...], ...] | None:
+    """How many rows of each class, or with and without an event, are for training, validation and testing;
+    None for a regression.
+    """
+    if client.task == "regression":
+        return None
+    parts = [part.y.cpu() for part in (client.train, client.validation, client.test)]
+    if client.task == "survival":
+        parts, classes = [(y > 0).long() for y in parts], len(EVENTS)
+    return tuple(tuple(torch.bincount(y, minlength=classes).tolist()) for y in parts)
 
 
 def digest_of(client: Client) -> str:

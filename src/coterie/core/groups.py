@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,6 +63,22 @@ class Cells(NamedTuple):
 def added(index: Tensor, places: int, values: Tensor) -> Tensor:
     """Each value added to its place, one after the other: [place]."""
     return torch.zeros(places, dtype=torch.float64).index_add_(0, index, values.double())
+
+
+def beside(groups: Groups, apart: Tensor | None = None) -> Tensor:
+    """[row] a number that two rows share if they are of one group, and in one part of it: that is 0 or 1 in
+    `apart` [row].
+    """
+    return groups.index if apart is None else 2 * groups.index + apart
+
+
+def each(kinds: Tensor, function: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+    """A function of the rows [n, ...] of one kind, a number for each, used on those of every kind: [n]."""
+    order = kinds.argsort(stable=True)
+    sizes = torch.unique_consecutive(kinds[order], return_counts=True)[1].tolist()
+    parts = zip(*(torch.split(r[order], sizes) for r in rows), strict=True)
+    found = torch.cat([function(*part) for part in parts])
+    return torch.empty_like(found).index_copy_(0, order, found)
 
 
 def whole(groups: Groups | None, rows: Tensor) -> Groups:

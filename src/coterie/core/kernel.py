@@ -106,7 +106,9 @@ class Scorer(Protocol):
     """Measures outputs against targets on one part of clients' data.
 
     One that tells less than it measures, or something else, has `tell(figures, hosts, keys)` too: what leaves
-    of the figures [edge] of a visit, whose edges go to these hosts, each with a key of its own.
+    of the figures [edge] of a visit, whose edges go to these hosts, each with a key of its own. One that
+    looks at some rows alone has `apart(groups)`: 1 for these and 0 for the others [row], which must not be
+    beside them in a loss that compares rows.
     """
 
     @property
@@ -140,6 +142,16 @@ Kernel = Trainer | Scorer | Maker
 def scores(kernel: Kernel) -> bool:
     """Whether a kernel measures instead of training."""
     return hasattr(kernel, "measure")
+
+
+def apart(kernel: Any, groups: Groups) -> Tensor | None:
+    """Which rows a scorer, or one inside it, looks at apart from the others; None: at all of them."""
+    while kernel is not None:
+        if hasattr(kernel, "apart"):
+            found: Tensor = kernel.apart(groups)
+            return found
+        kernel = getattr(kernel, "inner", None)
+    return None
 
 
 def makes(kernel: Kernel) -> bool:

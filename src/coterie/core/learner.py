@@ -20,6 +20,8 @@ from coterie.core.belief import Belief
 from coterie.core.client import Task
 from coterie.core.dropout import SeededDropout
 from coterie.core.errors import BadInput
+from coterie.core.groups import Groups, beside, each
+from coterie.core.survival import cox
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Of outputs [n, ...] and targets y [n], one number for each row [n]: padding counts by a weight of 0."""
@@ -34,8 +36,20 @@ def squared_error(outputs: Tensor, y: Tensor) -> Tensor:
     return (outputs.squeeze(-1) - y).square()
 
 
-LOSSES: dict[Task, Loss] = {"classification": cross_entropy, "regression": squared_error}
+LOSSES: dict[Task, Callable[..., Tensor]] = {
+    "classification": cross_entropy,
+    "regression": squared_error,
+    "survival": cox,
+}
 """What a task's models are trained by, and their `loss` is, unless somebody gives another."""
+COUPLED: tuple[Callable[..., Tensor], ...] = (cox,)
+"""Losses that look at all rows of a batch at once: they take its weights too, to look past padding."""
+
+
+NO_ROW = (
+    "its loss compares rows, so none can be clipped or hidden by itself: use bounded(...) for a whole client"
+)
+"""Why what works row by row is refused, and what to do."""
 
 
 class Batch(NamedTuple):
@@ -59,19 +73,37 @@ Term = Callable[[Belief], Mapping[str, Tensor]]
 
 
 class Learner:
-    """`model` maps x [n, ...] to logits [n, class], or to [n, 1] for a regression; `loss` is what it is
-    trained by, the task's own if none is given. `terms` are in its gradients already.
+    """`model` maps x [n, ...] to logits [n, class], or to [n, 1] where there are no classes; `loss` is what
+    it is trained by, the task's own if none is given. `terms` are in its gradients already.
     """
 
     terms: tuple[Term, ...] = ()
 
     def __init__(self, model: nn.Module, task: Task, loss: Loss | None = None) -> None:
-        self.task, self.losses = task, loss or LOSSES[task]
+        self.task, self.rule = task, loss or LOSSES[task]
         self.training = copy.deepcopy(model).train()
         self.scoring = copy.deepcopy(model).eval()
         self.trainable = tuple(n for n, p in model.named_parameters() if p.requires_grad)
         self.buffers = tuple(n for n, _ in model.named_buffers())
         self.drops = any("drop" in type(m).__name__.lower() for m in model.modules())
+
+    @property
+    def couples(self) -> bool:
+        """Whether the loss of a row depends on the rows beside it."""
+        return self.rule in COUPLED
+
+    def losses(self, outputs: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """One number for each row [n] of a batch, of which those of weight 0 are padding."""
+        rule: Callable[..., Tensor] = self.rule
+        return rule(outputs, y, weight) if self.couples else rule(outputs, y)
+
+    def losses_in(self, outputs: Tensor, y: Tensor, groups: Groups, apart: Tensor | None = None) -> Tensor:
+        """The same of rows [n] of several clients: no row is beside another client's, nor are those of one
+        client that are in two parts, `apart` [n] being 0 or 1.
+        """
+        if not self.couples:
+            return self.losses(outputs, y)
+        return each(beside(groups, apart), self.losses, outputs, y)
 
     def outputs(self, belief: Belief, x: Tensor) -> Tensor:
         """Predictions without training: batch norm by its running statistics, no dropout."""
@@ -91,6 +123,8 @@ class Learner:
         """The sum of all rows' gradients, each clipped to that norm: see `rowwise.py`; without terms."""
         from coterie.core.rowwise import clipped_sum
 
+        if self.couples:
+            raise BadInput(f"no row of a {self.task} has a gradient of its own: {NO_ROW}")
         return clipped_sum(self, belief, batch, seed, clip)
 
     def loss(self, belief: Belief, batch: Batch, seed: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -102,7 +136,7 @@ class Learner:
                 out = functional_call(self.training, {**belief, **buffers}, (batch.x,))
             except ValueError as error:
                 raise BadInput(self.explained(error)) from None
-        total = (self.losses(out, batch.y) * batch.weight).sum()
+        total = (self.losses(out, batch.y, batch.weight) * batch.weight).sum()
         return total / batch.weight.sum().clamp(min=1), list(buffers.values())
 
     @staticmethod

@@ -11,7 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from coterie.core.client import Client, Task, class_count, digest_of
+from coterie.core.client import Client, Task, class_count, counts_of, digest_of
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Member:
     """What a site says of itself.
 
     train, validation, test   numbers of its rows
-    labels      for each of the three parts, how many rows of each class; None for a regression, and for
-                a site that keeps them to itself
+    labels      for each of the three parts, how many rows of each class, or without and with an event; None
+                for a regression, and for a site that keeps them to itself
     cluster     the group a synthetic split put it in, if any: for yardsticks and for measuring only
     notes       what was done to its data
     digest      its data in a few letters, to find the same again
@@ -81,8 +81,6 @@ def roster_of(clients: Sequence[Client], digests: bool = False) -> Roster:
 def member_of(client: Client, outputs: int, digest: str = "") -> Member:
     """What a client says of itself."""
     parts = (client.train, client.validation, client.test)
-    labels = None
-    if client.task == "classification":
-        labels = tuple(tuple(torch.bincount(p.y.cpu(), minlength=outputs).tolist()) for p in parts)
     train, validation, test = map(len, parts)
+    labels = counts_of(client, outputs)
     return Member(client.name, train, validation, test, labels, client.cluster, client.notes, digest)

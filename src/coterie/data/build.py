@@ -182,6 +182,7 @@ def client_of(
         cluster=cluster,
         notes=notes,
         preparation=way if isinstance(way, Preparation) else None,
+        censored=data.task == "survival",
         units=_units(train, data.together, np.arange(len(train))) if data.together else None,
     )
 

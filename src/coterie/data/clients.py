@@ -40,10 +40,10 @@ from coterie.data.intake import (
     far_off,
     inputs_of,
     read_pairs,
-    targets_of,
 )
 from coterie.data.missing import Missing
 from coterie.data.preparation import Column
+from coterie.data.survival import goals_of
 from coterie.data.tabular import TabularPrepare, refuse_infinite
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Client(core.Client):
         y: Any,
         *,
         name: str,
+        event: Any = None,
         test: float | tuple[Any, Any] = 0.3,
         validation: float = 0.0,
         seed: int = 0,
@@ -92,17 +93,23 @@ class Client(core.Client):
         Integer labels are taken as class numbers from 0; for any others, and where a client may lack
         some class, name all of them in `classes`. Floating-point targets make a regression, but for 0.0 and
         1.0; `task` decides.
+
+        With `event`, y are times of a survival, above 0: event is 1 where the event was seen at that time, 0
+        where the row was only watched until then. y may hold both, as pairs (time, event), with
+        task="survival".
         """
         check_choice("task", task, get_args(TaskChoice))
         x_all, columns = inputs_of(X, name, features)
-        y_all, names, said = targets_of(y, name, classes, task)
+        y_all, names, said = goals_of(y, event, name, classes, task)
+        censored = event is not None or task == "survival"
         check_rows(x_all, y_all, name, columns)
         train, held, out = drawn(y_all, None if isinstance(test, tuple) else test, validation, seed, name)
         x_test, y_test = x_all[out], y_all[out]
         if isinstance(test, tuple):
             x_test, test_columns = inputs_of(test[0], name, features)
-            known: TaskChoice = "regression" if y_all.dtype.kind == "f" else "classification"
-            y_test, _, _ = targets_of(test[1], name, names or None if classes is None else classes, known)
+            known: TaskChoice = "classification" if y_all.dtype.kind == "i" else "regression"
+            known = "survival" if censored else known
+            y_test, _, _ = goals_of(test[1], None, name, names or None if classes is None else classes, known)
             check_rows(x_test, y_test, name, test_columns)
             if test_columns != columns or x_test.shape[1:] != x_all.shape[1:]:
                 raise BadData(f"client {name!r}: test and training columns differ: give both the same")
@@ -114,11 +121,13 @@ class Client(core.Client):
             features=tuple(map(str, columns)),
             classes=names,
             notes=(*said, *far_off(x_all[train], name, columns)),
+            censored=censored,
         )
 
     @classmethod
     @checked(
         target=COLUMN,
+        event=or_none(COLUMN),
         name=NAME,
         test=SHARE,
         validation=SHARE,
@@ -135,6 +144,7 @@ class Client(core.Client):
         frame: pd.DataFrame,
         *,
         target: str,
+        event: str | None = None,
         name: str,
         test: float = 0.3,
         validation: float = 0.0,
@@ -153,6 +163,8 @@ class Client(core.Client):
         All that is fitted is fitted on training rows alone. Several clients that share scales, or whose texts
         or columns differ, are made at once by `clients_from`.
 
+        event        for a survival, the column that is 1 where the event was seen, 0 where not; `target` is
+                     then the time until it, or until the row was last seen
         missing      missing values: refuse them, drop their rows, or fill in the training median (of texts
                      the most frequent)
         scale        by this client's own mean and deviation (site): simple, but it hides that one site's
@@ -171,12 +183,12 @@ class Client(core.Client):
                 raise BadInput(f"{rule}={value!r} needs all clients at once: make them with clients_from")
         check_choice("task", task, get_args(TaskChoice))
         with whose(name):
-            x, goal = inputs_and_target(frame, target, leave_out)
+            x, goal, seen = inputs_and_target(frame, target, leave_out, event)
             columns = scaled_by(columns_of(x), constants, scale)
             refuse_many_texts(columns)
             raw = raw_of(x, columns)
             refuse_unknown(raw, columns, missing)
-        y, names, said = targets_of(goal, name, classes, task)
+        y, names, said = goals_of(goal, seen, name, classes, task)
         check_rows(np.zeros((len(raw), 1)), y, name, ())
         prepare = TabularPrepare(columns, missing, scale, absent)
         pools = [Arrays(raw[rows], y[rows]) for rows in drawn(y, test, validation, seed, name)]
@@ -194,6 +206,7 @@ class Client(core.Client):
             classes=names,
             notes=(*said, *notes, *far_off(made[0].x, name, way.features)),
             preparation=way,
+            censored=event is not None,
         )
 
     @classmethod
@@ -254,9 +267,11 @@ def whose(name: str) -> Iterator[None]:
 
 
 def inputs_and_target(
-    frame: pd.DataFrame, target: str, leave_out: Sequence[str] = ()
-) -> tuple[pd.DataFrame, pd.Series[Any]]:
-    """The columns to learn from, and the one to predict, of which nothing may be missing."""
+    frame: pd.DataFrame, target: str, leave_out: Sequence[str] = (), event: str | None = None
+) -> tuple[pd.DataFrame, pd.Series[Any], pd.Series[Any] | None]:
+    """The columns to learn from, the one to predict, and that of the event, if there is one; nothing of
+    either may be missing.
+    """
     import pandas as pd  # only here: it takes a while to import
 
     if not isinstance(frame, pd.DataFrame):
@@ -265,19 +280,24 @@ def inputs_and_target(
         twin = frame.columns[frame.columns.duplicated()][0]
         raise BadData(f"column {twin!r} is there twice: rename or drop one")
     known = ", ".join(" ".join(str(c).split()) for c in frame)
-    if target not in frame.columns:
-        raise BadData(f"no target column {target!r}; its columns are {known}")
+    goals = {"target": target} | ({} if event is None else {"event": event})
+    for what, column in goals.items():
+        if column not in frame.columns:
+            raise BadData(f"no {what} column {column!r}; its columns are {known}")
+    if target == event:
+        raise BadData(f"{target!r} is the target and the event: name the time and the event apart")
     for column in leave_out:
         if column not in frame.columns:
             raise BadData(f"no column {column!r} to leave out; its columns are {known}")
     if len(frame) == 0:
         raise BadData("the table is empty: add rows, or leave the client out")
-    if gaps := int(frame[target].isna().sum()):
-        raise BadData(f"target {target!r} is missing or NaN in {gaps} row(s): fill or drop them")
-    inputs = frame.drop(columns=list({target, *leave_out}))
+    for what, column in goals.items():
+        if gaps := int(frame[column].isna().sum()):
+            raise BadData(f"{what} {column!r} is missing or NaN in {gaps} row(s): fill or drop them")
+    inputs = frame.drop(columns=list({*goals.values(), *leave_out}))
     if inputs.shape[1] == 0:
         raise BadData(f"the table has no columns but {target!r} to learn from: add some")
-    return inputs, frame[target]
+    return inputs, frame[target], None if event is None else frame[event]
 
 
 def scaled_by(
@@ -395,7 +415,23 @@ def check_clients(
                 said.append(text)
     if first.task == "classification":
         _refuse_odd_labels(clients)
+    if first.task == "survival":
+        said += _without_events(clients)
     return tuple(said)
+
+
+def _without_events(clients: Sequence[core.Client]) -> list[str]:
+    """Who learns nothing by itself; refused where nobody does. A single client may have others elsewhere."""
+    without = [c.name for c in clients if not bool((c.train.y > 0).any())]
+    if len(without) == len(clients) > 1:
+        raise BadData(
+            f"none of the {len(clients)} clients has an event among its training rows, so there is nothing "
+            "to learn: watch longer, or check the events"
+        )
+    return [
+        f"client {name!r} has no event among its training rows and learns nothing by itself"
+        for name in without
+    ]
 
 
 def _refuse_odd_labels(clients: Sequence[core.Client]) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = npt.NDArray[Any]
-TaskChoice = Literal["auto", "classification", "regression"]
+TaskChoice = Literal["auto", "classification", "regression", "survival"]
 
 FEW = 20  # different whole numbers that might be classes
 MOST_CLASSES = 2**16

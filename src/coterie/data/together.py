@@ -40,10 +40,11 @@ from coterie.data.clients import (
     whose,
 )
 from coterie.data.dataset import Arrays, Dataset
-from coterie.data.intake import Array, TaskChoice, far_off, targets_of
+from coterie.data.intake import Array, TaskChoice, far_off
 from coterie.data.missing import Missing
 from coterie.data.partition.base import Deal
 from coterie.data.partition.silos import in_order, text_of
+from coterie.data.survival import goals_of
 from coterie.data.tabular import Absent, Scale, TabularPrepare
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ USUAL: dict[str, Any] = {"missing": "refuse", "scale": "site", "absent": "flag"}
 
 @checked(
     target=or_none(COLUMN),
+    event=or_none(COLUMN),
     site=or_none(COLUMN),
     recipe=or_none(FILE),
     test=SHARE,
@@ -72,6 +74,7 @@ def clients_from(
     tables: Tables = None,
     *,
     target: str | None = None,
+    event: str | None = None,
     site: str | None = None,
     recipe: str | Path | None = None,
     missing: Missing | None = None,
@@ -95,6 +98,8 @@ def clients_from(
     tables       {name: DataFrame}, or one DataFrame with a column `site`; or paths of files, each called by
                  its name; with a recipe they stand in for its own files, and none need be given
     target       the column to predict
+    event        for a survival, the column that is 1 where the event was seen, 0 where not; `target` is then
+                 the time until it, or until the row was last seen
     recipe       how files are read, as `coterie table inspect` writes it
     missing      missing values: refuse them, drop their rows, or fill in each client's own training median
                  (of texts the most frequent); None does as the recipe says, and refuses without one
@@ -108,7 +113,7 @@ def clients_from(
                  is the recipe's, or flag
     test         share of each client's rows to test on; `validation` of the rest to choose by
     classes      names of all classes, if they are not those found in all tables together
-    task         classification or regression; auto goes by the targets
+    task         classification, regression or survival; auto goes by the targets
     leave_out    columns that are no inputs: names, numbers of patients
     """
     check_choice("task", task, get_args(TaskChoice))
@@ -116,7 +121,7 @@ def clients_from(
     rules = {name: rule for name, rule in asked.items() if rule is not None}
     for name, kind in (("missing", Missing), ("scale", Scale), ("absent", Absent)):
         check_choice(f"rule {name}", rules.get(name, USUAL[name]), get_args(kind))
-    beside = {"target": target, "site": site, "classes": classes, "constants": constants}
+    beside = {"target": target, "event": event, "site": site, "classes": classes, "constants": constants}
     beside |= {"task": None if task == "auto" else task, "leave_out": leave_out if len(leave_out) else None}
     told = [name for name, value in beside.items() if value is not None]
     if recipe is not None:
@@ -124,21 +129,24 @@ def clients_from(
             raise BadInput(f"{told[0]} beside a recipe, which says that already: write it into {recipe}")
         read = _of_files(recipe=str(recipe), **rules) if tables is None else None
         return _dealt(*(read or _by_recipe(tables, Path(recipe), rules)), test, validation, seed)
+    if task == "survival" and event is None:
+        raise BadInput("task='survival' needs an event: name its column, event='died'")
     if target is None:
         raise BadInput("no target: name the column to predict, target='ill', or give a recipe")
     if files := _files(tables, site):
         if classes is not None or constants is not None:
             raise BadInput("classes and constants of files stand in a recipe: see coterie table inspect")
-        named = {"path": files, "target": target, "site": site, "leave_out": tuple(leave_out), "task": task}
+        named = {"path": files, "target": target, "site": site, "leave_out": tuple(leave_out)}
+        named |= {"event": event, "task": "auto" if event and task == "survival" else task}
         return _dealt(*_of_files(**named, **rules), test, validation, seed)
     rules = {**USUAL, **rules}
     found = _named(tables, site)
-    rows = _rows_of_frames(found, target, site, leave_out, constants, rules["scale"], rules["missing"])
-    y, names, notes = targets_of(rows.y, ", ".join(dict.fromkeys(rows.owner)), classes, task)
+    rows = _rows_of_frames(found, target, event, site, leave_out, constants, rules["scale"], rules["missing"])
+    y, names, notes = _targets(rows, classes, task)
     prepare = TabularPrepare(rows.columns, **rules)
     data = Dataset(
         name="tables",
-        task="classification" if y.dtype.kind == "i" else "regression",
+        task="survival" if event else "classification" if y.dtype.kind == "i" else "regression",
         train=Arrays(rows.raw, y),
         features=prepare.features,
         classes=names,
@@ -185,7 +193,25 @@ class Rows(NamedTuple):
     columns: tuple[Any, ...]
     raw: Array
     y: Any
+    event: Any
     owner: list[str]
+
+
+def _targets(
+    rows: Rows, classes: Sequence[Any] | None, task: TaskChoice
+) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
+    """Of all tables; times and events are looked at table by table, whose rows are counted from 0."""
+    if rows.event is None:
+        return goals_of(rows.y, None, ", ".join(dict.fromkeys(rows.owner)), classes, task)
+    owner, parts, troubles = np.array(rows.owner), list[Array](), list[str]()
+    for name in dict.fromkeys(rows.owner):
+        mine = owner == name
+        try:
+            parts.append(goals_of(rows.y[mine], rows.event[mine], name, classes, task)[0])
+        except BadData as error:
+            troubles.append(str(error))
+    refuse(troubles)
+    return np.concatenate(parts), (), ()
 
 
 def _named(tables: Tables, site: str | None) -> dict[str, Any]:
@@ -219,6 +245,7 @@ def _named(tables: Tables, site: str | None) -> dict[str, Any]:
 def _rows_of_frames(
     frames: Mapping[str, pd.DataFrame],
     target: str,
+    event: str | None,
     site: str | None,
     leave_out: Sequence[str],
     constants: Mapping[str, tuple[float, float]] | None,
@@ -232,22 +259,22 @@ def _rows_of_frames(
 
     if site is not None:
         frames = _by_site(frames[""], site)
-    parts: dict[str, tuple[pd.DataFrame, pd.Series[Any]]] = {}
+    parts: dict[str, tuple[pd.DataFrame, pd.Series[Any], pd.Series[Any] | None]] = {}
     troubles = list[str]()
     left = {c for f in frames.values() for c in leave_out if c in f.columns}
     for name, frame in frames.items():
         try:
             with whose(name):
                 here = [c for c in leave_out if c in frame.columns or c not in left]
-                parts[name] = inputs_and_target(frame, target, here)
+                parts[name] = inputs_and_target(frame, target, here, event)
         except CoterieError as error:
             troubles.append(str(error))
     refuse(troubles)
-    inputs = _joined([x for x, _ in parts.values()])
+    inputs = _joined([x for x, _, _ in parts.values()])
     columns = scaled_by(columns_of(inputs), constants, scale)
     refuse_many_texts(columns)
     raw = raw_of(inputs, columns)
-    owner = [name for name, (x, _) in parts.items() for _ in range(len(x))]
+    owner = [name for name, (x, _, _) in parts.items() for _ in range(len(x))]
     for name in parts:
         try:
             with whose(name):
@@ -255,7 +282,9 @@ def _rows_of_frames(
         except BadData as error:
             troubles.append(str(error))
     refuse(troubles)
-    return Rows(columns, raw, pd.concat([y for _, y in parts.values()], ignore_index=True), owner)
+    y = pd.concat([y for _, y, _ in parts.values()], ignore_index=True)
+    seen = [e for _, _, e in parts.values() if e is not None]
+    return Rows(columns, raw, y, pd.concat(seen, ignore_index=True) if seen else None, owner)
 
 
 def refuse(troubles: Sequence[str]) -> None:
@@ -349,7 +378,7 @@ def _by_recipe(tables: Tables, path: Path, rules: Mapping[str, Any]) -> tuple[Da
     targets = [r.y for r in found.values() if r.y is not None]
     data = Dataset(
         name=path.stem,
-        task="classification" if recipe.classes else "regression",
+        task=recipe.task,
         train=Arrays(
             np.concatenate([r.raw for r in found.values()]),
             np.concatenate(targets),

@@ -23,7 +23,7 @@ class EagerLearner(Learner):
     """A `Learner` for one thread at a time, of beliefs that its `layout` has packed."""
 
     def __init__(self, learner: Learner) -> None:
-        self.task, self.losses, self.scoring = learner.task, learner.losses, learner.scoring
+        self.task, self.rule, self.scoring = learner.task, learner.rule, learner.scoring
         self.training = copy.deepcopy(learner.training)
         self.buffers, self.drops = learner.buffers, learner.drops
         self.layout = Layout(learner.trainable, belief_of(learner.training))
@@ -47,7 +47,7 @@ class EagerLearner(Learner):
             owner._buffers[leaf] = buffers[name]
         x = channels_last(batch.x) if self._pictures else batch.x
         with torch.enable_grad(), dropout_of(self, seed):
-            losses = self.losses(self._forward(x), batch.y)
+            losses = self.losses(self._forward(x), batch.y, batch.weight)
             loss = (losses * batch.weight).sum() / batch.weight.sum().clamp(min=1)
             grads = torch.autograd.grad(loss, self._moving, allow_unused=True, materialize_grads=True)
         return Gradient(loss.detach(), {ALL: torch.cat([g.reshape(-1) for g in grads])}, buffers)

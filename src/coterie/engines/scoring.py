@@ -16,7 +16,7 @@ from torch import Tensor
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
 from coterie.core.groups import Groups, added
-from coterie.core.kernel import Part, Scorer
+from coterie.core.kernel import Part, Scorer, apart
 from coterie.core.seeds import Key
 from coterie.engines.bank import Bank, taken
 from coterie.engines.base import Ground
@@ -55,8 +55,8 @@ def score_crowds(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """All guests of a host as one model, whose prediction is the average of theirs: an edge for each host.
 
-    Probabilities are averaged (their logarithm is what is measured), or the outputs of a regression. What
-    each guest counts are `shares` [edge], adding up to 1 at each host; None: all alike.
+    Probabilities are averaged (their logarithm is what is measured), or the outputs where there are no
+    classes. What each guest counts are `shares` [edge], adding up to 1 at each host; None: all alike.
     """
     assert kernel.part is not None
     visits, back = visits_of(net, kernel.part, edges)
@@ -114,7 +114,7 @@ def measured(
         with threads_for(sum(p.outputs.numel() for p in passed)):
             some, outputs = joined(passed)
             truth, groups = taken(y, visits.rows(some)).cpu(), Groups.of(visits.sizes[some])
-            losses = learner.losses(outputs, truth)
+            losses = learner.losses_in(outputs, truth, groups, apart(kernel, groups))
             figures = kernel.measure(learner.task, outputs, losses, truth, groups)
             names = list(figures)
             tables.append(torch.stack(list(figures.values())))
@@ -162,8 +162,8 @@ def averaged(
 ) -> Sequence[Tensor]:
     """The sum of the terms of each host, which has so many rows: [row, ...].
 
-    Of probabilities, given back as logits, or of the outputs of a regression. Passes come in the order of
-    the visits.
+    Of probabilities, given back as logits, or of the outputs where there are no classes. Passes come in the
+    order of the visits.
     """
     firsts, sums = sizes.cumsum(0) - sizes, torch.empty(0)
     for some, outputs in passes:

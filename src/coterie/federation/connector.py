@@ -90,7 +90,7 @@ class Federation:
 
         assert ground.made is not None
         scored = SCORED[ground.scores]
-        if ground.scores == "clear" and met.roster.task == "regression":
+        if ground.scores == "clear" and met.roster.task != "classification":
             scored = ("calibrate",)
         work = work_for(
             ground.reveals,

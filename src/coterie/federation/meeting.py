@@ -287,8 +287,8 @@ def roster(meeting: Meeting, facts: Mapping[str, Any]) -> Roster:
                 f"and {sized(one.shape)}, names {listed(tuple(strange))}: start the run anew"
             )
     task, classes = meeting.common.task, meeting.common.classes
-    outputs = max(1 if task == "regression" else 2, len(classes), *(f.outputs for f in found.values()))
-    if outputs > max(len(classes), 2) and (classes or task == "regression"):
+    outputs = max(2 if task == "classification" else 1, len(classes), *(f.outputs for f in found.values()))
+    if outputs > max(len(classes), 2) and (classes or task != "classification"):
         raise BadData(f"{outputs} outputs for {len(classes)} classes of a {task}: start the run anew")
     members = tuple(member(name, one, outputs) for name, one in found.items())
     return Roster(members, task, first.shape, outputs, first.features, classes)

@@ -20,10 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from coterie.core.checks import is_number, is_whole
-from coterie.core.client import Client, class_count, digest_of
+from coterie.core.client import Client, class_count, counts_of, digest_of
 from coterie.core.errors import BadData, BadInput, Refused, UnknownName, shown
 from coterie.core.seeds import Key
 from coterie.data.build import apart_from_split, client_of, parted, turned
@@ -108,7 +107,7 @@ class Holding:
     def common(self) -> Common:
         """What it would have all sites have."""
         data, prepare = self.data, self.prepare
-        target = data.recipe.target if data.recipe is not None else ""
+        target = data.recipe.goals if data.recipe is not None else ""
         if prepare is None:
             return Common(data.task, (), data.classes, target, {}, data.train.x.shape[1:])
         rules = {name: getattr(prepare, name) for name in ("missing", "scale", "absent")}
@@ -223,12 +222,11 @@ class Holding:
         }
 
     def labels(self) -> list[list[int]] | None:
-        """How many rows of each class are for training, validation and testing; None for a regression."""
-        client = self._client()
-        if client.task == "regression":
-            return None
-        parts = (getattr(client, part).y for part in PARTS)
-        return [torch.bincount(y, minlength=class_count([client])).tolist() for y in parts]
+        """How many rows of each class, or without and with an event, are for training, validation and
+        testing; None for a regression.
+        """
+        counts = counts_of(self._client(), class_count([self._client()]))
+        return None if counts is None else [list(part) for part in counts]
 
     def _share(self) -> Share:
         if self.share is None:

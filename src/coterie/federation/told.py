@@ -20,7 +20,7 @@ from typing import Any, get_args
 import numpy as np
 
 from coterie.core.checks import Kind, in_one_line
-from coterie.core.client import Task
+from coterie.core.client import EVENTS, Task
 from coterie.core.errors import BadData, shown
 from coterie.data.intake import MOST_CLASSES
 from coterie.data.missing import Missing
@@ -223,7 +223,7 @@ def common_of(told: Any, whose: str = "what the sites have in common") -> Common
     troubles = {
         "a column is there twice": len(set(names)) < len(names),
         "a class is there twice": len(set(classes)) < len(classes),
-        "a regression has classes": found["task"] == "regression" and bool(classes),
+        f"a {found['task']} has classes": found["task"] != "classification" and bool(classes),
         "inputs have columns and a shape, or neither": bool(columns) == bool(found["shape"]),
     }
     if wrong := [what for what, so in troubles.items() if so]:
@@ -335,7 +335,9 @@ def facts_of(told: Any, site: str) -> Facts:
     if labels is not None:
         labels = tuple(map(tuple, labels))
         sizes = [found[part] for part in ("train", "validation", "test")]
-        if [sum(counts) for counts in labels] != sizes or max(map(len, labels)) > found["outputs"]:
+        if [sum(counts) for counts in labels] != sizes or max(map(len, labels)) > max(
+            found["outputs"], len(EVENTS)
+        ):
             raise BadData(f"{whose}: labels {shown(labels)} do not add up to its rows {sizes}")
     if found["features"] and found["shape"] != (len(found["features"]),):
         raise BadData(f"{whose}: {len(found['features'])} names for inputs of shape {list(found['shape'])}")

@@ -17,6 +17,7 @@ from coterie.kernels.posterior import Draws, Natural, Share, Visited
 from coterie.kernels.proximal import Proximal
 from coterie.kernels.psgld import PSGLD
 from coterie.kernels.refresh import Refresh
+from coterie.kernels.relative import Relative
 from coterie.kernels.score import Crowd, Here, Score
 from coterie.kernels.sgd import SGD
 from coterie.kernels.sgld import SGLD
@@ -51,6 +52,7 @@ __all__ = [
     "Poisoned",
     "Proximal",
     "Refresh",
+    "Relative",
     "Score",
     "Share",
     "Slopes",

@@ -39,7 +39,7 @@ class Calibrate:
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
-        if task == "regression":
+        if task != "classification":
             return Score(self.part).measure(task, outputs, losses, y, groups)
         right = hits(outputs, y)
         p, log_p = softmax(outputs)

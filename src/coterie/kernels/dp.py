@@ -36,7 +36,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -88,6 +88,8 @@ class DP(Around):
                 f"cap={self.cap} must be at least the batch, {self.batch}: raise it, or take 0 for "
                 f"{usual_cap(self.batch)}"
             )
+
+    by_row: ClassVar[bool] = True
 
     @property
     def epochs(self) -> int:

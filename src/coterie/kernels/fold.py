@@ -93,12 +93,20 @@ class HeldOut:
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
+        rows, held = self.held(groups)
+        return {"loss": held.mean(losses[rows]), "samples": held.sizes.double()}
+
+    def apart(self, groups: Groups) -> Tensor:
+        rows, _ = self.held(groups)
+        return torch.zeros_like(groups.index).index_fill_(0, rows, 1)
+
+    def held(self, groups: Groups) -> tuple[Tensor, Groups]:
+        """The rows of the fold, and how many each group has."""
         sizes = groups.sizes.tolist()
         dealt = {n: fold_rows(n, self.folds, self.fold, self.seed) for n in set(sizes)}
         firsts = (groups.sizes.cumsum(0) - groups.sizes).tolist()
         rows = torch.cat([first + dealt[n] for first, n in zip(firsts, sizes, strict=True)])
-        held = Groups.of(torch.tensor([len(dealt[n]) for n in sizes]))
-        return {"loss": held.mean(losses[rows]), "samples": held.sizes.double()}
+        return rows, Groups.of(torch.tensor([len(dealt[n]) for n in sizes]))
 
 
 def moved(marks: Tensor, stay: Tensor) -> Tensor:

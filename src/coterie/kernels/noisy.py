@@ -35,6 +35,7 @@ from coterie.kernels.score import Crowd, Score
 
 USUAL = Score()
 FIGURES = ("loss", "accuracy")  # whose bound is known
+NO_BOUND = "scores of a survival compare rows, so that no noise hides one: send them in the clear, or none"
 BOUNDED = (Score, Calibrate, HeldOut, Crowd, Beside)  # whose figures of these names are means over rows
 
 
@@ -73,6 +74,8 @@ class Noisy:
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
+        if task == "survival":
+            raise BadInput(f"noisy({called(self.inner)}): {NO_BOUND}")
         found = self.inner.measure(task, outputs, cut_off(losses, self.bound), y, groups)
         told = {name: found[name] for name in figures_of(self.inner) if name in found}
         return {**told, "samples": found.get("samples", groups.sizes.double())}

@@ -1,6 +1,7 @@
 """Local work on rows that somebody has tampered with, and how far a hidden trigger got.
 
-    label-flip   class c becomes C - 1 - c; a regression's target y becomes -y
+    label-flip   class c becomes C - 1 - c; a regression's target y becomes -y, and so does a survival's,
+                 whose events are then censored and the others events
     backdoor     every fourth row gets a trigger and the class that it is to call up   (Gu et al., 2017)
 
 The trigger sets the last `patch` values of a row, in a picture the right end of its lowest line, to `level`.
@@ -38,7 +39,7 @@ class Poisoned(Around):
     how: How = "label-flip"
     """What is done to the rows."""
     classes: int = 0
-    """How many classes there are; 0 for a regression."""
+    """How many classes there are; 0 where there are none."""
     target: int = 0
     """The class that the trigger calls up."""
     patch: int = 3

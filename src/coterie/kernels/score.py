@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,12 +13,15 @@ from coterie.core.groups import Groups
 from coterie.core.kernel import KERNELS, Part, Scorer
 from coterie.metrics.classification import accuracy, auc, balanced_accuracy, hits
 from coterie.metrics.regression import r2, rmse
+from coterie.metrics.survival import concordance
 
 
 @KERNELS.register("score")
 @dataclass(frozen=True)
 class Score:
-    """Loss and accuracy (balanced accuracy, AUC for two classes), or RMSE and R² for a regression."""
+    """Loss and accuracy (balanced accuracy, AUC for two classes); RMSE and R² for a regression,
+    concordance for a survival.
+    """
 
     part: Part = "test"
     """On which of the client's rows."""
@@ -28,10 +32,8 @@ class Score:
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
         figures = always(losses, groups)
-        if task == "regression":
-            figures |= of_regression(outputs, y, groups)
-        elif not self.numbers or set(self.numbers) - figures.keys():
-            figures |= of_classes(outputs, hits(outputs, y), y, groups)
+        if not self.numbers or set(self.numbers) - figures.keys():
+            figures |= FIGURES[task](outputs, y, groups)
         return {name: figures[name] for name in self.numbers} if self.numbers else figures
 
 
@@ -45,6 +47,14 @@ def of_regression(outputs: Tensor, y: Tensor, groups: Groups) -> dict[str, Tenso
     return {"rmse": rmse(predicted, y, groups), "r2": r2(predicted, y, groups)}
 
 
+def of_survival(outputs: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
+    return {"concordance": concordance(outputs.squeeze(-1), y, groups)}
+
+
+def of_classification(outputs: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
+    return of_classes(outputs, hits(outputs, y), y, groups)
+
+
 def of_classes(outputs: Tensor, right: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
     """`right` [row] comes from `hits`."""
     classes = outputs.shape[1]
@@ -55,6 +65,14 @@ def of_classes(outputs: Tensor, right: Tensor, y: Tensor, groups: Groups) -> dic
     if classes == 2:
         figures["auc"] = auc(outputs[:, 1] - outputs[:, 0], y, groups)
     return figures
+
+
+FIGURES: dict[Task, Callable[[Tensor, Tensor, Groups], dict[str, Tensor]]] = {
+    "classification": of_classification,
+    "regression": of_regression,
+    "survival": of_survival,
+}
+"""What a task has besides its loss."""
 
 
 @KERNELS.register("here")

@@ -3,7 +3,8 @@
     loss(outputs [n, ...], y [n]) -> [n]       one number for each row, in operations of torch
     metric(predicted, y [n]) -> number         on all rows of one client; NaN where it is not defined
 
-A metric's `predicted` are probabilities [n, class], or the predictions [n] of a regression. A loss is of each
+A metric's `predicted` are probabilities [n, class], the predictions [n] of a regression, or the
+risks [n] of a survival, whose y is negative where the event was not seen. A loss is of each
 row by itself: rows of many clients are computed side by side, and short batches are filled up with rows that
 count nothing.
 """
@@ -31,6 +32,7 @@ NAME = re.compile(r"[^\W\d][\w -]{0,39}")
 USUAL: dict[Task, tuple[str, str]] = {
     "classification": ("the cross-entropy", "accuracy, NLL and calibration"),
     "regression": ("the squared error", "RMSE and R²"),
+    "survival": ("Cox's partial likelihood", "figures of concordance"),
 }
 """The loss of a task, and the figures that stay what they are whatever the loss is."""
 TAKEN = {
@@ -189,8 +191,8 @@ def depends(values: Tensor, outputs: Tensor) -> bool:
 
 
 def predicted(task: Task, outputs: Tensor) -> Tensor:
-    """What metrics look at: probabilities [n, class] in float64, or predictions [n]."""
-    return outputs.squeeze(-1) if task == "regression" else probabilities(outputs)
+    """What metrics look at: probabilities [n, class] in float64, predictions [n] or risks [n]."""
+    return probabilities(outputs) if task == "classification" else outputs.squeeze(-1)
 
 
 def outputs_of(model: nn.Module, x: Tensor) -> Tensor:

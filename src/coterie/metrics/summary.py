@@ -14,6 +14,7 @@ HIGHER_IS_BETTER = {
     "balanced_accuracy": True,
     "auc": True,
     "sensitivity": True,
+    "concordance": True,
     "r2": True,
     "loss": False,
     "ece": False,
@@ -21,7 +22,7 @@ HIGHER_IS_BETTER = {
     "nll": False,
     "rmse": False,
 }
-HEADLINE = {"classification": "accuracy", "regression": "rmse"}
+HEADLINE = {"classification": "accuracy", "regression": "rmse", "survival": "concordance"}
 
 
 class Interval(NamedTuple):

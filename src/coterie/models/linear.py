@@ -1,9 +1,9 @@
-"""One linear map: logistic regression for classes, linear regression for numbers.
+"""One linear map: logistic regression for classes, linear regression for numbers, Cox's model for survival.
 
     logits = W x + b        with x flattened
 
 Grimberg 2020 (Titanic, 9 features to 2 classes), Makni 2022 (MNIST, 784 to 10). Both names build the same
-module; which regression it is follows from the loss, cross-entropy or squared error. There are two
+module; which it is follows from the loss, cross-entropy, squared error or partial likelihood. There are two
 names because that is what people look for, and each refuses what the other is for.
 """
 
@@ -34,7 +34,7 @@ class Logistic:
 @MODELS.register("linear")
 @dataclass(frozen=True)
 class Linear:
-    """Linear regression: one number out."""
+    """One number out: linear regression, or of a survival the risk of Cox's model."""
 
     def build(self, inputs: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
         check_sizes("linear", inputs, outputs)

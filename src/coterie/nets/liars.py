@@ -122,8 +122,10 @@ class Liars(Wrapped):
             raise BadInput(
                 f"liars: {asks!r} asks for a model, and a liar's is not looked at: write spare={asks}"
             )
-        if kind == "backdoor" and roster.task == "regression":
-            raise BadInput("liars: a backdoor calls up a class, and a regression has none: use label-flip")
+        if kind == "backdoor" and roster.task != "classification":
+            raise BadInput(
+                f"liars: a backdoor calls up a class, and a {roster.task} has none: use label-flip"
+            )
 
     def liars(self, key: Key) -> Tensor:
         """[site] who lies, the same all through a run."""

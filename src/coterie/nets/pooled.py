@@ -64,7 +64,12 @@ def moved_rows(post: Courier, groups: Sequence[Sequence[int]], precision: torch.
     clients = []
     for site, member in enumerate(roster.members):
         about = {"name": member.name, "features": roster.features, "classes": roster.classes}
-        told = {**about, "cluster": member.cluster, "notes": member.notes}
+        told = {
+            **about,
+            "cluster": member.cluster,
+            "notes": member.notes,
+            "censored": roster.task == "survival",
+        }
         clients.append(client_of(told, answers[site if site in answers else sites[0]][1]).cast(precision))
         post.measured.rows[site] += member.train if site in answers else 0
     return tuple(clients)

@@ -32,7 +32,7 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.choice import Choice
-from coterie.kernels.noisy import Noisy, accountable, called
+from coterie.kernels.noisy import NO_BOUND, Noisy, accountable, called
 from coterie.kernels.slopes import Slopes
 from coterie.nets.accounted import DELTA, EVALUATION, Accounted, identity, requester_of
 from coterie.privacy.accounting import COARSE, accountants, check_budget, check_delta, epsilon
@@ -98,7 +98,7 @@ class Private(Accounted):
         local, shows = getattr(method, "local", None), method.reveals()
         here = sorted(m.train for m in roster.members if m.train) or [0]  # of those who are there
         if local is not None and cost_of(local, {"train": here[0]}) is None:
-            wrong.add(no_bound(local))
+            wrong.add(no_bound(local, "bounded" if roster.task == "survival" else "dp"))
         if shows.rows:
             wrong.add(
                 "a method that moves rows has no bound: choose another, or leave the wrapper private out"
@@ -110,6 +110,8 @@ class Private(Accounted):
             wrong.add(
                 f"the method asks for scores ({', '.join(asked)}), and scores=none sends none: take noisy"
             )
+        if roster.task == "survival" and (asked or options.get("scores") == "noisy"):
+            wrong.add(f"{NO_BOUND}, with a method that asks for none" if asked else NO_BOUND)
         wrong.refuse()
         if local is not None:
             one_visit(local, here[-1], float(options.get("epsilon", 3.0)), delta)
@@ -236,7 +238,7 @@ def with_noise(kernel: Any, bound: float, sigma: float) -> Any:
     return Noisy(kernel, bound, sigma) if accountable(kernel) else None
 
 
-def no_bound(kernel: Any) -> str:
+def no_bound(kernel: Any, remedy: str = "dp") -> str:
     """Why a kernel is refused, and what to do."""
     name, work = called(kernel), kernel
     while not (getattr(work, "name", None) in WORK or getattr(work, "inner", None) is None):
@@ -244,5 +246,5 @@ def no_bound(kernel: Any) -> str:
     if getattr(kernel, "name", "") == "slopes":
         return f"{name} gives no bound: take --influence.estimate exact, or leave the wrapper private out"
     if getattr(work, "name", None) in WORK:
-        return f'{name} gives no bound: take --kernel "dp({work.name})"'
+        return f'{name} gives no bound: take --kernel "{remedy}({work.name})"'
     return f"{name} gives no bound: choose another method, or leave the wrapper private out"

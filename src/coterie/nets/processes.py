@@ -69,6 +69,7 @@ class SiteProcesses(ByHand):
             "name": client.name,
             "features": client.features,
             "classes": client.classes,
+            "censored": client.censored,
         }
         write_tensors(
             path,

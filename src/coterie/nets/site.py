@@ -293,6 +293,7 @@ def client_of(told: Mapping[str, Any], rows: Mapping[str, Tensor]) -> Client:
         classes,
         told["cluster"],
         notes,
+        censored=told["censored"],
     )
 
 

@@ -2,7 +2,8 @@
 
 For a model that is one weight matrix W [output, feature] with a bias b or none:
 
-    numbers         W[0]                              how far the prediction moves with the feature
+    numbers         W[0]                              how far the prediction moves with the feature; of a
+                                                      survival, the risk, without the intercept
     two classes     W[1] - W[0]                       the same for the log-odds of the second class
     more classes    W[c] - mean over classes of W     the same for class c; softmax does not see the mean
 
@@ -52,6 +53,7 @@ def weighed(by_label: views.Groups) -> Weighed | None:
     classes = [str(c) for c in first.about.get("classes") or ()]
     if len(classes) == 1:
         return None
+    timed = views.task(first) == "survival"  # all rows share an intercept, which then says nothing
     read = {label: [found for r in runs if (found := r.models())] for label, runs in by_label.items()}
     owners = {client for runs in read.values() for models in runs for client in models}
     clients = [client for client in first.clients if client in owners]
@@ -61,14 +63,23 @@ def weighed(by_label: views.Groups) -> Weighed | None:
         if any(m is None for by_client in maps for m in by_client.values()):
             return None
         if maps:
-            told = [{c: contrasts(m, len(classes)) for c, m in of.items() if m is not None} for of in maps]
+            told = [
+                {
+                    c: contrasts(m, len(classes))[:, : len(names) if timed else None]
+                    for c, m in of.items()
+                    if m is not None
+                }
+                for of in maps
+            ]
             nothing = np.full_like(next(iter(told[0].values())), math.nan)
             values[label] = np.array([[of.get(client, nothing) for client in clients] for of in told])
     if not values:
         return None
     width = next(iter(values.values())).shape[-1]
     features = [*names, INTERCEPT][:width]
-    outputs = classes if len(classes) > 2 else ["prediction"]
+    outputs = (
+        classes if len(classes) > 2 else ["risk, the logarithm of the hazard" if timed else "prediction"]
+    )
     if len(classes) == 2:
         outputs = [f"log-odds of {classes[1]} against {classes[0]}"]
     missing = [label for label in by_label if label not in values]

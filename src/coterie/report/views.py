@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from coterie.core.client import EVENTS
 from coterie.core.errors import BadInput
 from coterie.metrics.summary import (
     HEADLINE,
@@ -39,6 +40,7 @@ MEASURED = "measured"
 METRICS = {
     "classification": ("accuracy", "ece", "nll", "brier", "balanced_accuracy", "auc", "loss"),
     "regression": ("rmse", "r2", "loss"),
+    "survival": ("concordance", "loss"),
 }
 
 
@@ -71,6 +73,11 @@ def groups(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 def task(record: Record) -> str:
     return str(record.about.get("task", "classification"))
+
+
+def kinds(task: str, classes: Sequence[Any]) -> tuple[str, ...]:
+    """What rows are counted by: their classes, or whether the event was seen; nothing for a regression."""
+    return EVENTS if task == "survival" else tuple(map(str, classes))
 
 
 def seed(record: Record) -> int:
@@ -365,11 +372,13 @@ def sizes(record: Record) -> dict[str, list[int]]:
 
 
 def labels(record: Record) -> tuple[list[str], dict[str, np.ndarray]] | None:
-    """Class names, and counts [class, client] by split; None where targets are numbers."""
+    """Class names, or with and without an event, and counts [class, client] by split; None where targets are
+    numbers.
+    """
     tables: list[Any] = [c.get("labels") for c in record.about["clients"]]
     if not tables or any(t is None for t in tables):
         return None
-    names = [str(c) for c in record.about.get("classes") or ()]
+    names = list(kinds(task(record), record.about.get("classes") or ()))
     width = max(len(names), *(len(row) for table in tables for row in table))
     counts = np.array(
         [[list(row) + [0] * (width - len(row)) for row in table] for table in tables], dtype=int

@@ -22,6 +22,7 @@ NAMES = {
     "brier": "Brier score",
     "rmse": "RMSE",
     "r2": "R²",
+    "concordance": "concordance",
     "precision": "precision",
     "recall": "recall",
     "circle_precision": "precision of the circle",
@@ -37,6 +38,7 @@ PERCENT = (
     "circle_precision",
     "circle_recall",
 )
+CONSONANT = ("concordance", "sensitivity")  # names that "an" does not go before
 NONE = "—"
 MOST = 9  # methods that are named in a line
 GAP = "\u00a0"  # a space that no line ends at
@@ -198,7 +200,23 @@ def more_or_less(difference: float, metric: str) -> str:
     amount, more = _difference(abs(difference), metric), difference > 0
     if metric in PERCENT:
         return f"{amount} {'more' if more else 'less'}"
-    return f"an error {amount} {'smaller' if more else 'larger'}"
+    return f"{article(metric)} {moved(metric)} {amount} {way(metric, more)}"
+
+
+def moved(metric: str) -> str:
+    """What goes up or down, of a metric that is not in per cent."""
+    return NAMES[metric] if HIGHER_IS_BETTER[metric] else "error"
+
+
+def article(metric: str) -> str:
+    return "a" if moved(metric) in CONSONANT else "an"
+
+
+def way(metric: str, better: bool) -> str:
+    """Which way it goes where a client fares better, or worse."""
+    if HIGHER_IS_BETTER[metric]:
+        return "higher" if better else "lower"
+    return "smaller" if better else "larger"
 
 
 def _amount(value: float, metric: str, half: float = math.nan) -> str:
@@ -207,8 +225,8 @@ def _amount(value: float, metric: str, half: float = math.nan) -> str:
 
 
 def _reached(value: Interval, metric: str) -> str:
-    kind = "an accuracy" if metric == "accuracy" else f"an {NAMES[metric]}"
-    return f"{kind} of {_amount(value.mean, metric, value.half)}"
+    an = "a" if metric in CONSONANT else "an"
+    return f"{an} {NAMES[metric]} of {_amount(value.mean, metric, value.half)}"
 
 
 def _verdict(gain: Interval, metric: str) -> str:
@@ -220,7 +238,7 @@ def _verdict(gain: Interval, metric: str) -> str:
     if metric in PERCENT:
         said = f"training together {'gains' if mean > 0 else 'loses'} {amount}"
     else:
-        said = f"training together makes the error {amount} {'smaller' if mean > 0 else 'larger'}"
+        said = f"training together makes the {moved(metric)} {amount} {way(metric, mean > 0)}"
     return f"{said}, which {seeds} seeds cannot tell from none" if abs(mean) <= half else said
 
 
@@ -251,7 +269,8 @@ def _who(clients: Sequence[str], gain: np.ndarray, metric: str) -> str:
     place = int(np.nanargmin(gain))
     loss = f"with {figure(float(gain[place]), metric, sign=True)} points"
     if metric not in PERCENT:
-        loss = f"with an error {figure(-float(gain[place]), metric)} larger"
+        by = figure(-float(gain[place]), metric)
+        loss = f"with {article(metric)} {moved(metric)} {by} {way(metric, better=False)}"
     largest = "loses:" if worse == 1 else "lose, the largest loss is"
     return f"{said}, {whole(worse)} {largest} {clients[place]} {loss}."
 

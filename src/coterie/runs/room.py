@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from coterie.core.errors import BadInput
+from coterie.core.learner import COUPLED, LOSSES, NO_ROW, Loss
 from coterie.core.method import Method
 from coterie.core.roster import Roster
 from coterie.engines.memory import free_bytes
@@ -35,11 +36,13 @@ def check_model(model_of: Any, name: str, roster: Roster) -> None:
         )
 
 
-def check_work(method: Method, roster: Roster, model: nn.Module) -> None:
+def check_work(method: Method, roster: Roster, model: nn.Module, loss: Loss | None = None) -> None:
     """Refuses local work of so many steps in a round that the list of its batches does not fit, and work that
-    does not suit the model or a client with so few rows.
+    does not suit the model, the loss (the task's own, if none is given) or a client with so few rows.
     """
     local: Any = getattr(method, "local", None)
+    if getattr(local, "by_row", False) and (loss or LOSSES[roster.task]) in COUPLED:
+        raise BadInput(f"{local.name} cannot train a {roster.task}: {NO_ROW}")
     if hasattr(local, "suits"):
         local.suits(model)
     for member in roster.members if hasattr(local, "needs") else ():

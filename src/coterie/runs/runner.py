@@ -299,11 +299,12 @@ def judged(experiment: Experiment, kernel: Scorer, models: Models, round: int) -
 
 
 def tallied(experiment: Experiment, models: Models) -> Calibration | None:
-    """How sure each client's own model is on its own test set, and how often right; None for a regression.
+    """How sure each client's own model is on its own test set, and how often right; None where there are no
+    classes.
 
     A client that is away in the end, or has no model, has no counts.
     """
-    if experiment.roster.task == "regression":
+    if experiment.roster.task != "classification":
         return None
     numbers = judged(experiment, Tallied(), models, experiment.rounds)
     return unpacked({name: t.nan_to_num(nan=0.0) for name, t in numbers.items()}) if numbers else None

@@ -44,6 +44,7 @@ NATURAL = {
     "sites": ("silos", "logistic"),
     "titanic": ("age-strict", "logistic"),
     "heart-disease": ("silos", "logistic"),
+    "tcga-brca": ("silos", "linear"),
     "breast-cancer": ("iid", "logistic"),
     "diabetes": ("iid", "linear"),
     "digits": ("shift", "logistic"),

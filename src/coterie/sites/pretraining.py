@@ -47,7 +47,13 @@ def divided(clients: Sequence[Client], share: float, key: Key) -> tuple[list[Cli
         kept, own = [client for client, _ in pairs], [rows for _, rows in pairs]
     tests = list({place(c.test): c.test for c in clients}.values())
     nothing = Samples(clients[0].train.x[:0], clients[0].train.y[:0])
-    return kept, Client("the server", train=joined(own), test=joined(tests), validation=nothing)
+    return kept, Client(
+        "the server",
+        train=joined(own),
+        test=joined(tests),
+        validation=nothing,
+        censored=clients[0].censored,
+    )
 
 
 def joined(parts: Sequence[Samples]) -> Samples:

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from safetensors import SafetensorError
 from torch import nn
@@ -25,6 +25,7 @@ from torch import nn
 import coterie
 from coterie.core import belief as tree
 from coterie.core.checks import NAME
+from coterie.core.client import Task
 from coterie.core.errors import BadRun, shown
 from coterie.data.preparation import told_of
 from coterie.storage.atomic import readable_errors
@@ -129,7 +130,7 @@ def told(predictor: Predictor) -> dict[str, Any]:
 
 def fields_of(bundle: dict[str, Any]) -> dict[str, Any]:
     """What `told` said, as `Predictor` has it."""
-    if bundle["task"] not in ("classification", "regression"):
+    if bundle["task"] not in get_args(Task):
         raise ValueError(f"its task is {bundle['task']!r}")
     way = None if bundle["preparation"] is None else told_of(bundle["preparation"])
     classes, features = tuple(map(str, bundle["classes"])), tuple(map(str, bundle["features"]))

@@ -6,8 +6,10 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from coterie.report import views
 from coterie.report import words as wording
 from coterie.runs.facts import POINT
+from coterie.use.predictor import PREDICTS
 
 if TYPE_CHECKING:
     from coterie.use.predictor import Predictor
@@ -35,10 +37,11 @@ def card(predictor: Predictor) -> str:
 
 def says(predictor: Predictor) -> str:
     names = ", ".join(predictor.classes)
-    what = f"one of {names}, with a probability for each" if names else "a number"
+    what = f"one of {names}, with a probability for each" if names else PREDICTS[predictor.task]
     name, facts = predictor.made.get("name", "network"), predictor.facts
     size = f" of {wording.several(facts['parameters'], 'parameter')}" if facts.get("parameters") else ""
-    return f"Predicts {what}, by a {name}{size}."
+    means = "".join(f" {said[0].upper()}{said[1:]}." for said in predictor.means)
+    return f"Predicts {what}, by a {name}{size}.{means}"
 
 
 def data(predictor: Predictor) -> list[str]:
@@ -51,12 +54,11 @@ def data(predictor: Predictor) -> list[str]:
         f"{rows['validation']} held out for validation, {rows['test']} for testing. Data: {facts['data']}, "
         f"split by {facts['split']}."
     ]
-    if facts["labels"] and predictor.classes:
-        head = ["class", "training", "validation", "test"]
+    kinds = views.kinds(predictor.task, predictor.classes)
+    if facts["labels"] and kinds:
+        head = ["class" if predictor.classes else "rows", "training", "validation", "test"]
         counts = zip(*facts["labels"], strict=True)
-        lines.append(
-            table(head, [[c, *map(str, n)] for c, n in zip(predictor.classes, counts, strict=False)])
-        )
+        lines.append(table(head, [[c, *map(str, n)] for c, n in zip(kinds, counts, strict=False)]))
     if facts["notes"]:
         lines.append("What was done to its rows:\n\n" + "\n".join(f"- {note}" for note in facts["notes"]))
     return ["## Data", *lines]
@@ -135,14 +137,19 @@ def limits(predictor: Predictor) -> list[str]:
             f"It knows {wording.several(facts['rows']['train'], 'training row')} of {predictor.client}, and "
             "what others' models brought; nothing says how it does for anybody else."
         )
-    if facts and facts["labels"] and predictor.classes:
-        counts = dict(zip(predictor.classes, facts["labels"][0], strict=False))
+    kinds = views.kinds(predictor.task, predictor.classes)
+    if facts and facts["labels"] and kinds:
+        counts = dict(zip(kinds, facts["labels"][0], strict=False))
         if rare := [f"{c} ({n})" for c, n in counts.items() if n < 20]:
-            found.append(f"Classes with few training rows: {', '.join(rare)}.")
+            what = "Classes with few training rows" if predictor.classes else "Few training rows"
+            found.append(f"{what}: {', '.join(rare)}.")
     if facts and 0 < facts["rows"]["test"] < 100:
         found.append(f"{facts['rows']['test']} test rows: scores may be off by chance.")
     found += [
-        "Probabilities are the model's own; nothing was recalibrated after training.",
+        *(
+            ["Probabilities are the model's own; nothing was recalibrated after training."]
+            * predictor.classifies
+        ),
         "Weights were fitted to rows, and may tell something of them to whoever has this folder.",
     ]
     return [

@@ -4,9 +4,9 @@ Usual is for a number the center it is scaled by (the mean of training rows wher
 stands in for missing values, the median or the most frequent value; else 0, of a category all values alike.
 
     linear models    the column's terms of the log-odds of what is said against the mean of all other classes,
-                     Σ_j (w_cj - w̄_j) (x_j - u_j); of a regression, Σ_j w_j (x_j - u_j)
-    other models     how far the probability of what is said, or the number, falls if the usual value is put
-                     in the column's place
+                     Σ_j (w_cj - w̄_j) (x_j - u_j); of a number or risk, Σ_j w_j (x_j - u_j)
+    other models     how far the probability of what is said, or the number or risk, falls if the usual value
+                     is put in the column's place
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def pushes(
     assert way is not None
     assert asked.raw is not None
     usual = np.concatenate([usual_of(p) for p in way.parts])
-    said = np.zeros(len(asked), dtype=int) if task == "regression" else answered(asked.inputs).argmax(axis=1)
+    said = (
+        answered(asked.inputs).argmax(axis=1) if task == "classification" else np.zeros(len(asked), dtype=int)
+    )
     owners = np.array(way.owners)
     if linear is not None:
         strength = terms(linear, asked.inputs, usual, said, owners, len(way.parts))

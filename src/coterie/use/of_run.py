@@ -158,7 +158,7 @@ def made_of(record: Record) -> dict[str, Any]:
 
 def classes_of(about: Any, model: nn.Module, shape: tuple[int, ...]) -> tuple[str, ...]:
     """Names of all outputs; a module of one's own may have more than there are classes."""
-    if about["task"] == "regression":
+    if about["task"] != "classification":
         return ()
     outputs = outputs_of(model.eval(), torch.zeros(1, *shape)).shape[1]
     named = list(about["classes"])

@@ -2,8 +2,8 @@
 
 columns          [n, column] float64, in the order of the names in the file's metadata; NaN where missing,
                  codes for categories, 0 and 1 for flags; where inputs have no names it is `inputs`, [n, ...]
-outputs          [n, class] logits; of a regression [n, 1]
-probabilities    [n, class]; not there for a regression
+outputs          [n, class] logits; of a regression [n, 1], of a survival risks [n, 1]
+probabilities    [n, class]; only of a classification
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def write_onnx(path: Path, predictor: Predictor) -> None:
     import onnx
 
     whole, x = Whole(predictor).eval(), sample(predictor)
-    names = ["outputs"] if predictor.task == "regression" else ["outputs", "probabilities"]
+    names = ["outputs", "probabilities"] if predictor.classifies else ["outputs"]
     given = "columns" if predictor.intake.way is not None else "inputs"
     rows = torch.export.Dim("rows")
     with quiet():
@@ -103,7 +103,7 @@ class Whole(nn.Module):
 
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
-        self.network, self.regression = predictor.model, predictor.task == "regression"
+        self.network, self.classifies = predictor.model, predictor.classifies
         way = predictor.intake.way
         self.parts = nn.ModuleList([] if way is None else [Made(p) for p in way.parts])
         self.precision = next(p.dtype for p in self.network.parameters() if p.is_floating_point())
@@ -112,7 +112,7 @@ class Whole(nn.Module):
         if len(self.parts):
             x = torch.cat([part(x[:, i : i + 1]) for i, part in enumerate(self.parts)], dim=1).float()
         outputs = self.network(x.to(self.precision))
-        return (outputs,) if self.regression else (outputs, outputs.double().softmax(dim=1))
+        return (outputs, outputs.double().softmax(dim=1)) if self.classifies else (outputs,)
 
 
 class Made(nn.Module):

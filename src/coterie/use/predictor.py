@@ -32,6 +32,14 @@ if TYPE_CHECKING:
     from coterie.data.tables.recipe import Recipe
 
 UNSURE = ""
+PREDICTS: dict[Task, str] = {"classification": "a class", "regression": "a number", "survival": "a risk"}
+CALLED: dict[Task, str] = {"classification": "class", "regression": "prediction", "survival": "risk"}
+"""What the column of answers is called."""
+MEANS: dict[Task, str] = {
+    "survival": "the higher the risk, the earlier the event is to be expected; it puts the rows that this "
+    "model is asked about in order, and is no probability, no time, and not comparable with another model's"
+}
+"""What to know of answers that do not speak for themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +47,8 @@ class Predictor:
     """One client's model.
 
     client        whose
-    task          classification or regression
-    classes       names of the classes; none for a regression
+    task          classification, regression or survival
+    classes       names of the classes; none where there are none
     model         takes inputs [n, *shape]
     shape         of one input; of a table (columns,)
     features      names of the inputs, if they have any
@@ -68,16 +76,26 @@ class Predictor:
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 1:
             raise BadInput(f"threshold={self.threshold} must lie in [0, 1]: try 0.7, or 0 to always answer")
-        if self.threshold and self.task == "regression":
+        if self.threshold and not self.classifies:
             raise BadInput(
-                f"threshold={self.threshold:g}, but {self.client!r} predicts a number: leave it out"
+                f"threshold={self.threshold:g}, but {self.client!r} predicts {PREDICTS[self.task]}: leave it "
+                "out"
             )
 
     def __repr__(self) -> str:
-        what = ", ".join(self.classes) if self.classes else "a number"
+        what = ", ".join(self.classes) or PREDICTS[self.task]
         return (
             f"Predictor({self.client!r}: {what}, from {len(self.intake.columns) or list(self.shape)} columns)"
         )
+
+    @property
+    def classifies(self) -> bool:
+        return self.task == "classification"
+
+    @property
+    def means(self) -> tuple[str, ...]:
+        """What to know of its answers, beside `notes`."""
+        return (MEANS[self.task],) if self.task in MEANS else ()
 
     def with_threshold(self, threshold: float) -> Predictor:
         return replace(self, threshold=threshold)
@@ -91,24 +109,24 @@ class Predictor:
         return self.intake.asked(source).inputs
 
     def proba(self, source: Any) -> Array:
-        """[n, class] probabilities, in the order of `classes`; of a regression, predictions [n, 1]."""
+        """[n, class] probabilities, in the order of `classes`; else predictions or risks [n, 1]."""
         return self.answered(self.inputs(source))
 
     def answered(self, inputs: Array) -> Array:
         """The same of inputs that are made already."""
         out = outputs_of(self.model, torch.from_numpy(np.ascontiguousarray(inputs)))
         refuse_not_finite(out, f"the model of {self.client!r}")
-        if self.task == "regression":
+        if not self.classifies:
             return np.asarray(out.double().numpy()).reshape(-1, 1)
         return np.asarray(probabilities_of(out).numpy()).reshape(-1, len(self.classes))
 
     def predict(self, source: Any) -> Array:
-        """[n] names of classes, "" where the model abstains; of a regression, numbers."""
+        """[n] names of classes, "" where the model abstains; else numbers, or risks."""
         return self.decided(self.proba(source))
 
     def decided(self, p: Array) -> Array:
         """What is said of probabilities [n, class]."""
-        if self.task == "regression":
+        if not self.classifies:
             return p[:, 0]
         names = (
             np.array(self.classes, dtype=object)[p.argmax(axis=1)] if len(p) else np.array([], dtype=object)
@@ -137,10 +155,10 @@ class Predictor:
 
         p = self.answered(asked.inputs)
         said: dict[str, Any] = {asked.word: asked.lines}
-        if self.task == "regression":
-            said["prediction"] = p[:, 0]
+        if not self.classifies:
+            said[CALLED[self.task]] = p[:, 0]
         else:
-            said["class"] = self.decided(p)
+            said[CALLED[self.task]] = self.decided(p)
             if self.threshold:
                 said["unsure"] = np.where(p.max(axis=1, initial=0.0) >= self.threshold, "", "yes")
             said |= {f"p({name})": p[:, c] for c, name in enumerate(self.classes)}

@@ -11,6 +11,7 @@ from coterie.data.sources import (
     mnist,
     sites,
     table,
+    tcga_brca,
     tiny_imagenet,
     titanic,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "mnist",
     "sites",
     "table",
+    "tcga_brca",
     "tiny_imagenet",
     "titanic",
 ]

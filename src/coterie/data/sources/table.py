@@ -31,7 +31,7 @@ class TableFile:
     path: tuple[str, ...] = ()
     """The files, each with a header line: one a site, called by its name; or one, with --table.site."""
     target: str = ""
-    """The column to predict."""
+    """The column to predict; with an event, the time until it, or until a row was last seen."""
     site: str = ""
     """The column that says whose a row is; never an input."""
     recipe: str = ""
@@ -49,6 +49,8 @@ class TableFile:
     recipe says, and takes the flag without one."""
     task: Literal["auto", "classification", "regression"] = "auto"
     """What the target is; auto takes words and up to 20 whole numbers as classes, 0.0 and 1.0 among them."""
+    event: str = ""
+    """The column that says whether the event was seen, no or yes; it makes a survival of a time."""
 
     about: ClassVar[str] = "your own tables: --recipe FILE, or --table.path FILE --table.target COLUMN"
     citation: ClassVar[str] = ""
@@ -83,7 +85,7 @@ class TableFile:
             columns[silos] = np.array([s or None for s in rows.sites], dtype=object)
         return Dataset(
             name=Path(self.recipe or self.paths[0]).stem,
-            task="classification" if recipe.classes else "regression",
+            task=recipe.task,
             train=Arrays(rows.raw, rows.y, columns),
             features=prepare.features,
             classes=recipe.classes,
@@ -102,7 +104,7 @@ class TableFile:
         """The recipe, with what flags say besides."""
         from coterie.data.tables.recipe import read_recipe
 
-        told = [n for n in ("path", "target", "site", "leave_out") if getattr(self, n)]
+        told = [n for n in ("path", "target", "event", "site", "leave_out") if getattr(self, n)]
         if told or self.task != "auto":
             name = (told or ["task"])[0].replace("_", "-")
             raise BadInput(f"--table.{name} beside a recipe, which has that already: edit {self.recipe}")
@@ -120,10 +122,13 @@ class TableFile:
                 "a table needs a recipe, or files and a target: give --recipe FILE, or "
                 "--table.path FILE --table.target COLUMN"
             )
-        seen = inspect(self.paths, self.target, self.site, leave_out=self.leave_out, task=self.task)
+        seen = inspect(
+            self.paths, self.target, self.site, leave_out=self.leave_out, task=self.task, event=self.event
+        )
         if seen.asks:
             site = f" --site {self.site}" if self.site else ""
-            command = f"coterie table inspect {' '.join(self.paths)} --target {self.target}{site}"
+            event = f" --event {self.event}" if self.event else ""
+            command = f"coterie table inspect {' '.join(self.paths)} --target {self.target}{event}{site}"
             last = f"{len(seen.asks)} question(s) for you: {command} writes a recipe to edit"
             raise Several([*seen.asks, last])
         rules = {"missing": "refuse", "scale": "site", "absent": "flag", **self._rules()}

@@ -16,6 +16,7 @@ import numpy as np
 
 from coterie.core.errors import BadInput
 from coterie.data.intake import Array
+from coterie.data.survival import signed, stored
 from coterie.data.tables.dates import DAYS_IN, date_of, days_between
 from coterie.data.tables.read import Table, object_array, read_table, refuse
 from coterie.data.tables.recipe import converted_by
@@ -61,18 +62,40 @@ def rows_of(
     whose = None if site else sites_in(recipe, table)
     if with_target and recipe.unlabelled == "drop":
         table, whose = labelled(recipe, table, whose, site)
-    rules = [*recipe.inputs, *([recipe.goal] if with_target else [])]
+    goals = recipe.goal_rules if with_target else ()
+    rules = [*recipe.inputs, *goals]
     made = np.full((len(table), len(rules)), np.nan)
     for name, rows in places(whose, site, len(table)):
         part = table.take(rows)
         made[rows] = Reading(recipe, part, name, frozenset(map(plain, may_lack)), troubles).numbers(
             rules, with_target
         )
+    if recipe.event and with_target:
+        troubles += odd_times(recipe, table, made[:, -2])
     refuse(troubles)
     y = None
     if with_target:
-        made, y = made[:, :-1], made[:, -1].astype(np.int64 if recipe.classes else np.float64)
+        made, y = made[:, : -len(goals)], targets_of(recipe, made[:, -len(goals) :])
     return Rows(made, y, [int(line) for line in table.lines], whose)
+
+
+def targets_of(recipe: Recipe, goals: Array) -> Array:
+    """[row] class numbers, numbers or signed times, of the columns of `Recipe.goal_rules` [row, column]."""
+    if recipe.event:
+        return signed(goals[:, 0], goals[:, 1])
+    return np.asarray(goals[:, 0].astype(np.int64 if recipe.classes else np.float64))
+
+
+def odd_times(recipe: Recipe, table: Table, times: Array) -> list[str]:
+    """A line for each time that is none."""
+    odd = dict[float, list[int]]()
+    for row in np.flatnonzero(stored(times) <= 0):
+        odd.setdefault(float(times[row]), []).append(int(row))
+    return [
+        f"{table.name}, {table.row_word} {some([str(table.lines[i]) for i in rows])}, column "
+        f"{recipe.target!r}: a time of {time:g} must be above 0: correct it, or remove the row"
+        for time, rows in odd.items()
+    ]
 
 
 def unread(recipe: Recipe, source: str | Path | pd.DataFrame | Table, site: str = "") -> list[str]:
@@ -104,13 +127,14 @@ def places(whose: Sequence[str] | None, site: str, rows: int) -> list[tuple[str,
 def labelled(
     recipe: Recipe, table: Table, whose: list[str] | None, site: str
 ) -> tuple[Table, list[str] | None]:
-    """The rows that have a target."""
-    goal, keep = recipe.goal, np.ones(len(table), dtype=bool)
-    for name, rows in places(whose, site, len(table)):
-        header = header_of(table, goal, goal.here(name))
-        if header is not None:
-            marks = missing_marks(goal, goal.here(name))
-            keep[rows] = [same(c) not in marks for c in table.columns[header][rows]]
+    """The rows that have a target, and say whether the event was seen, where that is asked."""
+    keep = np.ones(len(table), dtype=bool)
+    for goal in recipe.goal_rules:
+        for name, rows in places(whose, site, len(table)):
+            header = header_of(table, goal, goal.here(name))
+            if header is not None:
+                marks = missing_marks(goal, goal.here(name))
+                keep[rows] &= [same(c) not in marks for c in table.columns[header][rows]]
     kept = np.flatnonzero(keep)
     return table.take(kept), whose and [whose[i] for i in kept]
 
@@ -141,7 +165,8 @@ class Reading:
         cells = {r.name: found for r in rules if (found := self.cells(r)) is not None}
         here = [r for r in rules if r.name in cells]
         tidy = {r.name: self.tidy(r, cells[r.name]) for r in here}
-        self.troubles += self.misfits(here, tidy, cells, self.recipe.target if with_target else "")
+        needed = {self.recipe.target, self.recipe.event} if with_target else set[str]()
+        self.troubles += self.misfits(here, tidy, cells, needed)
         made = np.full((len(self.table), len(rules)), np.nan)
         for i, rule in enumerate(rules):
             if rule.name in tidy:
@@ -155,7 +180,7 @@ class Reading:
         if header is not None:
             self.refuse_other_unit(header, rule, here)
             return self.table.columns[header]
-        if here.absent and plain(rule.name) == plain(self.recipe.target):
+        if here.absent and plain(rule.name) in (plain(self.recipe.target), plain(self.recipe.event)):
             place = f"[columns.{rule.name}.at.{self.site}]"
             self.troubles.append(
                 f"{self.table.name}: the target {rule.name!r} is absent at {self.site!r}: say how it is "
@@ -226,12 +251,16 @@ class Reading:
         return found
 
     def misfits(
-        self, rules: Sequence[Rule], tidy: Mapping[str, Array], cells: Mapping[str, Array], target: str
+        self,
+        rules: Sequence[Rule],
+        tidy: Mapping[str, Array],
+        cells: Mapping[str, Array],
+        needed: Collection[str],
     ) -> list[str]:
         """What does not fit the schema: one line for each value of a column, with the lines it is in."""
         unread = [(r.name, "", i) for r in rules for i, v in enumerate(tidy[r.name]) if unreadable(r, v)]
         known = {(name, row) for name, _, row in unread}
-        misfit = failures(schema_of(rules, target), {r.name: typed(r, tidy[r.name]) for r in rules})
+        misfit = failures(schema_of(rules, needed), {r.name: typed(r, tidy[r.name]) for r in rules})
         found = [*unread, *(f for f in misfit if (f[0], f[2]) not in known)]
         by_name = {r.name: r for r in rules}
         grouped = dict[tuple[str, str, str], list[int]]()
@@ -295,13 +324,13 @@ def coded(rule: Rule, tidy: Array) -> Array:
     return np.array([codes.get(v, np.nan) if isinstance(v, str) else np.nan for v in tidy])
 
 
-def schema_of(rules: Sequence[Rule], target: str = "") -> Any:
-    """What a tidy table must be: types, allowed values and bounds; a target is never missing."""
+def schema_of(rules: Sequence[Rule], needed: Collection[str] = ()) -> Any:
+    """What a tidy table must be: types, allowed values and bounds; a target is `needed` in every row."""
     import pandera.pandas as pa
 
     columns = {}
     for rule in rules:
-        need = plain(rule.name) != plain(target)
+        need = plain(rule.name) not in map(plain, needed)
         if rule.use in ("number", "date"):
             bounds = [pa.Check.ge(rule.lowest)] if rule.lowest is not None else []
             bounds += [pa.Check.le(rule.highest)] if rule.highest is not None else []

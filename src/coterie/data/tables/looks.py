@@ -18,13 +18,14 @@ import numpy as np
 from coterie.core.errors import BadData, BadInput, CoterieError, Several, UnknownName
 from coterie.data.intake import Array
 from coterie.data.tables.follow import Reading, missing_marks, sites_in
+from coterie.data.tables.goals import check_event, check_goal, goal_of, timed
 from coterie.data.tables.kinds import Found, look
 from coterie.data.tables.leaks import TOO_WELL, alone, filled_for_one_class, known_afterwards
 from coterie.data.tables.match import Group, matched
 from coterie.data.tables.merge import Merged, merge
 from coterie.data.tables.read import Table, read_table
 from coterie.data.tables.rules import Recipe, Rule
-from coterie.data.tables.texts import loose, plain, same, some
+from coterie.data.tables.texts import loose, plain, same
 
 SITES = {"hospital", "site", "centre", "center", "clinic", "klinik", "institution", "facility"}
 FEW_EACH = 0.2  # identifiers to a row, at least: with fewer it tells wards or doctors, not patients
@@ -63,8 +64,11 @@ def inspect(
     home: str | Path = "",
     leave_out: Sequence[str] = (),
     task: str = "auto",
+    event: str = "",
 ) -> Inspection:
-    """Files, one a site or one with a site column; `home` is where the recipe will be."""
+    """Files, one a site or one with a site column; `home` is where the recipe will be. With an event the
+    target is the time until it.
+    """
     if not paths:
         raise BadInput("no file to look at: give one for each site, or one with --site COLUMN")
     if site and len(paths) > 1:
@@ -81,7 +85,7 @@ def inspect(
         (whole,) = tables.values()
         recipe = Recipe((), file=next(iter(written.values())), site=site_header(whole, site))
         tables = by_column(recipe, whole)
-    return inspect_tables(recipe, tables, target, leave_out, task)
+    return inspect_tables(recipe, tables, target, leave_out, task, event)
 
 
 def read_all(paths: Sequence[str | Path]) -> dict[str, Table]:
@@ -123,11 +127,14 @@ def inspect_tables(
     target: str = "",
     leave_out: Sequence[str] = (),
     task: str = "auto",
+    event: str = "",
 ) -> Inspection:
+    if event:
+        task = timed(target, event, task)
     headers = {s: [h for h in t.columns if plain(h) != plain(recipe.site)] for s, t in tables.items()}
     looks = {s: {h: look(h, tables[s].columns[h]) for h in names} for s, names in headers.items()}
     groups = matched(headers, looks)
-    goal = goal_of(groups, target, tables)
+    goal, seen_at = goal_of(groups, target, tables), goal_of(groups, event, tables, "the event")
     pairs = [
         (g, merge(g, {s: looks[s][h] for s, h in g.headers.items()}, list(tables), task if g is goal else ""))
         for g in groups
@@ -139,6 +146,9 @@ def inspect_tables(
     if goal is not None:
         recipe = replace(recipe, target=goal.name)
         recipe = check_goal(recipe, pairs, goal, looks, tables, task)
+    if seen_at is not None:
+        recipe = replace(recipe, event=seen_at.name)
+        recipe = check_event(recipe, pairs, seen_at, looks, tables)
     recipe = replace(recipe, rules=tuple(m.rule for _, m in pairs), patient=patients(pairs, looks))
     classes = dict[str, Counter[str]]()
     if goal is not None:
@@ -168,27 +178,6 @@ def gap_line(group: Group, looks: Mapping[str, Mapping[str, Found]]) -> str:
         if f.known < f.rows
     ]
     return f"missing: {', '.join(told)}" if told else ""
-
-
-def goal_of(groups: Sequence[Group], target: str, tables: Mapping[str, Table]) -> Group | None:
-    if not target:
-        return None
-    named = [
-        g
-        for g in groups
-        if plain(g.name) == plain(target) or plain(target) in {plain(h) for h in g.headers.values()}
-    ]
-    if not named:
-        raise UnknownName("column", target, sorted({g.name for g in groups}))
-    lacking = [t.name for s, t in tables.items() if s not in named[0].headers]
-    if lacking:
-        raise Several(
-            [
-                f"{name}: column {named[0].name!r}, the target, is missing: add or rename it"
-                for name in lacking
-            ]
-        )
-    return named[0]
 
 
 def drop_named(pairs: Sequence[tuple[Group, Merged]], leave_out: Sequence[str]) -> None:
@@ -239,68 +228,28 @@ def patients(
     return tuple(found)
 
 
-def check_goal(
-    recipe: Recipe,
-    pairs: Sequence[tuple[Group, Merged]],
-    goal: Group,
-    looks: Mapping[str, Mapping[str, Found]],
-    tables: Mapping[str, Table],
-    task: str,
-) -> Recipe:
-    """A target that can be learned; whether rows lack it."""
-    merged = next(m for g, m in pairs if g is goal)
-    where = ", ".join(t.name for t in tables.values())
-    founds = [looks[s][h] for s, h in goal.headers.items()]
-    values = {same(c) for f in founds for c in f.values}
-    if not values or merged.kind in ("constant", "empty"):
-        only = next(iter(values), "missing")
-        raise BadData(f"{where}: target {goal.name!r} is {only} in every row: nothing to learn")
-    if not merged.rule.read:
-        raise BadData(
-            f"{where}: target {goal.name!r} looks like {merged.kind} ({len(values)} different values): name "
-            "a column of classes or numbers"
-        )
-    if task == "regression" and merged.rule.use != "number":
-        raise BadData(f"{where}: target {goal.name!r} is not a number: use task=classification")
-    decimals = sorted({str(c) for f in founds for c in f.values if str(c).endswith(".0")})
-    if merged.rule.values and decimals:
-        merged.says.append(f"classes, though written as {some(decimals)}: not a regression")
-    elif merged.rule.use == "number":
-        merged.says.append("a number to predict: a regression")
-    gaps = {s: f.rows - f.known for f, (s, _) in zip(founds, goal.headers.items(), strict=True)}
-    if total := sum(gaps.values()):
-        by_site = ", ".join(f"{s} {n}" for s, n in gaps.items() if n)
-        merged.asks.append(
-            f'the target is missing in {total} row(s) ({by_site}): they are left out, unlabelled = "drop"'
-        )
-        return replace(recipe, unlabelled="drop")
-    return recipe
-
-
 def find_leaks(
     recipe: Recipe, pairs: Sequence[tuple[Group, Merged]], tables: Mapping[str, Table]
 ) -> dict[str, Counter[str]]:
     """Leaves likely leaks out, as a question; gives the classes of each site."""
-    rules = [*recipe.inputs, recipe.goal]
+    rules = [*recipe.inputs, *recipe.goal_rules]
     parts = [Reading(recipe, t, s, frozenset(), []).numbers(rules, True) for s, t in tables.items()]
     made = np.concatenate(parts)
-    y, labelled = made[:, -1], ~np.isnan(made[:, -1])
-    names, classes = recipe.classes, dict[str, Counter[str]]()
+    goals = [(made[:, len(recipe.inputs) + i], words_of(r)) for i, r in enumerate(recipe.goal_rules)]
+    labelled = ~np.isnan(np.stack([y for y, _ in goals])).any(axis=0)
+    names, classes = goals[-1][1], dict[str, Counter[str]]()
     for part, site in zip(parts, tables, strict=True):
         if names:
             known = part[:, -1][~np.isnan(part[:, -1])].astype(int)
             classes[site] = Counter({n: int((known == i).sum()) for i, n in enumerate(names)})
     place = {r.name: i for i, r in enumerate(recipe.inputs)}
     for group, merged in pairs:
-        if group.name == recipe.target or merged.kind in ("empty", "constant"):
+        if group.name in (recipe.target, recipe.event) or merged.kind in ("empty", "constant"):
             continue
-        why = leak(
-            group.name,
-            made[labelled][:, place[group.name]] if group.name in place else None,
-            filled(group, merged.rule, tables)[labelled],
-            y[labelled],
-            names,
-        )
+        x = made[labelled][:, place[group.name]] if group.name in place else None
+        has = filled(group, merged.rule, tables)[labelled]
+        found = (leak(group.name, x, has, y[labelled], words) for y, words in goals)
+        why = next(filter(None, found), "")
         if why and merged.rule.read:
             merged.rule, merged.kind = replace(merged.rule, use="leave-out"), "likely leak"
             merged.asks.append(
@@ -309,6 +258,11 @@ def find_leaks(
         elif why:
             merged.says.append(f"it would be a leak, too: {why}")
     return classes
+
+
+def words_of(goal: Rule) -> tuple[str, ...]:
+    """Of a target that has classes."""
+    return () if goal.use in ("number", "date") else goal.values
 
 
 def filled(group: Group, rule: Rule, tables: Mapping[str, Table]) -> Array:

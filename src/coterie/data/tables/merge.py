@@ -21,6 +21,7 @@ SYNONYMS = (
 )
 BOUNDED = re.compile(r"\s*[<>≤≥~]?=?\s*([+\u2212-]?[\d.,]+)\s*\*?\s*")  # <5, >=300, 12*
 MOST_CLASSES = 20  # a target of more whole numbers is a number
+NUMBERS = ("regression", "survival")  # tasks whose target is one
 ANOTHER_UNIT = 1.6  # medians further apart than this may be in different units
 FITTING = 1.25  # converted medians this near each other speak for a conversion
 FAR_APART = 5.0  # medians further apart are worth a question, conversion or not
@@ -121,9 +122,9 @@ def target_kind(pooled: Found, task: str) -> str:
     values = {number_of(c) for c in pooled.values}
     numeric = bool(values) and None not in values
     whole = numeric and all(v is not None and v % 1 == 0 for v in values)
-    if pooled.kind in ("empty", "constant") or (task == "regression" and not numeric):
+    if pooled.kind in ("empty", "constant") or (task in NUMBERS and not numeric):
         return pooled.kind
-    if task == "regression" or (task == "auto" and numeric and not (whole and len(values) <= MOST_CLASSES)):
+    if task in NUMBERS or (task == "auto" and numeric and not (whole and len(values) <= MOST_CLASSES)):
         return "number"
     if pooled.kind == "flag":
         return "flag"

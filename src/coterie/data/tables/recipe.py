@@ -58,6 +58,7 @@ ABOUT = """\
 """
 HEAD_WHY = {
     "target": "the column to predict: one with values makes classes, a number a regression",
+    "event": "whether the event was seen, a flag: the target is then the time until it, or until last seen",
     "missing": "median: the site's own training median, or most frequent value; drop: the row; refuse",
     "scale": "shared: by mean and deviation of all sites' training rows, so that levels stay comparable; "
     "site: each by its own; constants: by the center and spread of each column below, or as they are",
@@ -103,7 +104,7 @@ def recipe_text(recipe: Recipe) -> str:
     """Commented TOML."""
     table = recipe.table()
     lines = [ABOUT]
-    for key in ("target", *HEAD):
+    for key in ("target", *(["event"] if recipe.event else []), *HEAD):
         lines += [f"# {line}" for line in wrapped(HEAD_WHY[key])]
         lines += [f"{key} = {toml(table[key])}", ""]
     if recipe.patient:
@@ -183,9 +184,9 @@ class Reader:
         self.troubles.append(f"{self.where}: {place}{': ' if place else ''}{said}")
 
     def recipe(self, table: Mapping[str, Any]) -> Recipe:
-        self.unknown("", table, ("target", *HEAD, "patient", "file", "site", "sites", "columns"))
+        self.unknown("", table, ("target", "event", *HEAD, "patient", "file", "site", "sites", "columns"))
         head = {k: self.choice(k, k, table[k]) for k in HEAD if k in table}
-        texts = {k: self.text(k, table[k]) for k in ("target", "file", "site") if k in table}
+        texts = {k: self.text(k, table[k]) for k in ("target", "event", "file", "site") if k in table}
         sites = {str(k): self.text(f"sites.{k}", v) for k, v in self.mapping("sites", table.get("sites", {}))}
         rules = tuple(
             self.rule(str(name), columns)
@@ -298,7 +299,9 @@ class Reader:
                 self.wrong("patient", str(UnknownName("column", name, [r.name for r in recipe.rules])))
         if recipe.target and plain(recipe.target) not in names:
             self.wrong("target", str(UnknownName("column", recipe.target, [r.name for r in recipe.rules])))
-        if recipe.target and plain(recipe.target) in names and recipe.goal.use in ("leave-out", "date"):
+        if recipe.event:
+            self.check_event(recipe, names)
+        elif recipe.target and plain(recipe.target) in names and recipe.goal.use in ("leave-out", "date"):
             self.wrong(
                 "target", f"{recipe.target!r} is used as {recipe.goal.use}: use it as a flag or number"
             )
@@ -306,6 +309,21 @@ class Reader:
             self.check_rule(recipe, rule)
         for site in recipe.sites:
             self.check_names(recipe, site)
+
+    def check_event(self, recipe: Recipe, names: Mapping[str, int]) -> None:
+        """A survival has a time and a flag."""
+        uses = {"target": ("number", "date"), "event": ("flag",)}
+        for key, may in uses.items():
+            name: str = getattr(recipe, key)
+            if plain(name) not in names:
+                if name and key == "target":
+                    continue  # said already
+                self.wrong(key, str(UnknownName("column", name, [r.name for r in recipe.rules])))
+            elif (use := recipe.rule(name).use) not in may:
+                what = "the time until the event" if key == "target" else "whether it was seen"
+                self.wrong(key, f"{name!r}, {what}, is used as {use}: use it as a {' or '.join(may)}")
+        if plain(recipe.event) == plain(recipe.target):
+            self.wrong("event", f"{recipe.event!r} is the target too: name the time and the event apart")
 
     def check_rule(self, recipe: Recipe, rule: Rule) -> None:
         place = f"columns.{rule.name}"

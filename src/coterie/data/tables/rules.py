@@ -12,6 +12,8 @@ date        the time since another date (`since`: a column, or a date such as 20
 leave-out   not looked at
 
 The target is a column like any other: used as a number it makes a regression, else its values are classes.
+With an `event` it makes a survival: the target is then the time, a number or a date counted from another, and
+the event a flag that says whether it was seen at that time, or the row was only watched until then.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
+from coterie.core.client import Task
 from coterie.core.errors import UnknownName
 from coterie.data.missing import Missing
 from coterie.data.preparation import Column, Kind
@@ -117,6 +120,7 @@ class Recipe:
     file         instead of them, one file whose rows are told apart by ...
     site         ... a column
     target       the column to predict
+    event        with a time to predict, the column that says whether the event was seen
     rules        all columns
     missing      what becomes of missing values: refuse, drop, median
     scale        how numbers are scaled: site, shared, constants
@@ -138,12 +142,13 @@ class Recipe:
     unlabelled: Literal["refuse", "drop"] = "refuse"
     one_class: Literal["allow", "refuse"] = "allow"
     patient: tuple[str, ...] = ()
+    event: str = ""
     folder: str = field(default="", compare=False)
 
     @cached_property
     def inputs(self) -> tuple[Rule, ...]:
         """The columns that are read as inputs, in order."""
-        return tuple(r for r in self.rules if r.read and r.name not in (self.target, self.site))
+        return tuple(r for r in self.rules if r.read and r.name not in (self.target, self.event, self.site))
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -155,10 +160,28 @@ class Recipe:
         """The target's rule."""
         return self.rule(self.target)
 
+    @property
+    def goals(self) -> str:
+        """What is predicted, in words that sites can agree on."""
+        return f"{self.target} until {self.event}" if self.event else self.target
+
+    @cached_property
+    def goal_rules(self) -> tuple[Rule, ...]:
+        """Of the target, and of the event, if there is one."""
+        return (self.goal, self.rule(self.event)) if self.event else (self.goal,)
+
+    @property
+    def task(self) -> Task:
+        if self.event:
+            return "survival"
+        return "classification" if self.classes else "regression"
+
     @cached_property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes; none for a regression, or without a target."""
-        return () if not self.target or self.goal.use in ("number", "date") else self.goal.values
+        """Names of the classes; none for a number or a time, or without a target."""
+        return (
+            () if not self.target or self.event or self.goal.use in ("number", "date") else self.goal.values
+        )
 
     def rule(self, name: str) -> Rule:
         for rule in self.rules:
@@ -177,6 +200,7 @@ class Recipe:
         head = {k: getattr(self, k) for k in HEAD}
         return {
             "target": self.target,
+            **({"event": self.event} if self.event else {}),
             **head,
             **({"patient": list(self.patient)} if self.patient else {}),
             **files,

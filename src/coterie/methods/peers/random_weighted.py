@@ -6,7 +6,7 @@ Karlsson, 2021, algorithm 5.
     w_k ← Σ_{j∈C_k∪{k}} a_j w_j / Σ_{j∈C_k∪{k}} a_j                        by_accuracy
 
 D_j are training data. Info's matrix `accuracy` has a_j, and a_k on its diagonal. Deviation: if all
-accuracies are 0, all weigh alike. A regression has no accuracies and is refused.
+accuracies are 0, all weigh alike. A regression or survival has no accuracies and is refused.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class RandomWeighted(Random):
             raise UnknownName("own", str(self.own), get_args(Own))
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
-        if roster.task == "regression":
+        if roster.task != "classification":
             raise BadData(
-                "random-weighted weighs by accuracy, which a regression does not have: use random or greedy"
+                f"random-weighted weighs by accuracy, which a {roster.task} does not have: use random or "
+                "greedy"
             )
         if self.own == "validation":
             check_validation(roster, "random-weighted", "set own=train")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from coterie.core.client import Task
 from coterie.core.held import Held
 from coterie.core.net import Net, Replies, to_own
 from coterie.core.roster import Roster
@@ -60,9 +61,12 @@ class Turns(NamedTuple):
     told: Mapping[str, Any] | None = None
 
 
+JUDGED: dict[Task, str] = {"classification": "accuracy", "regression": "loss", "survival": "concordance"}
+
+
 def metric_of(roster: Roster, by_loss: bool = False) -> str:
-    """What models are judged by: accuracy, or the loss if told so and for a regression."""
-    return "loss" if by_loss or roster.task == "regression" else "accuracy"
+    """What models are judged by, the loss if told so: whatever else can be compared between clients."""
+    return "loss" if by_loss else JUDGED[roster.task]
 
 
 def merits(replies: Replies, by: str) -> Tensor:

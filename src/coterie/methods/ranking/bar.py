@@ -25,11 +25,11 @@ from torch import Tensor
 
 from coterie.core.errors import UnknownName
 from coterie.core.held import Held
+from coterie.core.kernel import Scorer
 from coterie.core.method import NOBODYS, scatter
 from coterie.core.net import Net
 from coterie.core.seeds import Key
 from coterie.kernels.fold import HeldOut
-from coterie.kernels.score import Score
 
 Bar = Literal["own", "better", "none"]
 ABOVE, THERE = "loss above own", "loss at the requester"
@@ -76,19 +76,18 @@ class Home(NamedTuple):
     rows: Tensor
 
 
-def scored_at_home(net: Net, scorer: HeldOut | Score, models: Held, edges: Tensor, key: Key) -> Home:
-    """At each host the one model that visits it."""
+def scored_at_home(net: Net, scorer: Scorer, models: Held, edges: Tensor, key: Key) -> Home:
+    """At each host the one model that visits it; rows that a loss is not defined on are none."""
     n = len(net.roster)
     found = net.visit(scorer, models, edges, key)
     if len(found) == 0:
         return Home(torch.full((n,), math.nan, dtype=torch.float64), torch.zeros(n, dtype=torch.float64))
-    loss, samples = (found.numbers[name] for name in ("loss", "samples"))
+    loss, samples = (found.numbers[name].double() for name in ("loss", "samples"))
+    samples = samples * ~loss.isnan()  # a part of a survival in which no event was seen
     return Home(scatter(loss, found.hosts, n), scatter(samples, found.hosts, n, empty=0))
 
 
-def elsewhere(
-    net: Net, scorer: HeldOut | Score, models: Held, owners: Tensor, requesters: Tensor, key: Key
-) -> Tensor:
+def elsewhere(net: Net, scorer: Scorer, models: Held, owners: Tensor, requesters: Tensor, key: Key) -> Tensor:
     """[requester, other] what others' models lose at each requester; owners[row] has whose each is, or
     NOBODYS.
     """
@@ -130,13 +129,17 @@ def beside(seen: Sequence[Part], n: int) -> Beside:
     theirs = torch.stack([part.theirs for part in seen], dim=-1)
     own = torch.stack([part.own for part in seen], dim=-1).unsqueeze(1)
     rows = torch.stack([part.rows for part in seen], dim=-1).unsqueeze(1)
-    apart, shares = theirs - own, rows / rows.sum(dim=-1, keepdim=True)
-    error = standard_error(apart).where((rows >= LEAST).all(dim=-1), math.nan)
-    there, above = ((shares * part).where(rows > 0, shares).sum(dim=-1) for part in (theirs, apart))
+    apart, shares, known = theirs - own, rows / rows.sum(dim=-1, keepdim=True), rows > 0
+    error = standard_error(apart, known).where((~known | (rows >= LEAST)).all(dim=-1), math.nan)
+    there, above = ((shares * part).where(known, shares).sum(dim=-1) for part in (theirs, apart))
     return Beside(there, above, error)
 
 
-def standard_error(values: Tensor) -> Tensor:
-    """sd / √K over the last axis; NaN of a single value."""
-    k = values.shape[-1]
-    return values.std(dim=-1) / math.sqrt(k) if k > 1 else torch.full_like(values[..., 0], math.nan)
+def standard_error(values: Tensor, known: Tensor | None = None) -> Tensor:
+    """sd / √K over the last axis, of the K values that are known; NaN of a single one."""
+    known = torch.ones_like(values, dtype=torch.bool) if known is None else known.expand_as(values)
+    k = known.sum(dim=-1, keepdim=True)
+    mean = values.where(known, 0).sum(dim=-1, keepdim=True) / k
+    squares = (values - mean).square().where(known, 0).sum(dim=-1)
+    k = k.squeeze(-1)
+    return (squares / (k - 1) / k).sqrt().where(k > 1, math.nan)

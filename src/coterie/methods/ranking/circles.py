@@ -26,13 +26,14 @@ from torch import Tensor
 
 from coterie.core.errors import BadData, BadInput
 from coterie.core.held import Held
-from coterie.core.kernel import Trainer
+from coterie.core.kernel import Scorer, Trainer
 from coterie.core.method import Info, asking, loss_by_reply
 from coterie.core.net import Net, Replies, without
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.fold import Fold, HeldOut
+from coterie.kernels.relative import Relative
 from coterie.kernels.score import Score
 
 AT_ONCE = 64  # circles that train in one visit: more gain nothing, and their replies have to be held
@@ -97,6 +98,11 @@ def check_clients(roster: Roster, requester: str, folds: int) -> None:
                 f"client {member.name!r} has no validation samples to score on: hold some out with "
                 "validation=0.2, or set folds to 2 or more"
             )
+
+
+def judge(roster: Roster, scorer: Score | HeldOut) -> Scorer:
+    """A scorer whose loss can be compared between clients."""
+    return Relative(scorer) if roster.task == "survival" else scorer
 
 
 def looks(local: Trainer, folds: int, passes: int, key: Key) -> list[tuple[Fold, Score | HeldOut]]:

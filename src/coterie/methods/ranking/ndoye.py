@@ -13,6 +13,9 @@ A is the local work done `passes` times over, S_i are client i's training rows, 
 at r for two reasons, other patients or few of them, and only the first speaks against learning together.
 Nobody is chosen who does not clear the bar (`bar.py`), however low its transfer loss is beside the others'.
 
+Losses at two clients are compared here. That of a survival is therefore by event, and against a model that
+knows nothing (`relative.py`); folds without an event are left out, and who has none at all is not ranked.
+
 The first round ranks and leaves the beliefs alone; from the second on the circles train (`circles`). A run
 of one round is a ranking and nothing else. Test rows are never looked at.
 
@@ -110,7 +113,7 @@ class Ndoye:
         home = self.at_home(beliefs, models, replies.hosts, net, key)
         requesters = asking(self.requester, net.roster.names)
         owners = torch.arange(n).where(torch.isin(torch.arange(n), replies.hosts), NOBODYS)
-        judge = Score("train", ("loss",))
+        judge = circles.judge(net.roster, Score("train", ("loss",)))
         there = elsewhere(net, judge, models, owners, requesters, key.at("transfer"))
         losses = transfer_loss(there, mean_over(home))
         ranking = Ranking(
@@ -132,7 +135,8 @@ class Ndoye:
             judged = models
             if self.folds:
                 judged = settle(net, beliefs, net.visit(trainer, beliefs, own, key.at("fold", k)))
-            found.append(scored_at_home(net, scorer, judged, own, key.at("home", k)))
+            judge = circles.judge(net.roster, scorer)
+            found.append(scored_at_home(net, judge, judged, own, key.at("home", k)))
         return found
 
     def beside(
@@ -140,8 +144,8 @@ class Ndoye:
     ) -> Beside:
         """Others' models on the rows on which each requester's own was tried."""
         seen, own = [], to_own(len(net.roster))[owners != NOBODYS]
-        for k, scorer in enumerate(parts(self.folds, key)):
-            place = key.at("bar", k)
+        for k, part in enumerate(parts(self.folds, key)):
+            place, scorer = key.at("bar", k), circles.judge(net.roster, part)
             mine = home[k] if self.folds else scored_at_home(net, scorer, models, own, place.at("own"))
             seen.append(Part(elsewhere(net, scorer, models, owners, requesters, place), *mine))
         return beside(seen, len(net.roster))
