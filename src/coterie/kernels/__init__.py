@@ -20,6 +20,7 @@ from coterie.kernels.refresh import Refresh
 from coterie.kernels.score import Crowd, Here, Score
 from coterie.kernels.sgd import SGD
 from coterie.kernels.sgld import SGLD
+from coterie.kernels.sketches import Moments, Quantiles
 from coterie.kernels.slopes import Slopes
 from coterie.kernels.swag import SWAG
 
@@ -46,10 +47,12 @@ __all__ = [
     "HeldOut",
     "Here",
     "Lie",
+    "Moments",
     "Natural",
     "Noisy",
     "Poisoned",
     "Proximal",
+    "Quantiles",
     "Refresh",
     "Score",
     "Share",

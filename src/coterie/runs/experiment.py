@@ -280,7 +280,7 @@ def experiment_of(
         scores=scores_of(tuple(config.get("wrap", ()))),
     )
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
-    if accounted(net) is None and costs(method, roster):
+    if accounted(net) is None and (costs(method, roster) or getattr(method, "hides", False)):
         net = Accounted(net)
     if hasattr(innermost(net), "withdrawing") and not any(ownership_of(net)):
         net = Ownership(net)  # its sites have limits of their own
