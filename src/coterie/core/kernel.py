@@ -163,12 +163,12 @@ def scores(kernel: Kernel) -> bool:
     return hasattr(kernel, "measure") or looks(kernel)
 
 
-def looks(kernel: Kernel) -> bool:
+def looks(kernel: Any) -> bool:
     """Whether a kernel measures rows, without any model."""
     return hasattr(kernel, "look")
 
 
-def makes(kernel: Kernel) -> bool:
+def makes(kernel: Any) -> bool:
     """Whether a kernel makes beliefs without looking at data."""
     return hasattr(kernel, "make")
 

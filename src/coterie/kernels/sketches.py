@@ -82,7 +82,7 @@ class Quantiles:
     def tell(
         self, figures: Mapping[str, Tensor], hosts: Sequence[int], keys: Sequence[Key]
     ) -> dict[str, Tensor]:
-        """Quantiles [edge, column by level], read off counts with each edge's own noise where there is any."""
+        """Quantiles [edge, column by level]; where there is noise, read off counts with each edge's own."""
         if not self.sigma:
             return dict(figures)
         counts = figures["counts"].reshape(len(keys), self.columns, BINS)
@@ -182,7 +182,9 @@ def column_names(shape: Sequence[int], features: Sequence[str]) -> list[str]:
     if len(shape) == 3:
         channels, rows, across = shape[0], min(GRID, shape[1]), min(GRID, shape[2])
         places = [f"tile {i + 1}, {j + 1}" for i in range(rows) for j in range(across)]
-        return places if channels == 1 else [f"{p} of channel {c + 1}" for c in range(channels) for p in places]
+        return (
+            places if channels == 1 else [f"{p} of channel {c + 1}" for c in range(channels) for p in places]
+        )
     count = column_count(shape)
     return list(features) if len(features) == count else [f"column {i + 1}" for i in range(count)]
 
@@ -214,8 +216,8 @@ def counts_of(table: Tensor, reach: float) -> Tensor:
 
 
 def read_off(counts: Tensor, reach: float) -> Tensor:
-    """Quantiles [..., level] of counts [..., bin] that may have noise: what is below 0 counts as 0, and a bin's
-    values lie evenly in it. Where nothing is left, they lie evenly in all.
+    """Quantiles [..., level] of counts [..., bin] that may have noise: what is below 0 counts as 0, and values
+    lie evenly within their bin. Where nothing is left, they lie evenly in all.
     """
     kept = counts.clamp(min=0)
     kept = torch.where(kept.sum(dim=-1, keepdim=True) > 0, kept, torch.ones_like(kept))

@@ -6,8 +6,8 @@ between multivariate normal distributions"):
     W²(i, j) = |m_i - m_j|² + tr(S_i + S_j - 2 (S_i^½ S_j S_i^½)^½)              wasserstein
     D²(i, j) = 1/d Σ_c w_c W²(c at i, c at j),   w_c = (p_ic + p_jc) / 2          class_transport
 
-m and S are mean and covariance of d columns in pooled deviations, p_ic is the share of class c at site i. So D
-is in deviations of a column, and labels count: sites with the same inputs and other labels for them are far
+m and S are mean and covariance of d columns in pooled deviations, p_ic is the share of class c at site i. So
+D is in deviations of a column, and labels count: sites with the same inputs and other labels for them are far
 apart. A class that only one of two sites tells of is compared with all rows of the other. Other shares of the
 classes alone make no distance.
 
@@ -18,7 +18,7 @@ The covariance of n rows in d columns is drawn towards T, the mean within classe
 By chance alone, with the eigenvalues λ of T (the second term is the Bures metric, to second order, of a
 sample's covariance):
 
-    E W² = (1/n_i + 1/n_j) tr T + (f_i²/n_i + f_j²/n_j) ½ Σ_kl λ_k λ_l (1 + [k = l]) / (λ_k + λ_l)    by_chance
+    E W² = (1/n_i + 1/n_j) tr T + (f_i²/n_i + f_j²/n_j) ½ Σ_kl λ_k λ_l (1 + [k = l]) / (λ_k + λ_l)   by_chance
 
 with f = n / (n + d). Labelled data as Gaussians by class: Alvarez-Melis and Fusi 2020, "Geometric dataset
 distances via optimal transport", who let classes be matched to others; here a class keeps its name.
@@ -115,14 +115,15 @@ def wasserstein(means: Tensor, covariances: Tensor) -> Tensor:
         inner = roots[i] @ covariances[i:] @ roots[i]
         values = torch.linalg.eigvalsh((inner + inner.mT) / 2).clamp(min=0).sqrt().sum(dim=-1)
         shared[i, i:], shared[i:, i] = values, values
-    found = apart + (traces.unsqueeze(1) + traces.unsqueeze(0) - 2 * shared).clamp(min=0)
+    found: Tensor = apart + (traces.unsqueeze(1) + traces.unsqueeze(0) - 2 * shared).clamp(min=0)
     return found.fill_diagonal_(0)
 
 
 def root(covariances: Tensor) -> Tensor:
     """S^½"""
     values, vectors = torch.linalg.eigh(covariances)
-    return (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)) @ vectors.mT
+    made: Tensor = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)) @ vectors.mT
+    return made
 
 
 def by_chance(found: Classes, towards: Tensor) -> Tensor:
@@ -134,4 +135,5 @@ def by_chance(found: Classes, towards: Tensor) -> Tensor:
     whole = found.counts.sum(dim=1, keepdim=True)
     many = torch.where(found.counts > 0, found.counts, whole).clamp(min=1)
     each = (values.sum() + bures * (many / (many + d)) ** 2) / many  # [site, class]
-    return (class_weights(found) * (each.unsqueeze(1) + each.unsqueeze(0))).sum(dim=-1) / d
+    made: Tensor = (class_weights(found) * (each.unsqueeze(1) + each.unsqueeze(0))).sum(dim=-1) / d
+    return made

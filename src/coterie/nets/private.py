@@ -25,7 +25,7 @@ from torch import Tensor
 
 from coterie.core.errors import BadInput, Gathered, UnknownName
 from coterie.core.held import COORDINATOR, Held
-from coterie.core.kernel import WORK, Kernel, scores
+from coterie.core.kernel import WORK, Kernel, looks, scores
 from coterie.core.method import Method
 from coterie.core.net import WRAPS, Beside, Net, Replies
 from coterie.core.roster import Roster
@@ -241,6 +241,8 @@ def no_bound(kernel: Any) -> str:
     name, work = called(kernel), kernel
     while not (getattr(work, "name", None) in WORK or getattr(work, "inner", None) is None):
         work = work.inner
+    if looks(kernel):
+        return f"{name} gives no bound: set the method's epsilon (--similar.epsilon 3)"
     if getattr(kernel, "name", "") == "slopes":
         return f"{name} gives no bound: take --influence.estimate exact, or leave the wrapper private out"
     if getattr(work, "name", None) in WORK:

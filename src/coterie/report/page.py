@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import BadInput
-from coterie.report import contributions, page_figures, page_tables, privacy, sealed, tables, views, words
+from coterie.report import (
+    contributions,
+    page_figures,
+    page_tables,
+    privacy,
+    sealed,
+    similarity,
+    tables,
+    views,
+    words,
+)
 from coterie.report.audit import TITLE as AUDITED
 from coterie.report.audit import audit_part
 from coterie.report.inks import Ink, inks
@@ -109,6 +119,7 @@ def _section(
         ("rounds", "Round by round", page_figures.rounds_part(by_label, colours, at("rounds"))),
         ("clients", "Client by client", page_figures.clients_part(by_label, colours, at("clients"))),
         ("calibration", "Calibration", page_figures.calibration_part(by_label, colours, at("calibration"))),
+        ("similarity", similarity.TITLE, similarity.part(by_label, colours, at("similarity"))),
         ("matrix", "Who listens to whom", page_figures.matrix_part(by_label, at("matrix"))),
         ("collected", "Who collected from whom", page_figures.collected_part(by_label, at("collected"))),
         ("layers", "Layer by layer", page_figures.layers_part(by_label, at("layers"))),

@@ -260,6 +260,7 @@ def experiment_of(
     admit(tuple(config.get("wrap", ())), method, roster)
     work = local_work(method) if footing.met is not None else ()  # one of somebody's own has no name
     reveals, kernels = shown_by(tuple(config.get("wrap", ())), method.reveals(), work)
+    hides = bool(getattr(method, "hides", False))
     device = device_of(str(config.get("device", "cpu")))
     beliefs = {name: t.to(device) for name, t in footing.beliefs.items()}
     ground = Ground(
@@ -276,11 +277,11 @@ def experiment_of(
         kernels if footing.met is not None else (),
         int(config["rounds"]),
         any(read_wrap(spec)[0] == "sealed" for spec in config.get("wrap", ())),
-        bounded=costs(method, roster),
-        scores=scores_of(tuple(config.get("wrap", ()))),
+        bounded=costs(method, roster) or (hides and not makes_models(method)),
+        scores=scores_of(tuple(config.get("wrap", ()))) if makes_models(method) else "none",
     )
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
-    if accounted(net) is None and (costs(method, roster) or getattr(method, "hides", False)):
+    if accounted(net) is None and (costs(method, roster) or hides):
         net = Accounted(net)
     if hasattr(innermost(net), "withdrawing") and not any(ownership_of(net)):
         net = Ownership(net)  # its sites have limits of their own
@@ -307,6 +308,11 @@ def costs(method: Method, roster: Roster) -> bool:
     local = getattr(method, "local", None)
     least = min((m.train for m in roster.members if m.train), default=0)  # of those who are there
     return local is not None and bool(cost_of(local, {"train": least}))
+
+
+def makes_models(method: Method) -> bool:
+    """Whether models come of it, to be scored and kept; a look at rows makes none."""
+    return bool(getattr(method, "train", True))
 
 
 def scores_of(wraps: Sequence[str]) -> str:

@@ -17,8 +17,8 @@ site tells of count alike.
 
 With `epsilon` > 0 sketches have noise (`kernels/sketches.py`): σ is the least that keeps all sketches of a
 run together within (ε, δ) at each site, by the analytic Gaussian mechanism (`privacy/analytic.py`); of m
-sketches each gets √m σ. What noise adds to a distance is expected too, and is taken off with what chance does.
-A site is called drowned if noise alone is expected to make more of its distances than half of what they are.
+sketches each gets √m σ. What noise is expected to add to a distance is taken off with what chance adds. A site
+is called drowned if noise alone is expected to make half of its distances or more.
 
 The first round ranks and leaves the beliefs alone; from the second on the circles train (`circles`). The
 comparison of columns is common; that it says who helps is not: see docs/similarity.md, where it is tried.
@@ -144,7 +144,9 @@ class Similar:
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         if len(roster) < 2:
-            raise BadInput(f"a ranking needs at least 2 clients; got {len(roster)}: add clients, or use local")
+            raise BadInput(
+                f"a ranking needs at least 2 clients; got {len(roster)}: add clients, or use local"
+            )
         asking(self.requester, roster.names)
         if not self.train and key.rounds > 1:
             raise BadInput(f"rounds={key.rounds}: train=false only measures, in one round: take rounds=1")
@@ -249,7 +251,7 @@ def told_by(sketch: str) -> tuple[str, ...]:
 
 def matrices_of(found: Mapping[str, Measured]) -> dict[str, Tensor]:
     """All of it by the names that records have."""
-    made = {}
+    made = dict[str, Tensor]()
     for name, label in DISTANCES.items():
         if name in found:
             made |= {label: found[name].distance, CHANCE.format(label): found[name].chance}
