@@ -234,15 +234,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/results"), help="the folder to write into")
     asked = parser.parse_args()
     warnings.simplefilter("ignore", CoterieWarning)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
     lines = []
     for study in asked.studies:
         for seed in range(asked.seeds):
             lines += pairs_of(study, seed)
         print(f"{study}: {sum(line['study'] == study for line in lines)} pairs", flush=True)
     frame = pd.DataFrame(lines)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
     command = " ".join(["python", "benchmarks/similarity.py", *sys.argv[1:]])
     frame.assign(command=command, commit=commit).to_csv(
         asked.out / "similarity.csv", index=False, float_format="%.6g"

@@ -23,7 +23,7 @@ from coterie.runs.experiment import prepare
 from coterie.runs.settings import Settings
 from coterie.runs.similar import options_for
 
-HELP = """Says how alike the sites are, two by two, and in which columns they differ, before anything is trained.
+HELP = """Says how alike the sites are, two by two, and in which columns they differ, before any training.
 
 By quantiles (19 numbers of each column), by transport (mean and covariance of each class) and by the adapted
 Ndoye factor (models trained alone and exchanged); beside them, as a control, the other's number of rows. Test

@@ -216,8 +216,8 @@ def counts_of(table: Tensor, reach: float) -> Tensor:
 
 
 def read_off(counts: Tensor, reach: float) -> Tensor:
-    """Quantiles [..., level] of counts [..., bin] that may have noise: what is below 0 counts as 0, and values
-    lie evenly within their bin. Where nothing is left, they lie evenly in all.
+    """Quantiles [..., level] of counts [..., bin] that may have noise: below 0 counts as 0, and values lie
+    evenly within their bin. Where nothing is left, they lie evenly in all.
     """
     kept = counts.clamp(min=0)
     kept = torch.where(kept.sum(dim=-1, keepdim=True) > 0, kept, torch.ones_like(kept))

@@ -54,7 +54,7 @@ class Classes:
 
 def scaled(found: Classes) -> tuple[Classes, Tensor]:
     """The same in pooled deviations of each column, and these deviations [column]."""
-    weights = (found.counts / found.counts.sum()).unsqueeze(-1)
+    weights = (found.counts / found.counts.sum().clamp(min=TINY)).unsqueeze(-1)
     mean = (weights * found.means).sum(dim=(0, 1))
     own = found.covariances.diagonal(dim1=-2, dim2=-1)
     deviation = (weights * (own + (found.means - mean) ** 2)).sum(dim=(0, 1)).sqrt()
@@ -65,7 +65,7 @@ def scaled(found: Classes) -> tuple[Classes, Tensor]:
 
 def within(found: Classes) -> Tensor:
     """T: the mean covariance within classes, over all sites."""
-    weights = found.counts / found.counts.sum()
+    weights = found.counts / found.counts.sum().clamp(min=TINY)
     return (weights.unsqueeze(-1).unsqueeze(-1) * found.covariances).sum(dim=(0, 1))
 
 

@@ -151,7 +151,7 @@ def figure(value: float, signed: bool = False) -> str:
 
 
 def column_cells(found: Similarity) -> tuple[list[str], list[list[str]]]:
-    """Columns by how much they differ over all pairs of those who ask: mean, chance, and the farthest pair."""
+    """Columns by how much they differ over all pairs of who asks: mean, chance, and the farthest pair."""
     header = ["column", "mean difference", "by chance", "largest", "between"]
     rows = []
     for c in column_order(found):
@@ -168,7 +168,7 @@ def column_cells(found: Similarity) -> tuple[list[str], list[list[str]]]:
                 found.columns[c],
                 figure(np.nanmean(terms)),
                 figure(np.nanmean(chance)),
-                figure(terms[k, j]),
+                figure(np.nanmax(terms)),
                 pair,
             ]
         )

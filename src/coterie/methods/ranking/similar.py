@@ -17,8 +17,8 @@ site tells of count alike.
 
 With `epsilon` > 0 sketches have noise (`kernels/sketches.py`): σ is the least that keeps all sketches of a
 run together within (ε, δ) at each site, by the analytic Gaussian mechanism (`privacy/analytic.py`); of m
-sketches each gets √m σ. What noise is expected to add to a distance is taken off with what chance adds. A site
-is called drowned if noise alone is expected to make half of its distances or more.
+sketches each gets √m σ. What noise is expected to add to a distance is taken off with what chance adds. A
+site is called drowned if noise alone is expected to make half of its distances or more.
 
 The first round ranks and leaves the beliefs alone; from the second on the circles train (`circles`). The
 comparison of columns is common; that it says who helps is not: see docs/similarity.md, where it is tried.
