@@ -19,8 +19,9 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,27 +31,39 @@ from scipy.stats import t as student
 import coterie
 from coterie.core.client import Client
 from coterie.core.errors import CoterieWarning
+from coterie.core.seeds import Key
+from coterie.data.build import deal_clients
+from coterie.data.partition.ages import AgeStrict
+from coterie.data.partition.bands import Bands
+from coterie.data.partition.clusters import Clusters
+from coterie.data.partition.dirichlet import Dirichlet
+from coterie.data.partition.shift import Shift
+from coterie.data.partition.silos import Silos
+from coterie.data.sources import SOURCES
+from coterie.data.tabular import TabularPrepare
 from coterie.runs.contributed import spearman
-from coterie.runs.experiment import Builder
-from coterie.runs.settings import Settings
 
-STUDIES: dict[str, dict[str, Any]] = {
-    "heart-disease": {"data": "heart-disease", "split": "silos"},
-    "titanic": {"data": "titanic", "split": "age-strict"},
-    "digits, clusters": {"data": "digits", "split": "clusters", "clients": 6},
-    "digits, shift": {"data": "digits", "split": "shift", "clients": 6},
-    "breast-cancer, alpha 1": {
-        "data": "breast-cancer",
-        "split": "dirichlet",
-        "clients": 5,
-        "options": {"dirichlet": {"alpha": 1.0}},
-    },
-    "breast-cancer, alpha 10": {
-        "data": "breast-cancer",
-        "split": "dirichlet",
-        "clients": 5,
-        "options": {"dirichlet": {"alpha": 10.0}},
-    },
+
+class Study(NamedTuple):
+    """Data, how they are dealt to how many sites, and how numbers are scaled, if not as the source has it: each
+    site by its own mean and deviation.
+    """
+
+    data: str
+    split: Any
+    clients: int | None = None
+    scale: Literal["", "shared"] = ""
+
+
+STUDIES: dict[str, Study] = {
+    "four hospitals": Study("heart-disease", Silos()),
+    "four hospitals, one scale": Study("heart-disease", Silos(), scale="shared"),
+    "their patients by age": Study("heart-disease", Bands("age", (45, 55, 65))),
+    "titanic, by age": Study("titanic", AgeStrict()),
+    "digits, clusters": Study("digits", Clusters(), 6),
+    "digits, shift": Study("digits", Shift(), 6),
+    "breast-cancer, alpha 1": Study("breast-cancer", Dirichlet(alpha=1.0), 5),
+    "breast-cancer, alpha 10": Study("breast-cancer", Dirichlet(alpha=10.0), 5),
 }
 ROUNDS = 30
 # sign by which a high value says "train with it"
@@ -64,10 +77,13 @@ CALLED = {
 GAINS = ("gain_loss", "gain_accuracy")
 
 
-def clients_of(study: str, seed: int) -> list[Client]:
+def clients_of(study: str, seed: int) -> tuple[Client, ...]:
     """The sites of a study, dealt by a seed."""
-    settings = Settings(**STUDIES[study], seed=seed, method="local", one_class="allow").resolved()
-    return list(Builder().footing(settings, lambda roster, start: None).clients)
+    asked = STUDIES[study]
+    data = SOURCES.make(asked.data).load()
+    if asked.scale and isinstance(data.prepare, TabularPrepare):
+        data = replace(data, prepare=replace(data.prepare, scale=asked.scale))
+    return deal_clients(data, asked.split, asked.clients, Key(seed).at("data"), one_class=True).clients
 
 
 def scores(clients: Sequence[Client], method: str, seed: int, **options: Any) -> pd.DataFrame:
