@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import argparse
 import math
-import platform
 import subprocess
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +23,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy.stats import t as student
 
 import coterie
@@ -45,8 +42,8 @@ from coterie.runs.contributed import spearman
 
 
 class Study(NamedTuple):
-    """Data, how they are dealt to how many sites, and how numbers are scaled, if not as the source has it: each
-    site by its own mean and deviation.
+    """Data, how they are dealt to how many sites, and how numbers are scaled if not as the source has it,
+    which is each site by its own mean and deviation.
     """
 
     data: str
@@ -183,7 +180,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, bars, *rows))
 
 
-def page(frame: pd.DataFrame, command: str, commit: str) -> str:
+def page(frame: pd.DataFrame) -> str:
+    """The tables, from a line for each pair."""
     found, picked = correlations(frame), choices(frame)
     kinds = [f"{gain}, {over}" for gain in GAINS for over in ("pairs", "requester")]
     first = ["study", "measure", "loss, all pairs", "loss, by requester", "accuracy, all pairs"]
@@ -220,10 +218,15 @@ What the partner that each way ranks first brought in accuracy, in points, mean 
 
 {reading(found)}
 
-- command: `{command}`
+- command: `{frame["command"].iloc[0]}`
 - seeds: {seeds[0]} to {seeds[-1]}; {len(frame)} pairs, one line each in [similarity.csv](similarity.csv)
-- commit: {commit}; torch {torch.__version__.split("+")[0]}, Python {platform.python_version()}
+- commit: {frame["commit"].iloc[0]}
 """
+
+
+def beyond(mean: float, half: float) -> bool:
+    """Whether a mean lies above 0 by more than half of its interval, to the digits that are shown."""
+    return round(mean, 2) > round(half, 2)
 
 
 def reading(found: pd.DataFrame) -> str:
@@ -232,14 +235,17 @@ def reading(found: pd.DataFrame) -> str:
     for study, rows in found.groupby("study", sort=False):
         by = rows.pivot_table(index="seed", columns="measure", values=kind)
         more = {m: around(by[m] - by["size"]) for m in MEASURES if m != "size"}
-        above = [CALLED[m] for m, (mean, half) in more.items() if mean > half]
-        below = [CALLED[m] for m, (mean, half) in more.items() if mean < -half]
+        above = [CALLED[m] for m, found_more in more.items() if beyond(*found_more)]
+        below = [CALLED[m] for m, (mean, half) in more.items() if beyond(-mean, half)]
         said = [f"better than size alone: {', '.join(above) or 'none'}"]
         said += [f"worse: {', '.join(below)}"] if below else []
-        right = [CALLED[m] for m in MEASURES if (pair := around(by[m]))[0] > pair[1]]
+        right = [CALLED[m] for m in MEASURES if beyond(*around(by[m]))]
         said += [f"above 0: {', '.join(right) or 'none'}"]
         lines.append(f"- **{study}**: {'; '.join(said)}.")
-    head = "Among the partners of one requester, by the fall of the loss, with differences paired by seed:"
+    head = (
+        "Among the partners of one requester, by the fall of the loss; differences are paired by seed, and\n"
+        "*better*, *worse* and *above 0* are beyond a 95 % interval, each by itself:"
+    )
     return "\n".join(["## What the table says", head, "", *lines])
 
 
@@ -259,11 +265,11 @@ def main() -> None:
             lines += pairs_of(study, seed)
         print(f"{study}: {sum(line['study'] == study for line in lines)} pairs", flush=True)
     frame = pd.DataFrame(lines)
-    command = " ".join(["python", "benchmarks/similarity.py", *sys.argv[1:]])
-    frame.assign(command=command, commit=commit).to_csv(
-        asked.out / "similarity.csv", index=False, float_format="%.6g"
-    )
-    (asked.out / "similarity.md").write_text(page(frame, command, commit))
+    some = [] if asked.studies == list(STUDIES) else ["--studies", *(f'"{s}"' for s in asked.studies)]
+    command = " ".join(["python benchmarks/similarity.py", f"--seeds {asked.seeds}", *some])
+    table_of_pairs = asked.out / "similarity.csv"
+    frame.assign(command=command, commit=commit).to_csv(table_of_pairs, index=False, float_format="%.6g")
+    (asked.out / "similarity.md").write_text(page(pd.read_csv(table_of_pairs)))
 
 
 if __name__ == "__main__":

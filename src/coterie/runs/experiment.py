@@ -26,7 +26,7 @@ from coterie.core.clock import CLOCK
 from coterie.core.devices import device_of
 from coterie.core.errors import BadInput
 from coterie.core.kernel import told
-from coterie.core.method import Method
+from coterie.core.method import Method, makes_models, works
 from coterie.core.net import Net
 from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
@@ -277,7 +277,7 @@ def experiment_of(
         kernels if footing.met is not None else (),
         int(config["rounds"]),
         any(read_wrap(spec)[0] == "sealed" for spec in config.get("wrap", ())),
-        bounded=costs(method, roster) or (hides and not makes_models(method)),
+        bounded=costs(method, roster) or (hides and not works(method)),
         scores=scores_of(tuple(config.get("wrap", ()))) if makes_models(method) else "none",
     )
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
@@ -310,11 +310,6 @@ def costs(method: Method, roster: Roster) -> bool:
     return local is not None and bool(cost_of(local, {"train": least}))
 
 
-def makes_models(method: Method) -> bool:
-    """Whether models come of it, to be scored and kept; a look at rows makes none."""
-    return bool(getattr(method, "train", True))
-
-
 def scores_of(wraps: Sequence[str]) -> str:
     """How scores leave sites: as the wrapper private has it, or in the clear."""
     found = [options for name, options in map(read_wrap, wraps) if name == "private"]
@@ -324,7 +319,7 @@ def scores_of(wraps: Sequence[str]) -> str:
 def local_work(method: Method) -> tuple[dict[str, Any], ...]:
     """What a method does at sites, as they are told of it before a run."""
     local = getattr(method, "local", None)
-    return () if local is None else (told(local),)
+    return () if local is None or not works(method) else (told(local),)
 
 
 def _large_batches(method: Method, roster: Roster) -> list[str]:

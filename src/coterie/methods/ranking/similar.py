@@ -138,6 +138,11 @@ class Similar:
         return math.sqrt(many) * sigma_of(self.epsilon, self.delta) if self.epsilon and many else 0.0
 
     @property
+    def works(self) -> bool:
+        """Whether anybody trains."""
+        return self.train or "ndoye" in self.also
+
+    @property
     def hides(self) -> bool:
         """Whether it asks for figures with noise, which sites account for."""
         return self.sigma > 0
@@ -153,11 +158,8 @@ class Similar:
         if "ndoye" in self.also:
             self.ndoye.check(roster, start, key)
         if self.epsilon:
-            wrong = Gathered()
-            for member in roster.members:
-                with wrong.one():
-                    check_delta(self.delta, member.train, repr(member.name))
-            wrong.refuse()
+            largest = max(roster.members, key=lambda member: member.train)
+            check_delta(self.delta, largest.train, repr(largest.name))
         return ()
 
     def init(self, start: Held, net: Net) -> State:
@@ -175,6 +177,8 @@ class Similar:
         return state, replace(info, extras={**info.extras, "similar": told})
 
     def weights(self, costs: Tensor, net: Net) -> Tensor:
+        if not self.train:  # nobody is chosen, and no circle is published
+            return torch.eye(len(costs), dtype=torch.float64)
         return circles.circle_weights(circles.choose(costs, self.best, self.threshold), net.roster.sizes)
 
     def costs(self, found: Mapping[str, Measured], roster: Roster) -> Tensor:
@@ -230,9 +234,8 @@ class Similar:
 
     def reveals(self) -> Reveals:
         """Circles that train exchange models and tell losses; sketches tell numbers alone."""
-        trains = self.train or "ndoye" in self.also
         told = [name for sketch in self.sketches for name in told_by(sketch)]
-        return Reveals(sites=trains, numbers=(*told, *(circles.told(self.local) if trains else ())))
+        return Reveals(sites=self.works, numbers=(*told, *(circles.told(self.local) if self.works else ())))
 
 
 class Measured(NamedTuple):
