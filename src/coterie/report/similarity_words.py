@@ -26,9 +26,9 @@ MEANS = {
 }
 CONTROL = (
     "Near is not the same as useful. Tried where gains are known, all three measures foretold most of them "
-    "among digits; between four hospitals the two distances foretold nothing and the transfer loss little; on "
-    "Titanic by age the partner's number of rows did better than all three (docs/results/similarity.md). Try a "
-    "circle before you trust it."
+    "among digits; between four hospitals the two distances foretold nothing and the transfer loss little; "
+    "on Titanic by age the partner's number of rows did better than all three (docs/results/similarity.md). "
+    "Try a circle before you trust it."
 )
 
 
