@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,7 +92,13 @@ def test_sentences_name_what_is_alike_and_what_is_not(found):
     assert words.of_pair(found.found, 0, 1) == (
         "north and <b>west</b> measure every column as alike as two samples of the same rows."
     )
-    assert ": no more than two samples of the same rows), farthest is south" in found.sentences[0]
+    assert re.fullmatch(
+        r"Nearest to north is <b>west</b> \(0\.\d\d; by chance 0\.\d\d\), .*", found.sentences[0]
+    )
+    by_chance = replace(found.found, chance={"quantiles": np.full((3, 3), 0.5)})
+    assert (
+        "0.50: no more than two samples of the same rows), farthest is south" in words.sentences(by_chance)[0]
+    )
 
 
 def test_the_page_has_all_of_it_and_no_tag_of_a_name(found, tmp_path):
