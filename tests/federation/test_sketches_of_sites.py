@@ -67,6 +67,9 @@ def test_a_site_that_keeps_sums_to_itself_is_not_sketched(tmp_path, monkeypatch)
     with pytest.raises(Refused, match="set sums = true"):
         check_visit(Policy(sums=False), told(Quantiles(2)), 0)
     check_visit(Policy(), told(Quantiles(2)), 0)
+    check_visit(Policy(min_rows=8), told(Moments(2, 2, least=8)), 0)
+    with pytest.raises(Refused, match=r"classes of 2 rows would be told of, below the policy's 5.*least 5"):
+        check_visit(Policy(), told(Moments(2, 2, least=2)), 0)
 
 
 def test_a_budget_takes_no_sketch_without_noise(tmp_path):

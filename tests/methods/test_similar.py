@@ -152,6 +152,7 @@ def test_class_counts_come_from_the_roster_where_all_make_them_public(three):
         ({"also": ("x",)}, "unknown measure 'x': known are ndoye, quantiles, transport"),
         ({"epsilon": -1.0}, "epsilon=-1.0 must lie above 0 and be finite: try 3"),
         ({"epsilon": 3.0, "also": ("ndoye",)}, "epsilon=3 holds for sketches, and ndoye sends models"),
+        ({"least": 1}, "moments: least=1 must be at least 2, or it tells single rows"),
         ({"reach": 0.0}, "reach=0.0 must lie above 0 and be finite: try 4"),
         ({"best": -1}, "best=-1 must be at least 0: 0 sets no bound"),
     ],

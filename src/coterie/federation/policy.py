@@ -394,10 +394,21 @@ def check_visit(
     _refuse(above(round, "rounds", policy.max_rounds, "max_rounds"))
     if looks(KERNELS[names[0]]):
         check_may(policy, "sums")
+        check_least(policy, kernel)
     sees = not makes(KERNELS[names[0]])  # a maker looks at no row
     if foreign and sees and policy.scores == "own":
         line = "a model of another site would be tried on our rows, where the policy's scores are own"
         raise Refused(f'{line}: choose another method, or set scores = "all"')
+
+
+def check_least(policy: Policy, kernel: Mapping[str, Any]) -> None:
+    """Figures of a class of few rows would tell them; how few, whoever leads the run may ask for less."""
+    least = kernel.get("least", policy.min_rows)
+    if least < policy.min_rows:
+        raise Refused(
+            f"classes of {shown(least)} rows would be told of, below the policy's {policy.min_rows}: run "
+            f"with --similar.least {policy.min_rows}, or lower min_rows"
+        )
 
 
 def check_give(policy: Policy, opened: bool = False, foreign: bool = False) -> None:

@@ -203,7 +203,7 @@ def columns_plot(found: Similarity) -> plotly_data.Plot:
             "x": plotly_data.tidy(mean[order]),
             "y": texts,
         }
-        bars |= {"marker": {"color": colours.COLOURS[0]}, "name": "difference"}
+        bars |= {"marker": {"color": colours.SCALE[2]}, "name": "difference"}
         marks: dict[str, Any] = {
             "type": "scatter",
             "mode": "markers",

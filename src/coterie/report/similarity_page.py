@@ -141,7 +141,7 @@ def _columns(found: Similarity) -> Figure:
     order = np.argsort(-np.nan_to_num(mean, nan=-1.0), kind="stable")[:BARS]
     figure, axes = canvas.sheet(4.5, 0.8 + 0.22 * len(order))
     places = np.arange(len(order))
-    axes.barh(places, mean[order], color=colours.COLOURS[0], label="difference, mean over pairs")
+    axes.barh(places, mean[order], color=colours.SCALE[2], label="difference, mean over pairs")
     axes.plot(chance[order], places, "|", color=colours.ALONE, markersize=9, label="by chance")
     axes.invert_yaxis()
     axes.set_yticks(places, [canvas.plain(found.columns[c]) for c in order], fontsize=7)

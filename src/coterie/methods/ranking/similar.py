@@ -11,9 +11,9 @@ model gets them. `size` needs nothing that the roster does not have: a measure t
 has seen no similarity, only that much data is worth having. k is `best`, θ is `threshold`.
 
 `also` measures more without ranking by it: the other sketch, and the adapted Ndoye factor (`ndoye.py`), for
-which models are trained and exchanged. A class that has fewer than 5 rows at a site is not told of. How many
-rows of each class there are is taken from the roster where sites make it public; otherwise all classes that a
-site tells of count alike.
+which models are trained and exchanged. A class that has fewer than `least` rows at a site is not told of. How
+many rows of each class there are is taken from the roster where sites make it public; otherwise all classes
+that a site tells of count alike.
 
 With `epsilon` > 0 sketches have noise (`kernels/sketches.py`): σ is the least that keeps all sketches of a
 run together within (ε, δ) at each site, by the analytic Gaussian mechanism (`privacy/analytic.py`); of m
@@ -94,6 +94,8 @@ class Similar:
     """The delta of that; below 1 / rows of every site."""
     reach: float = 4.0
     """With noise, values are counted between minus this and this, in the model's inputs."""
+    least: int = 5
+    """A class with fewer rows at a site is not told of; a site's policy may ask for more (min_rows)."""
     train: bool = True
     """Train in the circles from the second round on; false only measures, and nobody gets a model."""
 
@@ -113,6 +115,8 @@ class Similar:
                 wrong.add(
                     f"epsilon={self.epsilon:g} holds for sketches, and ndoye sends models: leave ndoye out"
                 )
+        with wrong.one():
+            Moments(least=self.least)
         if not 0 < self.reach < math.inf:
             wrong.add(f"reach={self.reach} must lie above 0 and be finite: try 4")
         wrong.refuse()
@@ -224,7 +228,7 @@ class Similar:
         classes = roster.outputs if roster.task == "classification" else 0
         made: dict[str, Quantiles | Moments] = {
             "quantiles": Quantiles(columns, self.sigma, self.reach),
-            "transport": Moments(columns, classes, sigma=self.sigma),
+            "transport": Moments(columns, classes, self.least, self.sigma),
         }
         return {name: made[name] for name in self.sketches}
 
