@@ -12,15 +12,8 @@ from torch import nn
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.roster import roster_of
 from coterie.methods import Local, Similar
-from coterie.methods.ranking.similar import (
-    CHANCE,
-    COST,
-    SIZE,
-    Measured,
-    class_counts,
-    drowned,
-    size_of,
-)
+from coterie.methods.ranking.similar import COST
+from coterie.methods.ranking.sketched import CHANCE, SIZE, Measured, class_counts, drowned, size_of
 
 START = {"weight": torch.zeros(1, 2, 4), "bias": torch.zeros(1, 2)}
 QUANTILES = "quantile distance"

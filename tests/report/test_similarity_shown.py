@@ -160,3 +160,20 @@ def test_refusals_and_warnings_in_python(tmp_path):
     assert not (tmp_path / "out").exists()
     with pytest.raises(coterie.CoterieError, match="a ranking needs at least 2 clients"):
         coterie.similar(clients[:1])
+
+
+def test_a_folder_is_written_once_and_not_where_nobody_answers(tmp_path):
+    rng = np.random.default_rng(3)
+    clients = [
+        coterie.Client.from_arrays(x, (x[:, 0] > 0).astype(int), name=f"s{i}")
+        for i, x in enumerate(rng.normal(size=(2, 30, 2)))
+    ]
+    coterie.similar(clients, measures=["quantiles"], out=tmp_path / "one")
+    assert (tmp_path / "one" / "metrics.jsonl").exists()
+    with pytest.raises(coterie.CoterieError, match="one"):
+        coterie.similar(clients, measures=["quantiles"], out=tmp_path / "one")
+    with pytest.raises(coterie.CoterieError, match="nobody could be ranked"):
+        coterie.similar(clients, measures=["quantiles"], wrap=["absent=0.99"], out=tmp_path / "two")
+    assert not (tmp_path / "two").exists()
+    with pytest.raises(coterie.CoterieError, match="wrap"):
+        coterie.similar(clients, wrap="absent=0.3")

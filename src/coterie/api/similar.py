@@ -13,7 +13,7 @@ import numpy as np
 from torch import nn
 
 from coterie.api import checks
-from coterie.api.train import ready, run_in
+from coterie.api.train import ready
 from coterie.core.checks import FILE, NUMBER, SEED, TEXT, checked, list_of, or_none
 from coterie.core.client import Client
 from coterie.core.errors import CoterieWarning
@@ -21,8 +21,11 @@ from coterie.engines.threads import narrow
 from coterie.report import similarity_words as words
 from coterie.report.similarity_page import write_page
 from coterie.runs.alike import Similarity, similarity_of
-from coterie.runs.rank import refuse_empty
+from coterie.runs.experiment import Experiment
+from coterie.runs.folder import refuse_full
+from coterie.runs.rank import rank, refuse_empty
 from coterie.runs.record import Record
+from coterie.runs.runner import run
 from coterie.runs.similar import options_for
 from coterie.storage.paths import given_file, given_folder
 
@@ -79,6 +82,19 @@ class Similar:
         return target
 
 
+def looked(experiment: Experiment, path: Path | None) -> Record:
+    """The one round that measures, in a folder if one is given; one that fails leaves none behind."""
+    if path is not None:
+        refuse_full(path)
+        return rank(experiment, path)
+    try:
+        record = run(experiment, None, "similar").record
+    finally:
+        experiment.net.close()
+    refuse_empty(record)
+    return record
+
+
 @checked(
     clients=checks.CLIENTS,
     model=or_none(checks.MODEL),
@@ -87,6 +103,7 @@ class Similar:
     epsilon=NUMBER,
     delta=NUMBER,
     seed=SEED,
+    **{name: checks.RUN[name] for name in ("net", "wrap", "out")},
 )
 @narrow()
 def similar(
@@ -132,11 +149,7 @@ def similar(
         net=net,
         wrap=tuple(wrap),
     )
-    try:
-        record = run_in(experiment, path, False, lambda record: None).record
-    finally:
-        experiment.net.close()
-    refuse_empty(record)
+    record = looked(experiment, path)
     found = similarity_of(record)
     assert found is not None
     for said in words.warnings(found):

@@ -47,6 +47,7 @@ REQUESTER = Option("requester", str, "all", "The site that wants to know; by def
 EPSILON = Option("epsilon", float, 0.0, "Differential privacy of the sketches; 0 adds no noise.")
 DELTA = Option("delta", float, 1e-5, "The delta of that; below 1 / rows of every site.")
 FIGURES = Option("figures", Literal["none", "png", "svg"], "none", "Figures for a paper to write.")
+PAIRS, NEAREST = 40, 3  # above so many pairs, so many of each site are printed
 OPTIONS = [MEASURES, REQUESTER, EPSILON, DELTA, FIGURES, OUT]
 
 
@@ -81,7 +82,10 @@ def as_look(settings: Settings, asked: dict[str, object]) -> Settings:
 def show(found: Similarity) -> None:
     """Pairs, columns, sentences, and what to know before trusting them."""
     width = screen.out.width
-    screen.out.print(fitting(*told.pair_cells(found), "", "", width))
+    many = len(found.asking()) * (len(found.sites) - 1) > PAIRS
+    screen.out.print(fitting(*told.pair_cells(found, NEAREST if many else 0), "", "", width))
+    if many:
+        screen.out.print(f"[dim]the {NEAREST} nearest of each; all are in pairs.csv[/dim]")
     if found.terms.shape[2]:
         header, rows = told.column_cells(found)
         screen.out.print("\n[bold]columns that differ most[/bold], in deviations")

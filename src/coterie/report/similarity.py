@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -113,13 +113,18 @@ def _heat(
     return {"name": name, "data": [heat], "layout": layout}
 
 
+def arranged(found: Similarity) -> Iterator[tuple[str, np.ndarray, list[int]]]:
+    """Measures by which sites can be laid out: distances between those that have all, and which these are."""
+    for name, matrix in found.measures.items():
+        distances, here = maps.symmetric(matrix)
+        if len(here) > 1:
+            yield name, distances, here
+
+
 def map_plot(found: Similarity) -> plotly_data.Plot:
     """Sites on a plane, for each measure."""
     choices = []
-    for name, matrix in found.measures.items():
-        distances, here = maps.symmetric(matrix)
-        if len(here) < 2:
-            continue
+    for name, distances, here in arranged(found):
         plane = maps.scaled(distances)
         names = [plotly_data.plain(found.sites[i]) for i in here]
         dots = {
@@ -155,10 +160,7 @@ def dot_sizes(rows: np.ndarray) -> np.ndarray:
 def tree_plot(found: Similarity) -> plotly_data.Plot:
     """A dendrogram for each measure, leaves on the left."""
     choices = []
-    for name, matrix in found.measures.items():
-        distances, here = maps.symmetric(matrix)
-        if len(here) < 2:
-            continue
+    for name, distances, here in arranged(found):
         made = maps.tree(distances)
         line = {"color": colours.COLOURS[0], "width": 1.6}
         data = [

@@ -14,7 +14,7 @@ from coterie.report import canvas, maps, page, page_figures, page_tables, views
 from coterie.report import inks as colours
 from coterie.report import similarity_words as words
 from coterie.report.ranking import need_matplotlib
-from coterie.report.similarity import BARS, NEAR, SIDE, TITLE, dot_sizes, mean_terms, section
+from coterie.report.similarity import BARS, NEAR, SIDE, TITLE, arranged, dot_sizes, mean_terms, section
 from coterie.runs.alike import Similarity, similarity_of
 from coterie.runs.record import Record
 from coterie.storage.atomic import write_whole
@@ -82,7 +82,7 @@ def draw(found: Similarity) -> dict[str, Figure]:
     made: dict[str, Figure] = {}
     if len(found.sites) <= SIDE:
         made["distances"] = _heats(found)
-        if any(len(maps.symmetric(m)[1]) > 1 for m in found.measures.values()):
+        if any(True for _ in arranged(found)):
             made |= {"map": _planes(found), "tree": _trees(found)}
     if found.terms.shape[2]:
         made["columns"] = _columns(found)
@@ -101,9 +101,9 @@ def _heats(found: Similarity) -> Figure:
 
 
 def _planes(found: Similarity) -> Figure:
-    figure, _ = canvas.sheet(2.9 * len(found.measures), 2.8, axes=False)
-    for axes, (name, matrix) in zip(_row(figure, len(found.measures)), found.measures.items(), strict=True):
-        distances, here = maps.symmetric(matrix)
+    laid = list(arranged(found))
+    figure, _ = canvas.sheet(2.9 * len(laid), 2.8, axes=False)
+    for axes, (name, distances, here) in zip(_row(figure, len(laid)), laid, strict=True):
         places = maps.scaled(distances).places
         axes.scatter(*places.T, s=4 * dot_sizes(found.rows[here]), color=colours.COLOURS[0], alpha=0.75)
         for i, place in zip(here, places, strict=True):
@@ -123,9 +123,9 @@ def _planes(found: Similarity) -> Figure:
 
 def _trees(found: Similarity) -> Figure:
     tall = min(8.0, 1.2 + 0.22 * len(found.sites))
-    figure, _ = canvas.sheet(2.9 * len(found.measures), tall, axes=False)
-    for axes, (name, matrix) in zip(_row(figure, len(found.measures)), found.measures.items(), strict=True):
-        distances, here = maps.symmetric(matrix)
+    laid = list(arranged(found))
+    figure, _ = canvas.sheet(2.9 * len(laid), tall, axes=False)
+    for axes, (name, distances, here) in zip(_row(figure, len(laid)), laid, strict=True):
         tree = maps.tree(distances)
         for places, heights in tree.lines:
             axes.plot(heights, places, color=colours.COLOURS[0], linewidth=1.2)

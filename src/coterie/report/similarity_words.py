@@ -111,14 +111,16 @@ def extremes(found: Similarity, measure: str) -> list[tuple[int, int]]:
     return [(asking[p // width], p % width) for p in sorted(places, key=lambda p: some.flat[p])]
 
 
-def pair_cells(found: Similarity) -> tuple[list[str], list[list[str]]]:
-    """A line for each pair of sites; for one requester, of its own pairs."""
+def pair_cells(found: Similarity, most: int = 0) -> tuple[list[str], list[list[str]]]:
+    """A line for each pair of sites, nearest first; for one requester, of its own pairs. `most` are shown of
+    each site, 0 shows all.
+    """
     header = ["site", "other"]
     for name in found.measures:
         header += [CALLED[name]] + ["by chance"] * (name in found.chance)
     header += ["rows of the other", "differ most in"][: 1 + bool(found.terms.shape[2])]
     rows = []
-    for i, j in pairs_of(found):
+    for i, j in pairs_of(found, most):
         row = [found.sites[i], found.sites[j]]
         for name, matrix in found.measures.items():
             row.append(figure(matrix[i, j], name == "ndoye"))
@@ -131,12 +133,13 @@ def pair_cells(found: Similarity) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def pairs_of(found: Similarity) -> list[tuple[int, int]]:
+def pairs_of(found: Similarity, most: int = 0) -> list[tuple[int, int]]:
     """Of those who ask, nearest first: each pair in both directions, as the transfer loss has two."""
-    measure = leading(found)
-    pairs = [(i, j) for i in found.asking() for j in range(len(found.sites)) if i != j]
-    far = np.nan_to_num(found.measures[measure], nan=np.inf)
-    return sorted(pairs, key=lambda p: (p[0], far[p]))
+    far, pairs = np.nan_to_num(found.measures[leading(found)], nan=np.inf), []
+    for i in found.asking():
+        others = [int(j) for j in np.argsort(far[i], kind="stable") if j != i]
+        pairs += [(i, j) for j in others[: most or None]]
+    return pairs
 
 
 def most_different(found: Similarity, i: int, j: int, many: int = 2) -> str:

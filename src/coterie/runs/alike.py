@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from coterie.data.tabular import SCALED
-from coterie.methods.ranking.similar import CHANCE, DISTANCES, NDOYE, NOISE, SIZE
+from coterie.methods.ranking.sketched import CHANCE, DISTANCES, NDOYE, NOISE, SIZE, quantile_variance
 from coterie.metrics import alike
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class Similarity:
                     oneself and where nothing is known
     chance, noise   of the first two: what a distance would be by chance (noise included), and by noise alone
     quantiles       [site, column, level], NaN for a site that did not answer; None if they were not asked for
-    epsilon         of the sketches' noise; 0: there is none
+    epsilon, delta  of the sketches' noise; 0: there is none
+    sigma, reach    that noise, and between which values counts were made
     drowned         by measure, sites of whose distances noise alone makes half or more
     own_scales      whether each site scales its columns by its own rows, which hides shifts
     """
@@ -51,6 +52,8 @@ class Similarity:
     quantiles: np.ndarray | None
     epsilon: float
     delta: float
+    sigma: float
+    reach: float
     drowned: Mapping[str, list[str]]
     own_scales: bool
     requester: str
@@ -64,7 +67,7 @@ class Similarity:
 
     @cached_property
     def expected(self) -> np.ndarray:
-        """[site, other, column] what that would be between two samples of the same rows, noise left aside."""
+        """[site, other, column] what that would be between two samples of the same rows, noise included."""
         return self._by_column()[1]
 
     def _by_column(self) -> tuple[np.ndarray, np.ndarray]:
@@ -74,7 +77,8 @@ class Similarity:
         here = np.flatnonzero(np.isfinite(self.quantiles).all(axis=(1, 2)))
         found, sizes = torch.as_tensor(self.quantiles[here]), torch.as_tensor(self.rows[here])
         deviation = alike.pooled_deviation(found, sizes)
-        chance = alike.by_chance(alike.sampling_variance(found, sizes), deviation)
+        variance, _ = quantile_variance(found, sizes, self.sigma, self.reach)
+        chance = alike.by_chance(variance, deviation)
         terms, expected = (np.full((n, n, len(self.columns)), np.nan) for _ in range(2))
         terms[np.ix_(here, here)] = alike.column_terms(found, deviation).numpy()
         expected[np.ix_(here, here)] = chance.numpy()
@@ -144,6 +148,8 @@ def similarity_of(record: Record) -> Similarity | None:
         quantiles=quantiles,
         epsilon=float(told.get("epsilon", 0.0)),
         delta=float(told.get("delta", 0.0)),
+        sigma=float(told.get("sigma", 0.0)),
+        reach=float(options.get("reach", 4.0)),
         drowned=told.get("drowned", {}),
         own_scales=any(note.startswith(SCALED["site"]) for c in clients for note in c["notes"]),
         requester=str(options.get("requester", "all")),

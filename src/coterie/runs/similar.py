@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coterie.core.errors import BadInput
-from coterie.methods.ranking.similar import SKETCHES
+from coterie.methods.ranking.sketched import SKETCHES
 
 MEASURES = (*SKETCHES, "ndoye")
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -37,38 +37,35 @@ from torch import Tensor
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, Gathered, UnknownName
 from coterie.core.held import Held
-from coterie.core.kernel import Kernel, Trainer
+from coterie.core.kernel import Trainer
 from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, handed_out, only_for
-from coterie.core.net import Net, Replies, to_own
+from coterie.core.net import Net, to_own
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.score import Here
 from coterie.kernels.sgd import SGD
-from coterie.kernels.sketches import (
-    LEVELS,
-    Moments,
-    Quantiles,
-    column_count,
-    column_names,
-    noise_in_moments,
-    noise_in_quantiles,
-    unfolded,
-)
+from coterie.kernels.sketches import Moments, Quantiles, column_count, column_names
 from coterie.methods.ranking import circles
 from coterie.methods.ranking.circles import Ranking, State
 from coterie.methods.ranking.ndoye import Ndoye
-from coterie.metrics import alike, transport
+from coterie.methods.ranking.sketched import (
+    NDOYE,
+    SKETCHES,
+    Measured,
+    drowned,
+    matrices_of,
+    quantile_measure,
+    size_of,
+    sketch_told,
+    spread_out,
+    told_by,
+    transport_measure,
+)
 from coterie.privacy.accounting import check_budget, check_delta
 from coterie.privacy.analytic import sigma_of
 
 By = Literal["quantiles", "transport", "size"]
 COST = "dissimilarity"
-SIZE = "rows of the other"
-NDOYE = "transfer loss"
-DISTANCES = {"quantiles": "quantile distance", "transport": "transport distance"}
-CHANCE, NOISE = "{} by chance", "{} by noise"
-SKETCHES = tuple(DISTANCES)
-DROWNED = 0.5  # of a distance that noise alone makes
 
 
 @METHODS.register("similar")
@@ -240,112 +237,3 @@ class Similar:
         """Circles that train exchange models and tell losses; sketches tell numbers alone."""
         told = [name for sketch in self.sketches for name in told_by(sketch)]
         return Reveals(sites=self.works, numbers=(*told, *(circles.told(self.local) if self.works else ())))
-
-
-class Measured(NamedTuple):
-    """[requester, other] distances, and what chance (noise included) and noise alone make of them."""
-
-    distance: Tensor
-    chance: Tensor
-    noise: Tensor
-
-
-def told_by(sketch: str) -> tuple[str, ...]:
-    """The numbers that leave for a sketch, by name."""
-    kernels: dict[str, Kernel] = {"quantiles": Quantiles(), "transport": Moments()}
-    return tuple(kernels[sketch].sizes)  # type: ignore[union-attr]
-
-
-def matrices_of(found: Mapping[str, Measured]) -> dict[str, Tensor]:
-    """All of it by the names that records have."""
-    made = dict[str, Tensor]()
-    for name, label in DISTANCES.items():
-        if name in found:
-            made |= {label: found[name].distance, CHANCE.format(label): found[name].chance}
-            if bool(found[name].noise.nan_to_num().any()):
-                made[NOISE.format(label)] = found[name].noise
-    if "ndoye" in found:
-        made[NDOYE] = found["ndoye"].distance
-    return made | {SIZE: found["size"].distance}
-
-
-def size_of(sizes: Tensor, hosts: Tensor) -> Tensor:
-    """n_j [requester, other] of who answers."""
-    there = torch.zeros(len(sizes), dtype=torch.bool)
-    there[hosts] = True
-    rows = sizes.double().where(there, torch.nan)
-    both = rows.expand(len(sizes), -1).where(there.unsqueeze(1), torch.nan)
-    return both.clone().fill_diagonal_(torch.nan)
-
-
-def quantile_measure(replies: Replies, kernel: Quantiles, roster: Roster) -> Measured:
-    """Between those who answered."""
-    found = replies.numbers["quantiles"].reshape(len(replies), kernel.columns, len(LEVELS))
-    sizes = roster.sizes[replies.hosts]
-    deviation = alike.pooled_deviation(found, sizes)
-    noise = torch.stack(
-        [
-            noise_in_quantiles(q, int(n), kernel.sigma, kernel.reach)
-            for q, n in zip(found, sizes.tolist(), strict=True)
-        ]
-    )
-    variance = alike.sampling_variance(found, sizes) + noise
-    return Measured(
-        alike.column_terms(found, deviation).mean(dim=-1),
-        alike.by_chance(variance, deviation).mean(dim=-1),
-        alike.by_chance(noise, deviation).mean(dim=-1),
-    )
-
-
-def transport_measure(replies: Replies, kernel: Moments, roster: Roster) -> Measured:
-    """Between those who answered."""
-    groups, d, n = max(1, kernel.classes), kernel.wide, len(replies)
-    there = replies.numbers["there"].reshape(n, groups) > 0.5
-    found, deviation = transport.scaled(
-        transport.Classes(
-            replies.numbers["means"].reshape(n, groups, d),
-            unfolded(replies.numbers["covariances"].reshape(n, groups, -1), d),
-            class_counts(roster, replies.hosts, groups) * there,
-        )
-    )
-    towards = transport.within(found)
-    square = transport.class_transport(transport.shrunk(found, towards))
-    chance, noise = transport.by_chance(found, towards), torch.zeros_like(square)
-    if kernel.sigma:
-        scale = replace(kernel, bound=kernel.bound / float(deviation.mean()))
-        each = noise_in_moments(d, found.counts, towards.diagonal(), scale).where(there, 0)
-        both = each.unsqueeze(1) + each.unsqueeze(0)
-        noise = (transport.class_weights(found) * both).sum(dim=-1) / d
-    return Measured(square.sqrt(), (chance + noise).sqrt(), noise.sqrt())
-
-
-def class_counts(roster: Roster, hosts: Tensor, groups: int) -> Tensor:
-    """[host, class] training rows of each class, where all tell; else as if there were as many of each."""
-    labels = [roster.members[i].labels for i in hosts.tolist()]
-    if groups > 1 and all(some is not None for some in labels):
-        return torch.tensor([some[0] for some in labels if some is not None]).double()
-    return (roster.sizes[hosts].double() / groups).unsqueeze(1).expand(-1, groups)
-
-
-def spread_out(found: Measured, hosts: Tensor, n: int) -> Measured:
-    """Of those who answered, among all: NaN for the others and for oneself."""
-
-    def whole(some: Tensor) -> Tensor:
-        out = torch.full((n, n), torch.nan, dtype=torch.float64)
-        out[hosts.unsqueeze(1), hosts] = some
-        return out.fill_diagonal_(torch.nan)
-
-    return Measured(*(whole(some) for some in found))
-
-
-def drowned(found: Measured) -> Tensor:
-    """[site] whether noise alone makes half or more of its distances, by their median."""
-    return (found.noise / found.distance).nanmedian(dim=1).values >= DROWNED
-
-
-def sketch_told(replies: Replies, kernel: Quantiles, roster: Roster) -> dict[str, list[list[float]]]:
-    """{site: [column, level]}, as it left."""
-    found = replies.numbers["quantiles"].reshape(len(replies), kernel.columns, len(LEVELS))
-    names = [roster.names[i] for i in replies.hosts.tolist()]
-    rounded = [[[float(f"{v:.6g}") for v in column] for column in one] for one in found.tolist()]
-    return dict(zip(names, rounded, strict=True))
