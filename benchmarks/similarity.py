@@ -180,9 +180,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, bars, *rows))
 
 
-def page(frame: pd.DataFrame) -> str:
-    """The tables, from a line for each pair."""
-    found, picked = correlations(frame), choices(frame)
+def page(frame: pd.DataFrame, found: pd.DataFrame) -> str:
+    """The tables, from a line for each pair and their correlations."""
+    picked = choices(frame)
     kinds = [f"{gain}, {over}" for gain in GAINS for over in ("pairs", "requester")]
     first = ["study", "measure", "loss, all pairs", "loss, by requester", "accuracy, all pairs"]
     rows = [
@@ -269,7 +269,8 @@ def main() -> None:
     command = " ".join(["python benchmarks/similarity.py", f"--seeds {asked.seeds}", *some])
     table_of_pairs = asked.out / "similarity.csv"
     frame.assign(command=command, commit=commit).to_csv(table_of_pairs, index=False, float_format="%.6g")
-    (asked.out / "similarity.md").write_text(page(pd.read_csv(table_of_pairs)))
+    frame = pd.read_csv(table_of_pairs)
+    (asked.out / "similarity.md").write_text(page(frame, correlations(frame)))
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ def test_with_noise_nothing_leaves_without_it(coterie):
     code, _, said = coterie(*QUICK, "--epsilon", "3", "--out", "here")
     assert code == 0, said
     assert "warning: noise drowns the quantile distance" in said
+    assert "warning: epsilon=3 takes for given how rows become inputs" in said  # which own scales made
     assert "transfer loss" not in rows_of("here/pairs.csv")[0]
     told = read_record(Path("here")).privacy()
     assert [site["epsilon"] for site in told["sites"]] == [pytest.approx(3, abs=0.02)] * 3

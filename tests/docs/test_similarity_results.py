@@ -25,13 +25,18 @@ def frame():
     return pd.read_csv(RESULTS / "similarity.csv", dtype={"commit": str})
 
 
-def test_the_results_are_the_table_s(study, frame):
-    assert study.page(frame) == (RESULTS / "similarity.md").read_text()
+@pytest.fixture(scope="module")
+def found(study, frame):
+    return study.correlations(frame)
 
 
-def test_so_are_the_figures_on_the_page(study, frame):
+def test_the_results_are_the_table_s(study, frame, found):
+    assert study.page(frame, found) == (RESULTS / "similarity.md").read_text()
+
+
+def test_so_are_the_figures_on_the_page(study, frame, found):
     text = (ROOT / "docs" / "similarity.md").read_text()
-    for _, rows in study.correlations(frame).groupby("study", sort=False):
+    for _, rows in found.groupby("study", sort=False):
         by = rows.groupby("measure", sort=False)["gain_loss, requester"]
         assert " | ".join(study.cell(own) for _, own in by) in text
     picked = study.choices(frame[frame["study"] == "four hospitals"]).groupby("choice")["gain"]

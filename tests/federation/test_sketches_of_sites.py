@@ -9,11 +9,14 @@ import pytest
 import torch
 from room import Room
 
+from coterie.cli.main import main
 from coterie.core.charge import Charge
 from coterie.core.errors import BadData, Refused
+from coterie.federation import connector
 from coterie.federation.budgets import LEDGER, Purse
 from coterie.federation.orders import odd_numbers
 from coterie.federation.policy import Policy, check_visit, objections, work_for
+from coterie.federation.sites import meet
 from coterie.kernels import Moments, Quantiles, told
 from coterie.methods import Similar
 from coterie.runs.experiment import prepare
@@ -43,6 +46,19 @@ def test_the_numbers_of_one_machine_and_nothing_else_leaves(tmp_path, monkeypatc
     assert asked == ["here", "quantiles", "moments"]
     assert not room.asked("a", "give")
     assert [m["scores"] for m in there.metrics] == [None, None]
+
+
+def test_from_the_shell_as_on_one_machine(tmp_path, monkeypatch, capsys):
+    room = Room(tmp_path, names=("a", "b", "c"))
+    monkeypatch.setattr(
+        connector.Federation, "meet", lambda net, rule: meet(room.lines, rule, room.names, 1, 0.0, print)
+    )
+    monkeypatch.chdir(tmp_path)
+    words = ["similar", "--net", "federation", "--federation.kit", str(room.kits["lead"].folder)]
+    assert main([*words, "--measures", "quantiles", "--requester", "b", "--out", "here"]) == 0
+    assert "Nearest to b is" in capsys.readouterr().out
+    assert {m["kernel"]["name"] for m in room.asked("a", "visit")} == {"here", "quantiles"}
+    assert (tmp_path / "here" / "report.html").exists()
 
 
 def test_with_noise_a_site_draws_its_own_and_writes_the_cost_down(tmp_path, monkeypatch):

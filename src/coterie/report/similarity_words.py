@@ -84,6 +84,12 @@ def warnings(found: Similarity) -> list[str]:
                 f"epsilon={found.epsilon:g}): noise alone makes half of it or more: raise epsilon, ask for "
                 "one measure instead of two, or take it for unknown"
             )
+    if found.epsilon and found.fitted:
+        said.append(
+            f"epsilon={found.epsilon:g} takes for given how rows become inputs: means, deviations and "
+            "medians of the rows, by which columns are scaled and gaps filled, are outside of it: in a recipe "
+            'of your own, scale = "constants" does without'
+        )
     if found.own_scales:
         said.append(
             "each site scales its columns by its own mean and deviation, so that a site whose patients are "

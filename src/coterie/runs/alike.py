@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MEASURES = {"quantiles": DISTANCES["quantiles"], "transport": DISTANCES["transport"], "ndoye": NDOYE}
 SIZES = "size"
+FILLED = "missing values filled"  # how notes on data begin that tell of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,7 @@ class Similarity:
     sigma, reach    that noise, and between which values counts were made
     drowned         by measure, sites of whose distances noise alone makes half or more
     own_scales      whether each site scales its columns by its own rows, which hides shifts
+    fitted          whether figures of the rows, in scales or in the place of gaps, went into the inputs
     """
 
     sites: list[str]
@@ -56,6 +58,7 @@ class Similarity:
     reach: float
     drowned: Mapping[str, list[str]]
     own_scales: bool
+    fitted: bool
     requester: str
 
     @cached_property
@@ -136,7 +139,7 @@ def similarity_of(record: Record) -> Similarity | None:
         quantiles = np.full((len(sites), len(columns), 19), np.nan)
         for name, values in told["quantiles"].items():
             quantiles[sites.index(name)] = values
-    options = record.config.get("similar", {})
+    options, notes = record.config.get("similar", {}), [note for c in clients for note in c["notes"]]
     sketched = {name: label for name, label in DISTANCES.items() if label in last}
     return Similarity(
         sites=sites,
@@ -151,6 +154,7 @@ def similarity_of(record: Record) -> Similarity | None:
         sigma=float(told.get("sigma", 0.0)),
         reach=float(options.get("reach", 4.0)),
         drowned=told.get("drowned", {}),
-        own_scales=any(note.startswith(SCALED["site"]) for c in clients for note in c["notes"]),
+        own_scales=any(note.startswith(SCALED["site"]) for note in notes),
+        fitted=any(note.startswith((SCALED["site"], SCALED["shared"], FILLED)) for note in notes),
         requester=str(options.get("requester", "all")),
     )
