@@ -87,8 +87,8 @@ def warnings(found: Similarity) -> list[str]:
     if found.epsilon and found.fitted:
         said.append(
             f"epsilon={found.epsilon:g} takes for given how rows become inputs: means, deviations and "
-            "medians of the rows, by which columns are scaled and gaps filled, are outside of it: in a recipe "
-            'of your own, scale = "constants" does without'
+            "medians of the rows, by which columns are scaled and gaps filled, are outside of it: in a "
+            'recipe of your own, scale = "constants" does without'
         )
     if found.own_scales:
         said.append(
