@@ -69,6 +69,10 @@ def test_own_scales_are_warned_of_and_rank_goes_by_it(coterie):
             ["--measures", "quantiles", "--wrap", "private=3"],
             "quantiles gives no bound: set the method's epsilon",
         ),
+        (
+            ["--epsilon", "3", "--wrap", "private=2"],
+            "no two sites could be compared (client-0: out of budget",
+        ),
         (["--clients", "1"], "a ranking needs at least 2 clients; got 1"),
     ],
 )

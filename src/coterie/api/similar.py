@@ -23,10 +23,10 @@ from coterie.report.similarity_page import write_page
 from coterie.runs.alike import Similarity, similarity_of
 from coterie.runs.experiment import Experiment
 from coterie.runs.folder import refuse_full
-from coterie.runs.rank import rank, refuse_empty
+from coterie.runs.rank import rank
 from coterie.runs.record import Record
 from coterie.runs.runner import run
-from coterie.runs.similar import options_for
+from coterie.runs.similar import options_for, refuse_unknown
 from coterie.storage.paths import given_file, given_folder
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ def looked(experiment: Experiment, path: Path | None) -> Record:
     """The one round that measures, in a folder if one is given; one that fails leaves none behind."""
     if path is not None:
         refuse_full(path)
-        return rank(experiment, path)
+        return rank(experiment, path, check=refuse_unknown)
     try:
         record = run(experiment, None, "similar").record
     finally:
         experiment.net.close()
-    refuse_empty(record)
+    refuse_unknown(record)
     return record
 
 

@@ -16,12 +16,12 @@ from coterie.report import similarity_words as told
 from coterie.report.ranking import need_matplotlib
 from coterie.report.similarity_page import found_in, write_figures, write_page, write_tables
 from coterie.report.terminal import fitting
-from coterie.runs import rank as ranker
 from coterie.runs.about import command_line
 from coterie.runs.alike import Similarity
 from coterie.runs.experiment import prepare
+from coterie.runs.rank import rank
 from coterie.runs.settings import Settings
-from coterie.runs.similar import options_for
+from coterie.runs.similar import options_for, refuse_unknown
 
 HELP = """Says how alike the sites are, two by two, and in which columns they differ, before any training.
 
@@ -61,7 +61,7 @@ def similar(words: Sequence[str]) -> int:
     experiment = prepare(settings, command_line())
     screen.say_notes(experiment.about)
     path = out or fresh(f"similar-{settings.data}-{settings.split}-seed{settings.seed}")
-    record = ranker.rank(experiment, path)
+    record = rank(experiment, path, check=refuse_unknown)
     found = found_in(record)
     screen.out.print(f"\n[bold]{escape(title(record))}[/bold]")
     show(found)
