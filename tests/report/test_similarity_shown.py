@@ -134,8 +134,15 @@ def test_a_run_that_trains_has_the_section_too(tmp_path):
     run = coterie.train("logistic", clients, "similar", rounds=2, best=1)
     text = run.report(tmp_path / "page.html").read_text()
     assert 'id="s0-similarity"' in text
-    plain = coterie.train("logistic", clients, "local", rounds=1).report(tmp_path / "plain.html").read_text()
-    assert 'id="s0-similarity"' not in plain
+    for method, options in (
+        ("local", {}),
+        ("similar", {"by": "size"}),
+    ):  # nothing but sizes is nothing to show
+        plain = coterie.train("logistic", clients, method, rounds=1, **options)
+        assert 'id="s0-similarity"' not in plain.report(tmp_path / "plain.html").read_text()
+    ranked = coterie.similar(clients, measures=["ndoye"])
+    assert set(ranked.matrices) == {"ndoye"}
+    assert "Columns in figures" not in ranked.report(tmp_path / "ndoye.html").read_text()
 
 
 def test_refusals_and_warnings_in_python(tmp_path):

@@ -125,13 +125,16 @@ class Similarity:
 
 
 def similarity_of(record: Record) -> Similarity | None:
-    """Of a run that asked for sketches; None of any other, and before they were made."""
+    """Of a run that measured anything beside sizes; None of any other, and before it did."""
     told = next(
         (m["extras"]["similar"] for m in record.metrics if "similar" in (m.get("extras") or {})), None
     )
     if told is None:
         return None
     last = {name: np.asarray(by_round[max(by_round)]) for name, by_round in record.matrices.items()}
+    measures = {name: last[label] for name, label in MEASURES.items() if label in last}
+    if not measures:
+        return None
     clients = record.about["clients"]
     sites, columns = [c["name"] for c in clients], list(told["columns"])
     quantiles = None
@@ -145,7 +148,7 @@ def similarity_of(record: Record) -> Similarity | None:
         sites=sites,
         rows=np.array([c["train"] for c in clients]),
         columns=columns,
-        measures={name: last[label] for name, label in MEASURES.items() if label in last},
+        measures=measures,
         chance={name: last[CHANCE.format(label)] for name, label in sketched.items()},
         noise={n: last[NOISE.format(x)] for n, x in sketched.items() if NOISE.format(x) in last},
         quantiles=quantiles,
