@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from coterie.api.compare import compare
     from coterie.api.estimator import CoterieClassifier, CoterieRegressor
     from coterie.api.result import Result
+    from coterie.api.similar import similar
     from coterie.api.train import train
     from coterie.core.errors import CoterieError, CoterieWarning
     from coterie.data.clients import Client
@@ -35,6 +36,7 @@ _HOMES = {
     "clients_from": "coterie.data.together",
     "compare": "coterie.api.compare",
     "load": "coterie.use",
+    "similar": "coterie.api.similar",
     "train": "coterie.api.train",
 }
 
@@ -51,6 +53,7 @@ __all__ = [
     "clients_from",
     "compare",
     "load",
+    "similar",
     "train",
 ]
 

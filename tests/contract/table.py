@@ -75,6 +75,7 @@ ALSO: dict[str, tuple[str, dict[str, Any]]] = {
         "robust-personal",
         {"requester": "c3", "rule": "nnm+median", "f": 2, "server_step": 0.5, "local": WORK},
     ),
+    "similar with noise": ("similar", {"also": ("transport",), "epsilon": 3.0, "best": 1}),
     "weight-erosion of one, half a step": (
         "weight-erosion",
         {"requester": "c3", "server_step": 0.5, "cone": 80.0, "local": WORK},

@@ -49,6 +49,7 @@ EXPLAINED = sorted((DOCS / "methods").glob("*.md"))
         DOCS / "contributions.md",
         DOCS / "use.md",
         DOCS / "robust.md",
+        DOCS / "similarity.md",
         *EXPLAINED,
         README,
     ],

@@ -45,6 +45,7 @@ RESTING = {
     **{key: {"beliefs": HOME, "best": HOME} for key in PEERS},
     "ndoye": {"beliefs": HOME},
     "influence": {"beliefs": HOME, "first": HERE},
+    "similar": {"beliefs": HOME},
     **{key: {"own": HOME} for key in ("one-shot-fedavg", "one-shot-wfedavg", "bayavg", "wbayavg")},
     "fl-swag": {"own": HOME, "sent": HOME, "drawn": THREE_EACH},
     "bayes-local": {"own": HOME, "drawn": THREE_EACH},

@@ -14,6 +14,7 @@ COMMANDS = {
     "run": "train with one method and write a run folder with a report",
     "compare": "train with several methods and seeds on the same clients, one table",
     "rank": "rank the others for one client or all, before training together",
+    "similar": "say how alike sites are, and in which columns they differ, before training",
     "advise": "tell a client with whom to train, why, what it gains and what it gives away",
     "tune": "pick learning rates and options for each method, by cross-validation",
     "reproduce": "run a paper's experiments: its tables beside ours, claims, figures",

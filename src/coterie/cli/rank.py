@@ -36,7 +36,7 @@ examples:
   coterie run --data heart-disease --method ndoye --ndoye.requester cleveland --ndoye.best 1
 """
 
-BY = Option("by", Literal["ndoye", "influence"], "ndoye", "What to rank by.")
+BY = Option("by", Literal["ndoye", "influence", "similar"], "ndoye", "What to rank by.")
 REQUESTER = Option("requester", str, "", "The client that wants to know; by default each of them.")
 FIGURES = Option("figures", Literal["none", "png", "svg"], "svg", "The picture to write.")
 

@@ -2,7 +2,7 @@
 
 A kernel is a frozen dataclass of options, registered by name; options may be kernels themselves
 (`fold(sgd(lr=0.1))`). Name, options, tensors and a key are all that crosses a wire: see `told` and
-`kernel_of`. There are three kinds.
+`kernel_of`. There are four kinds.
 
 A `Trainer` changes the belief in steps. It first draws a `Plan` (every random number of the visit), then
 is a fold: `start`, one `step` for each planned batch, `finish`. All three are pure and contain no branch
@@ -14,6 +14,8 @@ in carry["book"], so that all other steps cost what they cost without it.
 
 A `Scorer` leaves the belief alone and measures its outputs on a part of the client's data; those of many
 clients at once, in groups.
+
+A `Look` measures a client's training rows themselves, whatever belief comes along: a sketch of its columns.
 
 A `Maker` makes beliefs from a belief without looking at data: draws from a posterior, say.
 
@@ -126,6 +128,25 @@ class Scorer(Protocol):
         ...
 
 
+class Look(Protocol):
+    """Measures inputs and targets of a client's training rows, without any model.
+
+    Like a scorer it may have a `tell`, for what leaves of its figures.
+    """
+
+    @property
+    def part(self) -> Part: ...
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """How many numbers of each name leave a client."""
+        ...
+
+    def look(self, task: Task, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """Figures by name, one row of numbers each, from inputs [row, ...] and targets [row] on the CPU."""
+        ...
+
+
 class Maker(Protocol):
     """Beliefs from a belief. All edges between the same two ends are one call, which makes one for each."""
 
@@ -136,12 +157,12 @@ class Maker(Protocol):
         ...
 
 
-Kernel = Trainer | Scorer | Maker
+Kernel = Trainer | Scorer | Look | Maker
 
 
 def scores(kernel: Kernel) -> bool:
-    """Whether a kernel measures instead of training."""
-    return hasattr(kernel, "measure")
+    """Whether a kernel measures instead of training: models, or rows."""
+    return hasattr(kernel, "measure") or looks(kernel)
 
 
 def apart(kernel: Any, groups: Groups) -> Tensor | None:
@@ -154,7 +175,12 @@ def apart(kernel: Any, groups: Groups) -> Tensor | None:
     return None
 
 
-def makes(kernel: Kernel) -> bool:
+def looks(kernel: Any) -> bool:
+    """Whether a kernel measures rows, without any model."""
+    return hasattr(kernel, "look")
+
+
+def makes(kernel: Any) -> bool:
     """Whether a kernel makes beliefs without looking at data."""
     return hasattr(kernel, "make")
 

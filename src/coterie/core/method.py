@@ -115,6 +115,16 @@ NOBODYS = -1  # in the place of a row: that client has no model of its own
 CIRCLE = "circle"
 
 
+def makes_models(method: Method) -> bool:
+    """Whether models come of it, to be scored and kept: one that only looks at rows says train=False."""
+    return bool(getattr(method, "train", True))
+
+
+def works(method: Method) -> bool:
+    """Whether its local work is done at all; a look at rows may do without."""
+    return bool(getattr(method, "works", True))
+
+
 def handed_out(start: Held, net: Net) -> Held:
     """Each site gets its first belief: the common one, or its own of as many as there are sites."""
     n = len(net.roster)

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput, BadRun, Refused
-from coterie.core.kernel import Kernel, scores
+from coterie.core.kernel import Kernel, looks, scores
 from coterie.core.seeds import Key
 from coterie.core.wire import pack
 from coterie.federation.policy import Policy
@@ -68,9 +68,12 @@ class Purse:
             found = cost_of(kernel, rows)
         except BadInput as error:  # fewer rows than a batch, say
             raise Refused(str(error)) from None
-        if found is not None or self.budget is None or (scores(kernel) and self.policy.clear_scores):
+        clear = scores(kernel) and not looks(kernel) and self.policy.clear_scores
+        if found is not None or self.budget is None or clear:
             return found or ()
         line = f"{called(kernel)} gives no bound, where the policy has epsilon = {self.budget.epsilon:g}"
+        if looks(kernel):
+            raise Refused(f"{line}: set the method's epsilon (--similar.epsilon 3)")
         if scores(kernel):
             raise Refused(f"{line}: run with --wrap private:scores=noisy, or set clear_scores = true")
         raise Refused(f'{line}: take --kernel "dp(sgd)"')

@@ -269,7 +269,10 @@ def unsound(
     nobody is believed.
     """
     together, measures = bool(getattr(kernel, "together", False)), scores(kernel)
-    found = {s: odd_numbers(a, t, 1 if together else visits[s], measures) for s, (a, t) in answers.items()}
+    sizes: Mapping[str, int] | None = getattr(kernel, "sizes", None)
+    found = {
+        s: odd_numbers(a, t, 1 if together else visits[s], measures, sizes) for s, (a, t) in answers.items()
+    }
     shapes = {s: repr(sorted_like(a)) for s, (a, _) in answers.items() if not found[s]}
     own = repr({n: (_kind(t), tuple(t.shape[1:])) for n, t in sorted(sent.items())})
     first, *others = [*Counter(shapes.values()).most_common(2), ("", 0)]
@@ -285,7 +288,16 @@ def _kind(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def odd_numbers(answer: Mapping[str, Any], tensors: Mapping[str, Tensor], visits: int, measures: bool) -> str:
+def odd_numbers(
+    answer: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    visits: int,
+    measures: bool,
+    sizes: Mapping[str, int] | None = None,
+) -> str:
+    """Why the numbers of an answer cannot be; nothing if they can. `sizes`: how many of each name a look at
+    rows tells, where one number is usual.
+    """
     names = answer.get("numbers")
     if not isinstance(names, list) or len(names) > MOST_NUMBERS or not all(isinstance(n, str) for n in names):
         return "its answer is not to what it was asked"
@@ -294,11 +306,18 @@ def odd_numbers(answer: Mapping[str, Any], tensors: Mapping[str, Tensor], visits
     for name in names:
         if tensors[name].is_complex():
             return f"it tells {shown(name)} in complex numbers"
-        if tensors[name].shape != (visits,):
-            return f"it tells {shown(name)} of shape {list(tensors[name].shape)}, not [{visits}]"
+        like = (visits,) if sizes is None else (visits, sizes.get(name, 0))
+        if tensors[name].shape != like:
+            return f"it tells {shown(name)} of shape {list(tensors[name].shape)}, not {list(like)}"
         if name == "loss" and not measures and not bool(torch.isfinite(tensors[name]).all()):
             return "it tells a loss that is no number"
+    if sizes is not None and not (set(names) == sizes.keys() and all_finite(tensors)):
+        return "it tells other figures of its rows than it was asked for"
     return ""
+
+
+def all_finite(tensors: Mapping[str, Tensor]) -> bool:
+    return all(bool(torch.isfinite(t).all()) for t in tensors.values())
 
 
 def sorted_like(answer: Mapping[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]] | None:

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coterie.core.errors import BadData, BadInput, Gathered, Refused, UnknownName, lines_of, shown
-from coterie.core.kernel import KERNELS
+from coterie.core.kernel import KERNELS, looks, makes
 from coterie.core.method import Reveals
 from coterie.core.options import coerced
+from coterie.kernels import Moments, Quantiles
 from coterie.models import MODELS
 from coterie.nets.offers import ALONE, Limits
 from coterie.privacy.accounting import check_budget
@@ -33,9 +34,10 @@ MAY = {  # keys that are true or false, and what a site would do
     "to_peers": "models trained here would go to other sites",
     "rows": "rows would leave the site",
     "distances": "it would be told how far models are apart",
-    "sums": "counts, means and deviations of columns would be told",
+    "sums": "counts, means, deviations or quantiles of columns would be told",
 }
 UNSEALED = "models trained here would leave as they are, where the policy has sealed = true"
+SKETCHES = frozenset({*Quantiles().sizes, *Moments().sizes})  # numbers that tell of columns
 # what these make stays at the site
 STAYS = frozenset({"mix", "copy", "take", "keep", "store", "fetch", "unseal", "offer"})
 
@@ -62,7 +64,8 @@ class Policy:
     scores          whose models may be tried on our rows: all, or "own", none as it came from another site
     label_counts    may it be told how many rows there are of each class?
     distances       may it be told how far models are apart? Many of them tell a model
-    sums            may counts, means and deviations of columns be told, for a scale that sites share?
+    sums            may counts, means and deviations of columns be told, for a scale that sites share, and
+                    sketches of rows, for similarity before training?
     sealed          may models trained here leave only sealed, so that nobody sees one? Runs with helpers do
     share_at_most   how much of a sum at somebody else's place a model of ours may make up, up to 1
     others_at_least how many other sites must be in such a sum, besides us and who gets it
@@ -211,6 +214,7 @@ def work_for(
     names = tuple(dict.fromkeys(n for k in kernels for n in ([k] if isinstance(k, str) else names_in(k))))
     shows = {"coordinator": reveals.coordinator, "opened": reveals.opened, "peers": reveals.sites}
     shows["distances"] = "distances" in reveals.numbers
+    more["sums"] = bool(more.get("sums")) or not SKETCHES.isdisjoint(reveals.numbers)
     return Work(model, kernels=names, rounds=rounds, sites=sites, rows=reveals.rows, **shows, **more)
 
 
@@ -388,10 +392,23 @@ def check_visit(
         _refuse(unlisted("kernel", name, policy.kernels))
     _refuse(above(visits + tried, "models tried here in a run", policy.max_visits, "max_visits"))
     _refuse(above(round, "rounds", policy.max_rounds, "max_rounds"))
-    looks = not hasattr(KERNELS[names[0]], "make")  # a maker looks at no row
-    if foreign and looks and policy.scores == "own":
+    if looks(KERNELS[names[0]]):
+        check_may(policy, "sums")
+        check_least(policy, kernel)
+    sees = not makes(KERNELS[names[0]])  # a maker looks at no row
+    if foreign and sees and policy.scores == "own":
         line = "a model of another site would be tried on our rows, where the policy's scores are own"
         raise Refused(f'{line}: choose another method, or set scores = "all"')
+
+
+def check_least(policy: Policy, kernel: Mapping[str, Any]) -> None:
+    """Figures of a class of few rows would tell them; how few, whoever leads the run may ask for less."""
+    least = kernel.get("least", policy.min_rows)
+    if least < policy.min_rows:
+        raise Refused(
+            f"classes of {shown(least)} rows would be told of, below the policy's {policy.min_rows}: run "
+            f"with --similar.least {policy.min_rows}, or lower min_rows"
+        )
 
 
 def check_give(policy: Policy, opened: bool = False, foreign: bool = False) -> None:

@@ -21,6 +21,7 @@ from coterie.kernels.relative import Relative
 from coterie.kernels.score import Crowd, Here, Score
 from coterie.kernels.sgd import SGD
 from coterie.kernels.sgld import SGLD
+from coterie.kernels.sketches import Moments, Quantiles
 from coterie.kernels.slopes import Slopes
 from coterie.kernels.swag import SWAG
 
@@ -47,10 +48,12 @@ __all__ = [
     "HeldOut",
     "Here",
     "Lie",
+    "Moments",
     "Natural",
     "Noisy",
     "Poisoned",
     "Proximal",
+    "Quantiles",
     "Refresh",
     "Relative",
     "Score",

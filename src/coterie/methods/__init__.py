@@ -24,7 +24,7 @@ from coterie.methods.peers import (
     Random,
     RandomWeighted,
 )
-from coterie.methods.ranking import Influence, Ndoye
+from coterie.methods.ranking import Influence, Ndoye, Similar
 from coterie.methods.server.fedavg import FedAvg
 from coterie.methods.server.finetune import FineTune
 from coterie.methods.server.guided import FedKG, FedUnique, Guided
@@ -61,6 +61,7 @@ __all__ = [
     "RandomWeighted",
     "Robust",
     "RobustPersonal",
+    "Similar",
     "WBayAvg",
     "WeightErosion",
 ]

@@ -108,8 +108,9 @@ class Counting(Wrapped):
         for name, held in (beside or {}).items():
             if name != "share":
                 self.rows(held, [(where[p] if len(held) > 1 else 0, p[1]) for p in answered])
+        told = sum(t[0].numel() for t in replies.numbers.values()) if answered else 0
         for _, host in answered:
-            self.book.numbers(host, len(replies.numbers))
+            self.book.numbers(host, told)
         return replies
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:

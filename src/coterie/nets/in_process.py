@@ -16,7 +16,7 @@ from coterie.core.belief import Belief, Beliefs, Weights
 from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput
 from coterie.core.held import COORDINATOR, Held, hold
-from coterie.core.kernel import Kernel, Maker, Part, Scorer, Trainer, makes, scores
+from coterie.core.kernel import Kernel, Look, Maker, Part, Scorer, Trainer, looks, makes, scores
 from coterie.core.learner import Learner
 from coterie.core.net import Beside, Distances, Replies, everybody
 from coterie.core.roster import Roster, roster_of
@@ -24,6 +24,7 @@ from coterie.core.seeds import Key
 from coterie.engines.allocator import keep_freed_memory
 from coterie.engines.bank import Bank, adjoined
 from coterie.engines.base import Engine, Visit
+from coterie.engines.looking import look_at
 from coterie.engines.scoring import score, score_crowds
 from coterie.engines.traits import Traits, traits_of
 from coterie.nets.slots import Slots, groups_of, told_groups
@@ -142,7 +143,10 @@ class InProcess:
             ends: list[tuple[int | str, ...]] = [("crowd", names[host]) for host in answered[:, 1].tolist()]
             return Found(answered, told_of(kernel, figures, answered, key, ends))
         if scores(kernel):
-            figures = score(self, cast(Scorer, kernel), beliefs, edges, key, [g for g, _ in pairs])
+            if looks(kernel):
+                figures = look_at(self, cast(Look, kernel), edges[:, 1])
+            else:
+                figures = score(self, cast(Scorer, kernel), beliefs, edges, key, [g for g, _ in pairs])
             ends = [("guest", g, "host", h) for g, h in pairs]
             return Found(edges, told_of(kernel, figures, edges, key, ends))
         keys = [key.at("guest", g, "host", h) for g, h in pairs]

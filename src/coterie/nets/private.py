@@ -25,8 +25,8 @@ from torch import Tensor
 
 from coterie.core.errors import BadInput, Gathered, UnknownName
 from coterie.core.held import COORDINATOR, Held
-from coterie.core.kernel import WORK, Kernel, scores
-from coterie.core.method import Method
+from coterie.core.kernel import WORK, Kernel, looks, scores
+from coterie.core.method import Method, works
 from coterie.core.net import WRAPS, Beside, Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -95,7 +95,7 @@ class Private(Accounted):
         for member in roster.members:
             with wrong.one():
                 check_delta(delta, member.train + member.validation + member.test, repr(member.name))
-        local, shows = getattr(method, "local", None), method.reveals()
+        local, shows = getattr(method, "local", None) if works(method) else None, method.reveals()
         here = sorted(m.train for m in roster.members if m.train) or [0]  # of those who are there
         if local is not None and cost_of(local, {"train": here[0]}) is None:
             wrong.add(no_bound(local, "bounded" if roster.task == "survival" else "dp"))
@@ -243,6 +243,8 @@ def no_bound(kernel: Any, remedy: str = "dp") -> str:
     name, work = called(kernel), kernel
     while not (getattr(work, "name", None) in WORK or getattr(work, "inner", None) is None):
         work = work.inner
+    if looks(kernel):
+        return f"{name} gives no bound: set the method's epsilon (--similar.epsilon 3)"
     if getattr(kernel, "name", "") == "slopes":
         return f"{name} gives no bound: take --influence.estimate exact, or leave the wrapper private out"
     if getattr(work, "name", None) in WORK:

@@ -161,7 +161,7 @@ class Remote:
             self.post.heard(host, answer["numbers"])
             for name in answer["numbers"]:
                 values = told_numbers[name]
-                self.post.measured.numbers[host, COORDINATOR] += len(values)
+                self.post.measured.numbers[host, COORDINATOR] += values.numel()
                 for i, e in enumerate(mine[host][:1] if together else mine[host]):
                     found[name, e] = values[i]
         if together:

@@ -26,7 +26,7 @@ from coterie.core.clock import CLOCK
 from coterie.core.devices import device_of
 from coterie.core.errors import BadInput
 from coterie.core.kernel import told
-from coterie.core.method import Method
+from coterie.core.method import Method, makes_models, works
 from coterie.core.net import Net
 from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
@@ -267,6 +267,7 @@ def experiment_of(
     admit(tuple(config.get("wrap", ())), method, roster)
     work = local_work(method) if footing.met is not None else ()  # one of somebody's own has no name
     reveals, kernels = shown_by(tuple(config.get("wrap", ())), method.reveals(), work)
+    hides = bool(getattr(method, "hides", False))
     device = device_of(str(config.get("device", "cpu")))
     beliefs = {name: t.to(device) for name, t in footing.beliefs.items()}
     ground = Ground(
@@ -283,11 +284,11 @@ def experiment_of(
         kernels if footing.met is not None else (),
         int(config["rounds"]),
         any(read_wrap(spec)[0] == "sealed" for spec in config.get("wrap", ())),
-        bounded=costs(method, roster),
-        scores=scores_of(tuple(config.get("wrap", ()))),
+        bounded=costs(method, roster) or (hides and not works(method)),
+        scores=scores_of(tuple(config.get("wrap", ()))) if makes_models(method) else "none",
     )
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
-    if accounted(net) is None and costs(method, roster):
+    if accounted(net) is None and (costs(method, roster) or hides):
         net = Accounted(net)
     if hasattr(innermost(net), "withdrawing") and not any(ownership_of(net)):
         net = Ownership(net)  # its sites have limits of their own
@@ -325,7 +326,7 @@ def scores_of(wraps: Sequence[str]) -> str:
 def local_work(method: Method) -> tuple[dict[str, Any], ...]:
     """What a method does at sites, as they are told of it before a run."""
     local = getattr(method, "local", None)
-    return () if local is None else (told(local),)
+    return () if local is None or not works(method) else (told(local),)
 
 
 def _large_batches(method: Method, roster: Roster) -> list[str]:

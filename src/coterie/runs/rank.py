@@ -19,13 +19,20 @@ from coterie.runs.record import Record
 from coterie.runs.runner import run
 
 
-def rank(experiment: Experiment, path: Path, tick: Callable[[], None] = lambda: None) -> Record:
-    """Ranks and writes it down; `tick` is called after each training visit."""
+def rank(
+    experiment: Experiment,
+    path: Path,
+    tick: Callable[[], None] = lambda: None,
+    check: Callable[[Record], None] | None = None,
+) -> Record:
+    """Ranks and writes it down; `tick` is called after each training visit. What `check` refuses is not kept:
+    by default, a ranking of nobody.
+    """
     watched = replace(experiment, net=Watched(experiment.net.net, tick))
     folder = Folder.create(path, experiment.config, experiment.about)
     try:
         record = run(watched, folder, str(experiment.config["method"])).record
-        refuse_empty(record)
+        (check or refuse_empty)(record)
     except BaseException:
         folder.discard()
         raise
