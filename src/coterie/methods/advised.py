@@ -51,10 +51,20 @@ from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
 
 ALONE = "local"
-CANDIDATES = ("fedavg", "finetune", "weight-erosion", "pens", "dac", "ndoye", "influence")
+CANDIDATES = ("fedavg", "finetune", "weight-erosion", "pens", "dac", "ndoye", "influence", "similar")
 """What is tried beside training alone, unless somebody says otherwise: with everybody, with everybody and
 then alone, ways that weigh or pick others while they train, circles from rankings before it."""
-MEASURES = ("accuracy", "balanced_accuracy", "auc", "loss", "brier", "sensitivity", "rmse", "r2")
+MEASURES = (
+    "accuracy",
+    "balanced_accuracy",
+    "auc",
+    "loss",
+    "brier",
+    "sensitivity",
+    "rmse",
+    "r2",
+    "concordance",
+)
 
 
 @METHODS.register("advised")
@@ -69,7 +79,7 @@ class Advised:
     requester: str = ALL
     """The client that asks, or all; whoever does not ask follows nothing and is left out of results."""
     measure: str = "auto"
-    """What to choose by, on held-out rows; auto: accuracy, RMSE for a regression."""
+    """What to choose by, on held-out rows; auto: accuracy; RMSE, or concordance where there are no classes."""
     specificity: float = 0.9
     """With measure=sensitivity: the specificity at which it is read."""
     folds: int = 5

@@ -12,6 +12,7 @@ from coterie.report import words
 from coterie.report.terminal import fitting
 from coterie.runs.answers import Advice, Answer, Gift
 from coterie.runs.record import COORDINATOR
+from coterie.runs.trying import ALIKE, THEIRS
 
 WAYS = {
     "local": "each on its own rows alone",
@@ -43,7 +44,7 @@ def sentences(advice: Advice) -> dict[str, list[str]]:
 
 
 def lines_for(advice: Advice, answer: Answer) -> list[str]:
-    said = [with_whom(advice, answer), gain(advice, answer), sureness(advice, answer)]
+    said = [with_whom(advice, answer), why(answer), gain(advice, answer), sureness(advice, answer)]
     return [line for line in [*said, trust(answer), gives(advice, answer), costs(advice, answer)] if line]
 
 
@@ -60,6 +61,23 @@ def with_whom(advice: Advice, answer: Answer) -> str:
     mine = 1 - sum(answer.partners.values())
     own = f" Your own rows count {mine:.2f}." if mine > 0.005 else ""
     return f"{train} with {', '.join(listed[:MOST])}{more_of}, {way}.{own}"
+
+
+def why(answer: Answer) -> str:
+    """What rankings found of the others: whose rows are nearest, whose models do best here."""
+    said = []
+    if alike := answer.reasons.get(ALIKE):
+        near, far = min(alike, key=lambda n: alike[n]), max(alike, key=lambda n: alike[n])
+        least = f", those of {far} least" if far != near else ""
+        said.append(f"the rows of {near} look most like yours{least} (coterie similar says in which columns)")
+    if theirs := answer.reasons.get(THEIRS):
+        best, worst = min(theirs, key=lambda n: theirs[n]), max(theirs, key=lambda n: theirs[n])
+        rest = f", that of {worst} worst ({theirs[worst]:+.2f})" if worst != best else ""
+        said.append(
+            f"trained alone, the model of {best} does best on your rows (loss {theirs[best]:+.2f} beside "
+            f"your own){rest}"
+        )
+    return f"Why: {'; '.join(said)}." if said else ""
 
 
 def weak(answer: Answer) -> bool:

@@ -22,7 +22,7 @@ from coterie.core.method import asking
 from coterie.methods.advised import ALONE, Gain, standard_error
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval, student
 from coterie.runs.record import COORDINATOR
-from coterie.runs.trying import Bench, Place, Trials, chosen, figures, gains_of, outer_folds
+from coterie.runs.trying import REASONS, Bench, Place, Trials, chosen, figures, gains_of, outer_folds
 
 TRUST = ("ece", "brier", "nll")
 LEAST = 0.01  # of a model: whoever counts less is not named
@@ -49,6 +49,7 @@ class Answer:
     expected    of following the advice, by nested folds; None where there are none
     repeats     {way: in how many outer folds the inner ones chose it}
     partners    {other: its mean weight in the model}, of the advised way
+    reasons     {what: {other: figure}}, of rankings among the ways (`trying.REASONS`): the lower, the better
     trust       {figure: (alone, advised)}, of how far its confidence can be trusted
     gifts       what passes from and to this client in a run of the advised way
     seconds     of such a run's training here, the mean over folds
@@ -62,6 +63,7 @@ class Answer:
     expected: Interval | None
     repeats: Mapping[str, int]
     partners: Mapping[str, float]
+    reasons: Mapping[str, Mapping[str, float]]
     trust: Mapping[str, tuple[float, float]]
     gifts: Sequence[Gift]
     seconds: float
@@ -150,11 +152,28 @@ def answer(bench: Bench, trials: Trials, client: int, choice: str) -> Answer:
         expected=interval_of(nested_gains(bench, trials, client, inside)) if inside else None,
         repeats=dict(Counter(inside)),
         partners=dict(sorted(heard.items(), key=lambda pair: -pair[1])),
+        reasons=reasons(bench, trials, client),
         trust=trust,
         gifts=gifts(known[0].passed if known else (), client, names),
         seconds=_mean([t.seconds for t in known]),
         rows=int(bench.footing.roster.sizes[client]),
     )
+
+
+def reasons(bench: Bench, trials: Trials, client: int) -> dict[str, dict[str, float]]:
+    """What rankings among the ways found of each other, the mean over outer folds."""
+    found, names = dict[str, dict[str, float]](), bench.footing.roster.names
+    for name in REASONS:
+        rows = [
+            trial.matrices[name][client]
+            for outer, inner in outer_folds(bench)
+            for spec in bench.ways
+            if name in (trial := trials[Place(outer, inner, spec)]).matrices
+        ]
+        means = [_mean([math.nan if v is None else v for v in column]) for column in zip(*rows, strict=True)]
+        known = {names[j]: m for j, m in enumerate(means) if j != client and math.isfinite(m)}
+        found |= {name: known} if known else {}
+    return found
 
 
 def nested_gains(bench: Bench, trials: Trials, client: int, inside: Sequence[str]) -> np.ndarray:

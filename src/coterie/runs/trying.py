@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from coterie.core.method import Method
 from coterie.core.seeds import Key
 from coterie.engines.base import Engine
 from coterie.methods.advised import ALONE, Advised, Gain, choose
+from coterie.methods.ranking.bar import ABOVE
+from coterie.methods.ranking.sketched import DISTANCES
 from coterie.metrics.own import NOTHING, Own
 from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
 from coterie.nets.ground import Connector
@@ -36,6 +38,9 @@ from coterie.sites.folds import folds_of
 from coterie.sites.footing import Footing
 from coterie.storage.atomic import write_whole
 
+ALIKE, THEIRS = DISTANCES["quantiles"], ABOVE
+REASONS = (ALIKE, THEIRS)
+"""Matrices of rankings that say why: how far rows are apart, how much worse others' models do at home."""
 OUTER = -1  # in the place of an inner fold: the trial is on the outer fold itself
 
 
@@ -56,12 +61,14 @@ class Place:
 @dataclass(frozen=True)
 class Trial:
     """What came of one: figures by name [client] on the fold, weights [receiver, sender] as the mean over
-    rounds, what passed (see `Record.passed_in_all`), seconds; or why there is nothing.
+    rounds, what passed (see `Record.passed_in_all`), matrices of a ranking by name, seconds; or why there is
+    nothing.
     """
 
     scores: Mapping[str, Sequence[float | None]]
     weights: Sequence[Sequence[float]] = ()
     passed: Sequence[Sequence[int]] = ()
+    matrices: Mapping[str, Sequence[Sequence[float | None]]] = field(default_factory=dict)
     seconds: float = 0.0
     error: str | None = None
 
@@ -171,8 +178,15 @@ def trial_of(record: Record, metric: str, bare: bool) -> Trial:
         return Trial(figures)
     rounds = [np.nan_to_num(np.asarray(w, dtype=float)) for w in record.weights.values()]
     weights = np.mean(rounds, axis=0) if rounds else np.zeros((0, 0))
+    matrices = {name: record.matrices[name] for name in REASONS if name in record.matrices}
+    ranked = {name: told(by_round[min(by_round)]) for name, by_round in matrices.items()}
     passed = record.passed_in_all().tolist()
-    return Trial(figures, np.round(weights, 6).tolist(), passed, record.traffic()["seconds"])
+    return Trial(figures, np.round(weights, 6).tolist(), passed, ranked, record.traffic()["seconds"])
+
+
+def told(matrix: np.ndarray) -> list[list[float | None]]:
+    """As JSON holds it: what is not finite is null."""
+    return [[float(v) if math.isfinite(v) else None for v in row] for row in np.round(matrix, 6).tolist()]
 
 
 # where trials are kept
