@@ -1,0 +1,127 @@
+"""Rows that are there twice: exactly the same values in all columns, target and gaps included.
+
+Tables of a few coarse columns have equal rows by chance. If columns were independent, two rows would agree with
+probability Π_c Σ_v p_cv², with p_cv the share of value v in column c; as columns are not, ten times as many
+pairs are allowed for. Rows are found where chance would hardly have given so many (Poisson, below 1 %).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from coterie.data.quality.finding import Finding, percent
+from coterie.data.quality.ranges import MOST_LINES
+from coterie.data.quality.rows import SiteRows
+
+DEPENDENT = 10.0  # times as many pairs as independent columns would have
+CHANCE = 0.01
+COARSE = 0.001  # pairs expected, above which a table is so coarse that copies may be two patients
+
+
+def check(rows: SiteRows) -> list[Finding]:
+    """Within one site."""
+    groups = [g for g in groups_of(keys(rows)) if len(g) > 1]
+    pairs = sum(len(g) * (len(g) - 1) // 2 for g in groups)
+    if not pairs or not remarkable(pairs, expected(rows, rows)):
+        return []
+    sure = expected(rows, rows) < COARSE
+    again = np.zeros(len(rows), dtype=bool)
+    for group in groups:
+        again[group[1:]] = True
+    many = int(again.sum())
+    return [
+        Finding(
+            rows.site,
+            "",
+            "duplicates",
+            "likely" if sure else "look",
+            many,
+            many / len(rows),
+            f"{many} copies",
+            "each row once",
+            f"rows that copy an earlier one in every column and the target: {many} of {len(rows)} "
+            f"({percent(many / len(rows))})",
+            "remove them, or name the patient column in the recipe: a copy may be trained and tested on",
+            rows.lines_of(again)[:MOST_LINES],
+        )  # fmt: skip
+    ]
+
+
+def across(sites: Sequence[SiteRows]) -> list[Finding]:
+    """Between sites whose rows are all at hand; said of the later one."""
+    found, known = list[Finding](), [(rows, set(keys(rows))) for rows in sites]
+    for i, (rows, _) in enumerate(known):
+        mine = keys(rows)
+        for other, theirs in known[:i]:
+            same = np.array([k in theirs for k in mine], dtype=bool)
+            many = int(same.sum())
+            if not many or not remarkable(many, expected(rows, other)):
+                continue
+            found.append(
+                Finding(
+                    rows.site,
+                    "",
+                    "duplicates",
+                    "likely" if expected(rows, other) < COARSE else "look",
+                    many,
+                    many / len(rows),
+                    f"{many} rows of both",
+                    "each row at one site",
+                    f"rows that are also at {other.site}, in every column and the target: {many} of "
+                    f"{len(rows)} ({percent(many / len(rows))})",
+                    "the same patients at both? Then one site tests on what the other trains on",
+                    rows.lines_of(same)[:MOST_LINES],
+                )  # fmt: skip
+            )
+    return found
+
+
+def keys(rows: SiteRows) -> list[bytes]:
+    """Each row in one piece; all gaps are the same gap, and 0 is -0."""
+    table = np.column_stack([rows.raw, np.asarray(rows.y, dtype=np.float64)]) + 0.0
+    table = np.ascontiguousarray(np.where(np.isnan(table), np.nan, table))
+    return [row.tobytes() for row in table]
+
+
+def groups_of(marks: Sequence[bytes]) -> list[list[int]]:
+    groups = defaultdict(list)
+    for i, mark in enumerate(marks):
+        groups[mark].append(i)
+    return list(groups.values())
+
+
+def expected(mine: SiteRows, other: SiteRows) -> float:
+    """Pairs of equal rows that independent columns would have."""
+    agree = 1.0
+    for i in range(mine.raw.shape[1] + 1):
+        a, b = (rows.y if i == rows.raw.shape[1] else rows.raw[:, i] for rows in (mine, other))
+        agree *= agreement(np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64))
+    pairs = len(mine) * (len(mine) - 1) / 2 if mine is other else len(mine) * len(other)
+    return agree * pairs
+
+
+def agreement(a: np.ndarray, b: np.ndarray) -> float:
+    """The chance that a value of one is a value of the other; all gaps are alike."""
+    shares = []
+    for values in (a, b):
+        kinds, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+        gaps = np.isnan(values).sum()
+        shares.append(
+            {**dict(zip(kinds.tolist(), counts / len(values), strict=True)), None: gaps / len(values)}
+        )
+    return float(sum(p * shares[1].get(value, 0.0) for value, p in shares[0].items()))
+
+
+def remarkable(pairs: int, chance: float) -> bool:
+    """P(at least so many) under a Poisson law with the allowed mean."""
+    mean = DEPENDENT * chance
+    if mean > 500:  # where the terms below underflow; far more than the mean is then remarkable
+        return pairs > mean + 5 * math.sqrt(mean)
+    below = (
+        sum(math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(pairs)) if mean else 0.0
+    )
+    return (1 - below if mean else 0.0) < CHANCE
