@@ -30,7 +30,7 @@ def check(rows: SiteRows) -> list[Finding]:
                 "more than one value",
                 f"all {len(known)} known values of {column.name} are {value}: it tells no row from another",
                 "was it really measured, or filled in? If filled in, blank it, so that it counts as missing",
-            )  # fmt: skip
+            )
         )
     return found + _target(rows)
 
@@ -52,5 +52,5 @@ def _target(rows: SiteRows) -> list[Finding]:
             "more than one value",
             f"all {len(rows)} rows have the target {label}: nothing can be learned or tested here",
             "is this how the rows were chosen? A model of this site alone can only say that",
-        )  # fmt: skip
+        )
     ]

@@ -1,8 +1,8 @@
 """Rows that are there twice: exactly the same values in all columns, target and gaps included.
 
-Tables of a few coarse columns have equal rows by chance. If columns were independent, two rows would agree with
-probability Π_c Σ_v p_cv², with p_cv the share of value v in column c; as columns are not, ten times as many
-pairs are allowed for. Rows are found where chance would hardly have given so many (Poisson, below 1 %).
+Tables of a few coarse columns have equal rows by chance. If columns were independent, two rows would agree
+with probability Π_c Σ_v p_cv², with p_cv the share of value v in column c; as columns are not, ten times as
+many pairs are allowed for. Rows are found where chance would hardly have given so many (Poisson, below 1 %).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def check(rows: SiteRows) -> list[Finding]:
             f"({percent(many / len(rows))})",
             "remove them, or name the patient column in the recipe: a copy may be trained and tested on",
             rows.lines_of(again)[:MOST_LINES],
-        )  # fmt: skip
+        )
     ]
 
 
@@ -75,7 +75,7 @@ def across(sites: Sequence[SiteRows]) -> list[Finding]:
                     f"{len(rows)} ({percent(many / len(rows))})",
                     "the same patients at both? Then one site tests on what the other trains on",
                     rows.lines_of(same)[:MOST_LINES],
-                )  # fmt: skip
+                )
             )
     return found
 
@@ -109,19 +109,15 @@ def agreement(a: np.ndarray, b: np.ndarray) -> float:
     shares = []
     for values in (a, b):
         kinds, counts = np.unique(values[~np.isnan(values)], return_counts=True)
-        gaps = np.isnan(values).sum()
-        shares.append(
-            {**dict(zip(kinds.tolist(), counts / len(values), strict=True)), None: gaps / len(values)}
-        )
-    return float(sum(p * shares[1].get(value, 0.0) for value, p in shares[0].items()))
+        shares.append(dict(zip([*kinds.tolist(), None], [*counts, np.isnan(values).sum()], strict=True)))
+    pairs = sum(n * shares[1].get(value, 0) for value, n in shares[0].items())
+    return float(pairs / (len(a) * len(b)))
 
 
 def remarkable(pairs: int, chance: float) -> bool:
     """P(at least so many) under a Poisson law with the allowed mean."""
     mean = DEPENDENT * chance
-    if mean > 500:  # where the terms below underflow; far more than the mean is then remarkable
+    if not 0 < mean < 500:  # where the terms below underflow; far more than the mean is then remarkable
         return pairs > mean + 5 * math.sqrt(mean)
-    below = (
-        sum(math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(pairs)) if mean else 0.0
-    )
-    return (1 - below if mean else 0.0) < CHANCE
+    below = sum(math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(pairs))
+    return 1 - below < CHANCE

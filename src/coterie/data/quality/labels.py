@@ -2,8 +2,8 @@
 
 Confident learning (Northcutt, Jiang, Chuang: Confident learning, estimating uncertainty in dataset labels.
 Journal of Artificial Intelligence Research 70, 2021), as cleanlab has it, on chances from 5-fold
-cross-validation of a logistic model within the site. A list to review and no verdict: most of it is cases that
-are hard, not wrong (docs/results/quality.md has how many).
+cross-validation of a logistic model within the site. A list to review and no verdict: most of it is cases
+that are hard, not wrong (docs/results/quality.md has how many).
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def finding(site: str, rows: int, suspects: tuple[Suspect, ...]) -> list[Finding
             many / rows,
             f"{many} labels",
             "what a model would say",
-            f"labels to review: {many} of {rows} ({percent(many / rows)}), which a model that has not seen the "
-            "rows finds unlikely; most of them are hard cases, not mistakes",
+            f"labels to review: {many} of {rows} ({percent(many / rows)}), which a model that has not seen "
+            "the rows finds unlikely; most of them are hard cases, not mistakes",
             "look them up where they come from, and correct none by the model's word",
             tuple(s.line for s in suspects[:MOST_LINES]),
-        )  # fmt: skip
+        )
     ]

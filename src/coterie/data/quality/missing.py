@@ -1,7 +1,7 @@
 """What is missing, by site and column: more than elsewhere, or with the label.
 
-At home: gaps go with the label where their share differs between classes by a tenth and more, and by chance in
-fewer than one of a thousand columns (chi-squared, all columns of the site taken together by Bonferroni).
+At home: gaps go with the label where their share differs between classes by a tenth and more, and by chance
+at fewer than one of a thousand sites (chi-squared, all columns of a site taken together by Bonferroni).
 Across sites: a column that a site lacks and others have; one that it misses far more often than they.
 """
 
@@ -59,10 +59,18 @@ def _with_label(rows: SiteRows, i: int, gap: np.ndarray, shares: dict[float, flo
         f"{rows.label(low)} ones: a gap tells the label"
     )
     return Finding(
-        rows.site, name, "missing", "look", many, many / len(rows), percent(most), percent(least), says,
-        "why was it not measured? Where the answer is the label, a model learns who was measured: leave it out",
+        rows.site,
+        name,
+        "missing",
+        "look",
+        many,
+        many / len(rows),
+        percent(most),
+        percent(least),
+        says,
+        "why was it not measured? A model may learn who was measured: if that is the label, leave it out",
         rows.lines_of(gap)[:MOST_LINES],
-    )  # fmt: skip
+    )
 
 
 def across(sketches: Sequence[Sketch]) -> list[Finding]:
@@ -82,7 +90,9 @@ def across(sketches: Sequence[Sketch]) -> list[Finding]:
                     "say absent = true in the recipe, and see coterie check --worth for what it would bring"
                 )
             elif share - max(others) > MORE:
-                says = f"{name} is missing in {percent(share)} of the rows, at the other sites in {percent(usual)}"
+                says = (
+                    f"{name} is missing in {percent(share)} of rows, at the other sites in {percent(usual)}"
+                )
                 remedy = "is it read under the right name and with the right marks for missing values?"
             else:
                 continue

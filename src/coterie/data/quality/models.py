@@ -1,7 +1,7 @@
 """Plain models for advice: logistic or ridge regression on a site's own rows, prepared as for training.
 
-Whatever is fitted, scales and stand-ins for missing values among it, is fitted without the rows that it is then
-asked about.
+Whatever is fitted, scales and stand-ins for missing values among it, is fitted without the rows that it is
+then asked about.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Columns out of step with their rows: shuffled, shifted or sorted by themselves, so that values stand beside
 other patients.
 
-A shuffled column keeps its values and loses its company. With z_j = artanh of its rank correlation with column
-j (the target is one of them) and n_j rows that have both, the company it keeps is T = Σ_j n_j z_j². It is out
-of step where T is no larger than in 95 of 100 shuffles of the column, though with the other sites' z_j it
-would be: their λ = Σ_j n_j z̄_j² lies three deviations above that. All sites' rows must be at hand.
+A shuffled column keeps its values and loses its company. With z_j = artanh of its rank correlation with
+column j (the target is one of them) and n_j rows that have both, the company it keeps is T = Σ_j n_j z_j². It
+is out of step where T is no larger than in 95 of 100 shuffles of the column, though with the other sites' z_j
+it would be: their λ = Σ_j n_j z̄_j² lies three deviations above that. All sites' rows must be at hand.
 
 What cannot be found: a column that keeps no company anywhere; a few rows that were swapped; and whole rows in
 another order, which does no harm.
@@ -93,16 +93,16 @@ def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """[column of a, column of b], over rows that know both; 0 where one does not vary."""
     known_a, known_b = (a != 0).astype(float), (b != 0).astype(float)
     both = np.sqrt(((a**2).T @ known_b) * (known_a.T @ (b**2)))
-    return np.divide(a.T @ b, both, out=np.zeros_like(both), where=both > 0)
+    return np.asarray(np.divide(a.T @ b, both, out=np.zeros_like(both), where=both > 0))
 
 
 def artanh(r: np.ndarray) -> np.ndarray:
-    return np.arctanh(np.clip(r, -CLOSEST, CLOSEST))
+    return np.asarray(np.arctanh(np.clip(r, -CLOSEST, CLOSEST)))
 
 
 def pairs(ranked: np.ndarray) -> np.ndarray:
     known = (ranked != 0).astype(float)
-    return known.T @ known
+    return np.asarray(known.T @ known)
 
 
 def out_of_step(

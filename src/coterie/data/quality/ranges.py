@@ -129,7 +129,7 @@ def range_of(name: str, entry: Any, where: str) -> Range:
 
 
 def match(column: Column, values: np.ndarray, ranges: Ranges) -> Match | None:
-    """The bounds for a column of numbers, whose known `values` may tell its unit; None where there are none."""
+    """The bounds for a column of numbers, if there are some; its known `values` may tell its unit."""
     if column.kind != "number" or column.values:
         return None
     bare, behind = name_and_unit(column.name)
@@ -200,13 +200,23 @@ def _outside(rows: SiteRows, i: int, m: Match, which: np.ndarray, known: int, po
     many, share = int(which.sum()), float(which.sum() / known)
     word = "cannot be" if possible else "are rarely seen"
     taken = ", the unit taken from the values" if m.guessed and m.unit else ""
-    says = f"values of {column.name} that {word}: {many} of {known} ({percent(share)}), {span}, against {bound}{taken}"
+    many_of = f"{many} of {known} ({percent(share)})"
+    says = f"values of {column.name} that {word}: {many_of}, {span}, against {bound}{taken}"
     remedy = (
         "look them up and correct them, or blank them"
         if possible
         else "look them up: they may be true, mistyped, or in another unit"
     )
     return Finding(
-        rows.site, column.name, "ranges", "impossible" if possible else "look",
-        many, share, span, bound, says, remedy, rows.lines_of(which)[:MOST_LINES],
-    )  # fmt: skip
+        rows.site,
+        column.name,
+        "ranges",
+        "impossible" if possible else "look",
+        many,
+        share,
+        span,
+        bound,
+        says,
+        remedy,
+        rows.lines_of(which)[:MOST_LINES],
+    )

@@ -20,8 +20,8 @@ from coterie.data.tabular import TabularPrepare
 
 @dataclass(frozen=True, eq=False)
 class SiteRows:
-    """raw [row, column] numbers, NaN where unknown; y [row]; lines [row] where people find them: the line of a
-    file, or the row counted within the site from 1.
+    """raw [row, column] numbers, NaN where unknown; y [row]; lines [row] where people find them: the line of
+    a file, or the row counted within the site from 1.
     """
 
     site: str
@@ -90,7 +90,7 @@ def raw_columns(data: Dataset) -> tuple[tuple[Column, ...], Array]:
 
 
 def without_infinite(rows: SiteRows) -> tuple[SiteRows, int]:
-    """Infinite numbers as unknown ones, and how many there were: quantiles and models have no place for them."""
+    """Infinite numbers as unknown ones, and how many there were: no quantile or model has room for them."""
     infinite = np.isinf(rows.raw)
     if not infinite.any():
         return rows, 0

@@ -1,11 +1,12 @@
 """Values that are in another unit than the rest: some rows of a site, or all of them.
 
-A conversion x -> f · x is a shift by log f of log x, whatever the level; °C to °F is tested as it is. Distances
-are in spreads s: 1.35 s lie between the quartiles.
+A conversion x -> f · x is a shift by log f of log x, whatever the level; °C to °F is tested as it is.
+Distances are in spreads s: 1.35 s lie between the quartiles.
 
-    some rows    the rows whose value lies far from the site's centre (|z| > 4) and, converted, near it (|z| < 3)
-                 are the share; f is so large (|log f| > 4 s) that few values could belong to both, and the
-                 converted rows lie about the centre as the others do
+    some rows    three rows and more lie far from the site's centre (|z| > 4) and, converted, near it
+                 (|z'| < 3); f is so large (|log f| > 4 s) that few values could belong to both, and the
+                 converted rows lie about the centre as the others do. With π their share, those rows are
+                 listed that are more likely converted than not: log π / (1 - π) + (z² - z'²) / 2 > 0
     all rows     the distance between a site's 19 quantiles and the median of the other sites', d, is large
                  (d > 2.5 s), and small after a conversion (below d / 3 and below 1.2 s). Without other sites
                  plausible bounds take their place. Of two sites whose unit nobody told, these bounds decide
@@ -16,6 +17,7 @@ Nothing is converted: a person decides.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -119,8 +121,10 @@ def mixture(values: Values, known: Known) -> Mixture | None:
     converted, rest = there[sure], here[~other]
     if abs(np.median(converted) - np.median(rest)) > CLOSE * spread:
         return None
+    share = sure.mean()
+    odds = math.log(share / (1 - share)) + (z_here**2 - z_there**2) / 2
     which = np.zeros(len(values), dtype=bool)
-    which[np.flatnonzero(usable)[sure]] = True
+    which[np.flatnonzero(usable)[(odds > 0) & (z_there < FAR + 1)]] = True
     return Mixture(which, known, spread / shift)
 
 
@@ -135,15 +139,22 @@ def _mixed(rows: SiteRows, column: Column, values: Values, found: Mixture) -> Fi
     odd, rest = values[found.which], values[~found.which & ~np.isnan(values)]
     there, here, share = found.by.there, found.by.here, many / known
     says = (
-        f"values of {column.name} that look like {there} among {here}: {many} of {known} ({percent(share)}), with "
-        f"a median of {number(np.median(odd))} against {number(np.median(rest))}"
+        f"values of {column.name} that look like {there} among {here}: {many} of {known} ({percent(share)}), "
+        f"with a median of {number(np.median(odd))} against {number(np.median(rest))}"
     )
     return Finding(
-        rows.site, column.name, "units", "likely", many, share,
-        f"median {number(np.median(odd))}", f"median {number(np.median(rest))} of the others",
-        says, f"if so, convert these rows to {here} in the file; a recipe converts a whole site alone",
+        rows.site,
+        column.name,
+        "units",
+        "likely",
+        many,
+        share,
+        f"median {number(np.median(odd))}",
+        f"median {number(np.median(rest))} of the others",
+        says,
+        f"if so, convert these rows to {here} in the file; a recipe converts a whole site alone",
         rows.lines_of(found.which)[:MOST_LINES],
-    )  # fmt: skip
+    )
 
 
 # all rows of a site

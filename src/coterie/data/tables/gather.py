@@ -17,8 +17,8 @@ from coterie.data.tables.texts import same, some
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """raw [row, column], y [row], sites [row], empty where that is not told; `columns` by name; lines [row] in
-    its file.
+    """raw [row, column], y [row], sites [row], empty where that is not told; `columns` by name; lines [row]
+    in its file.
     """
 
     raw: Array
