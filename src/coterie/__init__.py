@@ -9,6 +9,7 @@ result.models["hospital-a"]
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coterie.api.check import Checked, check
     from coterie.api.compare import compare
     from coterie.api.estimator import CoterieClassifier, CoterieRegressor
     from coterie.api.result import Result
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Adam": "coterie.kernels",
+    "Checked": "coterie.api.check",
     "Client": "coterie.data.clients",
     "CoterieClassifier": "coterie.api.estimator",
     "CoterieError": "coterie.core.errors",
@@ -30,6 +32,7 @@ _HOMES = {
     "CoterieWarning": "coterie.core.errors",
     "Result": "coterie.api.result",
     "SGD": "coterie.kernels",
+    "check": "coterie.api.check",
     "clients_from": "coterie.data.together",
     "compare": "coterie.api.compare",
     "load": "coterie.use",
@@ -39,12 +42,14 @@ _HOMES = {
 __all__ = [
     "SGD",
     "Adam",
+    "Checked",
     "Client",
     "CoterieClassifier",
     "CoterieError",
     "CoterieRegressor",
     "CoterieWarning",
     "Result",
+    "check",
     "clients_from",
     "compare",
     "load",

@@ -111,6 +111,27 @@ def clients_from(
     task         classification or regression; auto goes by the targets
     leave_out    columns that are no inputs: names, numbers of patients
     """
+    given: dict[str, Any] = {"target": target, "site": site, "classes": classes, "task": task}
+    rules: dict[str, Any] = {"missing": missing, "scale": scale, "constants": constants, "absent": absent}
+    data, owner = rows_from(tables, recipe=recipe, leave_out=leave_out, **given, **rules)
+    return _dealt(data, owner, test, validation, seed)
+
+
+def rows_from(
+    tables: Tables,
+    *,
+    target: str | None,
+    site: str | None,
+    recipe: str | Path | None,
+    missing: Missing | None,
+    scale: Scale | None = None,
+    constants: Mapping[str, tuple[float, float]] | None = None,
+    absent: Absent | None = None,
+    classes: Sequence[Any] | None = None,
+    task: TaskChoice = "auto",
+    leave_out: Sequence[str] = (),
+) -> tuple[Dataset, list[str]]:
+    """Rows of all tables before they are prepared, and whose each is; arguments as of `clients_from`."""
     check_choice("task", task, get_args(TaskChoice))
     asked: dict[str, Any] = {"missing": missing, "scale": scale, "absent": absent}
     rules = {name: rule for name, rule in asked.items() if rule is not None}
@@ -123,14 +144,14 @@ def clients_from(
         if told:
             raise BadInput(f"{told[0]} beside a recipe, which says that already: write it into {recipe}")
         read = _of_files(recipe=str(recipe), **rules) if tables is None else None
-        return _dealt(*(read or _by_recipe(tables, Path(recipe), rules)), test, validation, seed)
+        return read or _by_recipe(tables, Path(recipe), rules)
     if target is None:
         raise BadInput("no target: name the column to predict, target='ill', or give a recipe")
     if files := _files(tables, site):
         if classes is not None or constants is not None:
             raise BadInput("classes and constants of files stand in a recipe: see coterie table inspect")
         named = {"path": files, "target": target, "site": site, "leave_out": tuple(leave_out), "task": task}
-        return _dealt(*_of_files(**named, **rules), test, validation, seed)
+        return _of_files(**named, **rules)
     rules = {**USUAL, **rules}
     found = _named(tables, site)
     rows = _rows_of_frames(found, target, site, leave_out, constants, rules["scale"], rules["missing"])
@@ -145,7 +166,7 @@ def clients_from(
         prepare=prepare,
         notes=notes,
     )
-    return _dealt(data, rows.owner, test, validation, seed)
+    return data, rows.owner
 
 
 @dataclass(frozen=True)

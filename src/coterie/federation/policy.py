@@ -34,6 +34,7 @@ MAY = {  # keys that are true or false, and what a site would do
     "rows": "rows would leave the site",
     "distances": "it would be told how far models are apart",
     "sums": "counts, means and deviations of columns would be told",
+    "quality": "quantiles of columns, and counts of what a check found in them, would be told",
 }
 UNSEALED = "models trained here would leave as they are, where the policy has sealed = true"
 # what these make stays at the site
@@ -63,6 +64,7 @@ class Policy:
     label_counts    may it be told how many rows there are of each class?
     distances       may it be told how far models are apart? Many of them tell a model
     sums            may counts, means and deviations of columns be told, for a scale that sites share?
+    quality         may quantiles of columns be told, and how often a check of the data found what?
     sealed          may models trained here leave only sealed, so that nobody sees one? Runs with helpers do
     share_at_most   how much of a sum at somebody else's place a model of ours may make up, up to 1
     others_at_least how many other sites must be in such a sum, besides us and who gets it
@@ -96,6 +98,7 @@ class Policy:
     label_counts: bool = False
     distances: bool = True
     sums: bool = True
+    quality: bool = True
     sealed: bool = False
     share_at_most: float = 1.0
     others_at_least: int = 0
@@ -348,6 +351,16 @@ def check_rows(policy: Policy, sizes: Mapping[str, int]) -> None:
                 f"{many} rows for {part}, below the policy's {policy.min_rows}: take other shares, or lower "
                 "min_rows"
             )
+
+
+def check_quality(policy: Policy, rows: int) -> None:
+    """Quantiles of columns and counts of findings, of so many rows, which have no noise."""
+    check_may(policy, "quality")
+    if policy.epsilon is not None:
+        have = f"quantiles without noise, where the policy has epsilon = {policy.epsilon:g}"
+        raise Refused(f"{have}: look at home with coterie check, or leave epsilon out")
+    if rows < policy.min_rows:
+        raise Refused(f"{rows} rows to check, below the policy's {policy.min_rows}: lower min_rows")
 
 
 def check_deals(policy: Policy, today: int) -> None:

@@ -4,9 +4,10 @@ A conversion x -> f · x is a shift by log f of log x, whatever the level; °C t
 Distances are in spreads s: 1.35 s lie between the quartiles.
 
     some rows    three rows and more lie far from the site's centre (|z| > 4) and, converted, near it
-                 (|z'| < 3); f is so large (|log f| > 4 s) that few values could belong to both, and the
-                 converted rows lie about the centre as the others do. With π their share, those rows are
-                 listed that are more likely converted than not: log π / (1 - π) + (z² - z'²) / 2 > 0
+                 (|z'| < 3). With π their share, the rows that are listed are those more likely converted than
+                 not: log π / (1 - π) + (z² - z'²) / 2 > 0. Converted they must lie about the centre as the
+                 others do, which the end of a long tail does not: their median within 1.2 s of it, or, where
+                 |log f| < 8 s and tails could reach that far, within 0.5 s. Below 3.5 s nothing is said
     all rows     the distance between a site's 19 quantiles and the median of the other sites', d, is large
                  (d > 2.5 s), and small after a conversion (below d / 3 and below 1.2 s). Without other sites
                  plausible bounds take their place. Of two sites whose unit nobody told, these bounds decide
@@ -33,6 +34,8 @@ from coterie.data.tables.units import Conversion, Known, conversions_for, name_a
 
 FAR, NEAR = 4.0, 3.0  # spreads from the centre
 APART = 2.5  # spreads between a site and the others, from which units are thought of
+TOO_NEAR = 3.5  # spreads between two units
+CLOSER = 0.5  # spreads between medians, where tails could be meant
 BETTER, CLOSE = 1 / 3, 1.2  # what a conversion must leave of that, and how many spreads at most
 FEWEST_ROWS = 3  # a single odd value is the ranges' matter
 ROUNDS = 10
@@ -115,16 +118,16 @@ def mixture(values: Values, known: Known) -> Mixture | None:
         return None
     z_here, z_there = np.abs(here - centre) / spread, np.abs(there - centre) / spread
     sure = other & (z_here > FAR) & (z_there < NEAR)
-    shift = abs(float(np.median(there - here)))
-    if sure.sum() < FEWEST_ROWS or shift < FAR * spread or sure.sum() < 0.8 * other.sum():
+    shift, share = abs(float(np.median(there - here))), float(sure.mean())
+    if sure.sum() < FEWEST_ROWS or shift < TOO_NEAR * spread:
         return None
-    converted, rest = there[sure], here[~other]
-    if abs(np.median(converted) - np.median(rest)) > CLOSE * spread:
-        return None
-    share = sure.mean()
     odds = math.log(share / (1 - share)) + (z_here**2 - z_there**2) / 2
+    listed = (odds > 0) & (z_there < FAR + 1)
+    about = CLOSE if shift > 2 * FAR * spread else CLOSER
+    if abs(np.median(there[listed]) - np.median(here[~listed])) > about * spread:
+        return None
     which = np.zeros(len(values), dtype=bool)
-    which[np.flatnonzero(usable)[(odds > 0) & (z_there < FAR + 1)]] = True
+    which[np.flatnonzero(usable)[listed]] = True
     return Mixture(which, known, spread / shift)
 
 
