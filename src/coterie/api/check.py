@@ -171,8 +171,8 @@ def check(
         )
         places = sorted(set(owner) - {""}, key=in_order)
         sites = site_rows(data, np.array([places.index(o) if o else -1 for o in owner]), places)
-    found = all_checks.checked(sites, bounds, names, seed)
     brings, said = worth(sites, requester, seed) if requester is not None else ([], [])
+    found = all_checks.checked(sites, bounds, names, seed)
     about = {"seed": seed, "checks": list(names), "requester": requester, **origin()}
     return Checked(replace(found, worth=tuple(brings), notes=(*found.notes, *said), about=about))
 

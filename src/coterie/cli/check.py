@@ -19,7 +19,6 @@ from coterie.core.errors import BadInput, Gathered
 from coterie.core.options import Option
 from coterie.core.seeds import Key
 from coterie.data.quality.checks import CHECKS, Quality, check_names, checked
-from coterie.data.quality.finding import SEVERITIES
 from coterie.data.quality.ranges import Ranges, read_ranges
 from coterie.data.quality.rows import dealt_rows
 from coterie.data.quality.worth import worth
@@ -142,10 +141,8 @@ def found(settings: Settings, names: Sequence[str], bounds: Ranges, requester: s
     sites, said = dealt_rows(data, split, settings.clients, Key(settings.dealt_by).at("data"))
     for line in said:
         screen.err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)
+    brings, notes = worth(sites, requester, settings.seed) if requester else ([], [])
     quality = checked(sites, bounds, names, settings.seed)
-    if not requester:
-        return quality
-    brings, notes = worth(sites, requester, settings.seed)
     return replace(quality, worth=tuple(brings), notes=(*quality.notes, *notes))
 
 
@@ -165,7 +162,8 @@ def show(table: Mapping[str, Any]) -> None:
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
         for f in mine[:FEW]:
-            grid.add_row(f"  {SEVERITIES[f['severity']]}", escape(f"{f['says']}: {f['remedy']}"))
+            remedy = "" if f["severity"] == "look" else f"; {f['remedy']}"
+            grid.add_row(f"  {f['severity']}", escape(f["says"] + remedy))
         screen.out.print(grid)
         if len(mine) > FEW:
             screen.out.print(f"  and {len(mine) - FEW} more on the page")

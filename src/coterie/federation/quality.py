@@ -206,7 +206,7 @@ def asked(lines: Lines, net: Federation, names: Sequence[str]) -> Quality:
     if left:
         notes.append(f"all: between sites {' and '.join(left)} cannot be looked for, as rows stay at theirs")
     few = [
-        f"{home.sketch.site}: {c.name} has {c.known} known values, of fewer than {FEWEST} no quantiles are told"
+        f"{home.sketch.site}: {c.name} has {c.known} known values, too few to tell quantiles (below {FEWEST})"
         for home in alike
         for c in home.sketch.columns
         if c.kind == "number" and 0 < c.known < FEWEST

@@ -1,8 +1,9 @@
 """Rows that are there twice: exactly the same values in all columns, target and gaps included.
 
 Tables of a few coarse columns have equal rows by chance. If columns were independent, two rows would agree
-with probability Π_c Σ_v p_cv², with p_cv the share of value v in column c; as columns are not, ten times as
-many pairs are allowed for. Rows are found where chance would hardly have given so many (Poisson, below 1 %).
+with probability Π_c Σ_v n_cv (n_cv - 1) / n (n - 1), with n_cv the rows that have value v in column c; as
+columns are not, ten times as many pairs are allowed for. Rows are found where chance would hardly have given
+so many (Poisson, below 1 %).
 """
 
 from __future__ import annotations
@@ -96,22 +97,24 @@ def groups_of(marks: Sequence[bytes]) -> list[list[int]]:
 
 def expected(mine: SiteRows, other: SiteRows) -> float:
     """Pairs of equal rows that independent columns would have."""
-    agree = 1.0
-    for i in range(mine.raw.shape[1] + 1):
-        a, b = (rows.y if i == rows.raw.shape[1] else rows.raw[:, i] for rows in (mine, other))
-        agree *= agreement(np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64))
-    pairs = len(mine) * (len(mine) - 1) / 2 if mine is other else len(mine) * len(other)
-    return agree * pairs
+    within = mine is other
+    pairs = len(mine) * (len(mine) - 1) / 2 if within else len(mine) * len(other)
+    tables = [np.column_stack([rows.raw, np.asarray(rows.y, dtype=np.float64)]) for rows in (mine, other)]
+    return pairs * math.prod(agreement(a, b, within) for a, b in zip(*(t.T for t in tables), strict=True))
 
 
-def agreement(a: np.ndarray, b: np.ndarray) -> float:
-    """The chance that a value of one is a value of the other; all gaps are alike."""
-    shares = []
+def agreement(a: np.ndarray, b: np.ndarray, within: bool = False) -> float:
+    """The chance that a value of one is a value of the other, or, within one, of another row; all gaps are
+    alike.
+    """
+    counts = []
     for values in (a, b):
-        kinds, counts = np.unique(values[~np.isnan(values)], return_counts=True)
-        shares.append(dict(zip([*kinds.tolist(), None], [*counts, np.isnan(values).sum()], strict=True)))
-    pairs = sum(n * shares[1].get(value, 0) for value, n in shares[0].items())
-    return float(pairs / (len(a) * len(b)))
+        kinds, many = np.unique(values[~np.isnan(values)], return_counts=True)
+        counts.append(
+            dict(zip([*kinds.tolist(), None], [*many.tolist(), int(np.isnan(values).sum())], strict=True))
+        )
+    same = float(sum(n * counts[1].get(value, 0) for value, n in counts[0].items()))
+    return (same - len(a)) / max(len(a) * (len(a) - 1), 1) if within else same / max(len(a) * len(b), 1)
 
 
 def remarkable(pairs: int, chance: float) -> bool:

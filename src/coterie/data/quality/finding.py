@@ -10,7 +10,7 @@ Severity = Literal["impossible", "likely", "look"]
 SEVERITIES: dict[str, str] = {
     "impossible": "cannot be right",
     "likely": "likely a mistake",
-    "look": "differs, and may be right",
+    "look": "to look at, and may be right",
 }
 
 

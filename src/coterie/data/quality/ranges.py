@@ -149,8 +149,11 @@ def match(column: Column, values: np.ndarray, ranges: Ranges) -> Match | None:
 
 def units_for(found: Range) -> dict[str, Conversion]:
     """Units that a quantity is measured in, each with what turns the range's own into it."""
-    others = {k.here: k.by for k in reversed(conversions_for(found.name)) if k.there == found.unit}
-    return {found.unit: Conversion(1.0), **others}
+    made = {found.unit: Conversion(1.0)}
+    for known in conversions_for(found.name):
+        if known.there == found.unit:
+            made.setdefault(known.here, known.by)
+    return made
 
 
 def inside(values: np.ndarray, bounds: tuple[float, float]) -> float:

@@ -6,8 +6,9 @@ Distances are in spreads s: 1.35 s lie between the quartiles.
     some rows    three rows and more lie far from the site's centre (|z| > 4) and, converted, near it
                  (|z'| < 3). With π their share, the rows that are listed are those more likely converted than
                  not: log π / (1 - π) + (z² - z'²) / 2 > 0. Converted they must lie about the centre as the
-                 others do, which the end of a long tail does not: their median within 1.2 s of it, or, where
-                 |log f| < 8 s and tails could reach that far, within 0.5 s. Below 3.5 s nothing is said
+                 others do, their median within 1.2 s of it. Where |log f| < 8 s a long tail could reach that
+                 far: there must be a valley between the two, with at most 0.6 times as many values halfway
+                 as at the other end, within half an s. Below 3.5 s nothing is said
     all rows     the distance between a site's 19 quantiles and the median of the other sites', d, is large
                  (d > 2.5 s), and small after a conversion (below d / 3 and below 1.2 s). Without other sites
                  plausible bounds take their place. Of two sites whose unit nobody told, these bounds decide
@@ -35,7 +36,7 @@ from coterie.data.tables.units import Conversion, Known, conversions_for, name_a
 FAR, NEAR = 4.0, 3.0  # spreads from the centre
 APART = 2.5  # spreads between a site and the others, from which units are thought of
 TOO_NEAR = 3.5  # spreads between two units
-CLOSER = 0.5  # spreads between medians, where tails could be meant
+SHALLOW = 0.6  # of the values at the other end, halfway to it
 BETTER, CLOSE = 1 / 3, 1.2  # what a conversion must leave of that, and how many spreads at most
 FEWEST_ROWS = 3  # a single odd value is the ranges' matter
 ROUNDS = 10
@@ -123,12 +124,20 @@ def mixture(values: Values, known: Known) -> Mixture | None:
         return None
     odds = math.log(share / (1 - share)) + (z_here**2 - z_there**2) / 2
     listed = (odds > 0) & (z_there < FAR + 1)
-    about = CLOSE if shift > 2 * FAR * spread else CLOSER
-    if abs(np.median(there[listed]) - np.median(here[~listed])) > about * spread:
+    if abs(np.median(there[listed]) - np.median(here[~listed])) > CLOSE * spread:
+        return None
+    way = np.sign(np.median(here - there))
+    if shift < 2 * FAR * spread and not valley(way * (here - centre) / spread, shift / spread):
         return None
     which = np.zeros(len(values), dtype=bool)
     which[np.flatnonzero(usable)[listed]] = True
     return Mixture(which, known, spread / shift)
+
+
+def valley(distances: Values, shift: float) -> bool:
+    """Whether values are fewer halfway than at that distance from the centre, unlike in a tail."""
+    halfway, there = (int((np.abs(distances - d) < 0.5).sum()) for d in (shift / 2, shift))
+    return there >= FEWEST_ROWS and halfway <= SHALLOW * there
 
 
 def robust(values: Values) -> tuple[float, float]:
@@ -205,8 +214,8 @@ def fit(own: ColumnSketch, others: Sequence[ColumnSketch], known: Known, ranges:
     converted = known.by.factor * quantiles + known.by.offset
     bounds = bounds_of(own, known.here, ranges)
     implausible = bounds is not None and odd_one(quantiles, converted, bounds)
-    if not others:
-        return Fit(1.0, 0.0, float("nan"), True) if implausible else None
+    if not others:  # and a unit that nobody told cannot be wrong
+        return Fit(1.0, 0.0, float("nan"), True) if implausible and told_unit(own) else None
     told = scale.of(table)
     centre, spread = np.median(told, axis=0), float(np.median([spread_of(row) for row in told]))
     if not spread:
@@ -218,10 +227,11 @@ def fit(own: ColumnSketch, others: Sequence[ColumnSketch], known: Known, ranges:
 
 
 def bounds_of(column: ColumnSketch, unit: str, ranges: Ranges) -> Range | None:
-    """Plausible bounds of a column in that unit."""
+    """Plausible bounds of a column, if that unit is its own, or the bounds' where nobody told its own."""
     found = range_for(column, ranges)
-    by = None if found is None else units_for(found).get(unit)
-    return None if found is None or by is None else found.within(by)
+    if found is None or unit != (told_unit(column) or found.unit) or unit not in units_for(found):
+        return None
+    return found.within(units_for(found)[unit])
 
 
 def odd_one(quantiles: Values, converted: Values, bounds: Range) -> bool:
