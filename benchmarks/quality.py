@@ -276,7 +276,7 @@ def one(base: str, trouble: str, size: object, draw: int) -> dict[str, object]:
     else:
         listed = {line for f in named for line in f.lines}
         if any(f.kind == "units" and f.share == 1 for f in named):  # a whole site is named without its rows
-            listed = set(range(1, len(put.which) + 1))
+            listed = {int(i) + 1 for i in np.flatnonzero(~np.isnan(column_of(put)))}
     true = {int(i) + 1 for i in np.flatnonzero(put.which)}
     return {
         "base": base,
@@ -285,11 +285,17 @@ def one(base: str, trouble: str, size: object, draw: int) -> dict[str, object]:
         "draw": draw,
         "found": int(bool(named)),
         "rows": len(true),
+        "said": sum(f.rows or 0 for f in named) if kind == "units" else "",
         "listed": len(listed),
         "right": len(true & listed),
         "site": put.site,
         "column": put.column,
     }
+
+
+def column_of(put: Put) -> np.ndarray:
+    (rows,) = [rows for rows in put.sites if rows.site == put.site]
+    return rows.raw[:, [c.name for c in rows.columns].index(put.column)]
 
 
 def clean(base: str, draw: int) -> list[dict[str, object]]:
@@ -370,14 +376,18 @@ def clean_table(lines: Sequence[dict[str, object]]) -> list[str]:
 
 
 def exact(lines: Sequence[dict[str, object]], share: str) -> str:
-    """Of mixed units that were found, how often every row was listed and no other."""
+    """Of mixed units that were found, how often every row was listed and no other; and how far the number
+    that was said was off in the others.
+    """
     mine = [x for x in lines if x["trouble"] == "unit of some rows" and x["found"] and x["size"] == share]
-    return f"{sum(x['rows'] == x['listed'] == x['right'] for x in mine)} of {len(mine)}"
+    off = [abs(int(x["said"]) - int(x["rows"])) for x in mine if x["rows"] != x["right"]]  # type: ignore[call-overload]
+    worst = f" (else the number was off by {max(off)} at most)" if off else ""
+    return f"{sum(x['rows'] == x['listed'] == x['right'] for x in mine)} of {len(mine)}{worst}"
 
 
 def write(folder: Path, lines: Sequence[dict[str, object]], draws: Sequence[int], command: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    names = ["base", "trouble", "size", "draw", "found", "rows", "listed", "right", "site", "column"]
+    names = ["base", "trouble", "size", "draw", "found", "rows", "said", "listed", "right", "site", "column"]
     with (folder / "quality.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, [*names, "commit", "command"], restval="", lineterminator="\n")
         table.writeheader()

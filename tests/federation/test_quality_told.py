@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 
 import pytest
 from room import Room
@@ -12,7 +11,6 @@ from room import Room
 from coterie.cli.main import main
 from coterie.core.errors import BadData, Several
 from coterie.core.wire import pack, unpack
-from coterie.data.quality.checks import CHECKS
 from coterie.federation import quality
 from coterie.federation.connector import Federation
 from coterie.federation.policy import Policy
@@ -24,7 +22,7 @@ NET = Federation(least=1, wait=0.0)
 
 @pytest.fixture
 def room(tmp_path):
-    """Sites a, b, c, whose ages are drawn about 0, so that half of them cannot be; c has few rows."""
+    """Sites a, b, c, whose ages are drawn about 0, so that half of them cannot be."""
     return lambda **policies: Room(tmp_path, policies, names=("a", "b", "c"), rows=70)
 
 
@@ -189,9 +187,3 @@ def test_from_the_shell(room, monkeypatch, capsys, tmp_path):
     printed = capsys.readouterr().out
     assert "ask the site, whose quality.json says which" in " ".join(printed.split())
     assert json.loads((out / "quality.json").read_text())["about"]["net"] == "federation"
-
-
-def test_the_page_on_federations_names_what_is_told():
-    page = (Path(__file__).parents[2] / "docs" / "federation.md").read_text()
-    assert "| `quality` | true |" in page
-    assert set(NAMES) < set(CHECKS)

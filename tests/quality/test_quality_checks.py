@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from small_sites import drawn, site, spread_out, told
 
 from coterie.data.preparation import Column
-from coterie.data.quality import constant, differs, duplicates, labels, missing, order, ranges, units
+from coterie.data.quality import (
+    constant,
+    differs,
+    duplicates,
+    labels,
+    missing,
+    order,
+    ranges,
+    unit_shares,
+    units,
+)
 from coterie.data.quality.checks import CHECKS, at_home, checked
 from coterie.data.quality.finding import number, percent, worst_first
 from coterie.data.quality.ranges import shipped
@@ -153,6 +163,30 @@ def test_a_whole_site_in_another_unit(sketches, odd):
 def test_a_whole_site_says_what_its_median_would_be():
     (found,) = units.across([told("a", KG), told("b", KG), told("c", POUNDS)], shipped())
     assert "look like lb, not kg: their median is 154.3, which would be 70 kg, against 70 at" in found.says
+
+
+def test_a_share_of_rows_by_what_other_sites_have():
+    """Weights of 0.2 on the log scale, one in five in pounds: within the site that could be a tail."""
+    sites = [site(n, weight=drawn(i, 300, 0.2, 75)) for i, n in enumerate("abc")]
+    odd = drawn(7, 300, 0.2, 75)
+    odd[::5] = (odd[::5] / 0.45359237).round(1)
+    assert units.check(site("d", weight=odd), shipped()) == []
+    sketches = [sketch_of(rows) for rows in (*sites, site("d", weight=odd))]
+    (found,) = unit_shares.across(sketches, shipped(), [])
+    assert (found.site, found.column, found.lines) == ("d", "weight", ())
+    assert found.share == pytest.approx(0.2, abs=0.03)
+    assert "look like lb among kg" in found.says
+    assert unit_shares.across(sketches, shipped(), [("d", "weight")]) == []
+    assert unit_shares.across(sketches[:3], shipped(), []) == []
+
+
+def test_quantiles_of_a_mixture_by_hand():
+    # half of all values 10 higher: below them the quantile at 2p, above them that at 2p - 1
+    values = unit_shares.filled(np.array(spread_out(0.0, 0.1)))
+    made = unit_shares.mixed(values, 10.0, 0.5)
+    assert made[4] == pytest.approx(np.median(values), abs=0.01)
+    assert made[14] == pytest.approx(10 + np.median(values), abs=0.01)
+    assert unit_shares.distance(np.array([1.0, 2, 6]), np.array([0.0, 1, 2])) == pytest.approx(1.0)
 
 
 # sites that differ

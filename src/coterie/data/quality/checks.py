@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.core.errors import UnknownName
-from coterie.data.quality import constant, differs, duplicates, labels, missing, order, ranges, units
+from coterie.data.quality import (
+    constant,
+    differs,
+    duplicates,
+    labels,
+    missing,
+    order,
+    ranges,
+    units,
+)
 from coterie.data.quality.finding import Finding, Suspect, worst_first
 from coterie.data.quality.ranges import Match, Ranges
 from coterie.data.quality.rows import SiteRows, without_infinite
@@ -143,10 +152,10 @@ def together(
     sketches = [home.sketch for home in homes]
     findings = [f for home in homes for f in home.findings]
     seen = [f for name, check in ACROSS.items() if name in names for f in check(sketches, known)]
+    if "units" in names:
+        seen += unit_shares.across(sketches, known, of_kind("units", (*findings, *seen)))
     if "differs" in names:
-        seen += differs.across(
-            sketches, [(f.site, f.column) for f in (*findings, *seen) if f.kind == "units"]
-        )
+        seen += differs.across(sketches, of_kind("units", (*findings, *seen)))
     if sites:
         finite = [without_infinite(rows)[0] for rows in sites]
         seen += [f for name, check in WITH_ROWS.items() if name in names for f in check(finite, seed)]
@@ -156,6 +165,11 @@ def together(
         tuple(s for home in homes for s in home.suspects),
         tuple(gathered([note for home in homes for note in home.notes])),
     )
+
+
+def of_kind(kind: str, findings: Sequence[Finding]) -> set[tuple[str, str]]:
+    """Sites and columns of which that is said already."""
+    return {(f.site, f.column) for f in findings if f.kind == kind}
 
 
 def gathered(notes: Sequence[str]) -> list[str]:

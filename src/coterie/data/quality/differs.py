@@ -18,7 +18,7 @@ outliers, 1993); the spread, where the logarithm of the site's is as far from th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -35,7 +35,7 @@ ERRORS = np.array([math.sqrt(p * (1 - p)) / NORMAL.pdf(NORMAL.inv_cdf(p)) for p 
 SPREAD_ERROR = 1.166  # of a logarithm of the distance between quartiles, times √n
 
 
-def across(sketches: Sequence[Sketch], besides: Sequence[tuple[str, str]] = ()) -> list[Finding]:
+def across(sketches: Sequence[Sketch], besides: Collection[tuple[str, str]] = ()) -> list[Finding]:
     """`besides` are sites and columns of which something plainer is said already, such as another unit: they
     are neither judged nor judged by.
     """
