@@ -20,6 +20,7 @@ from coterie.data.quality import (
     missing,
     order,
     ranges,
+    unit_shares,
     units,
 )
 from coterie.data.quality.finding import Finding, Suspect, worst_first
