@@ -269,7 +269,9 @@ def one(base: str, trouble: str, size: object, draw: int) -> dict[str, object]:
     kind, put_in, _ = TROUBLES[trouble]
     rng = rng_of(base, draw)
     put = put_in(BASES[base](rng), rng, size)
-    quality = look(put.sites, (kind, "units") if kind == "differs" else (kind,), draw)
+    own = [rows for rows in put.sites if rows.site == put.site]  # labels are reviewed site by site
+    kinds = (kind, "units") if kind == "differs" else (kind,)
+    quality = look(own if kind == "labels" else put.sites, kinds, draw)
     named = [f for f in quality.findings if (f.kind, f.site, f.column) == (kind, put.site, put.column)]
     if kind == "labels":
         listed = {s.line for s in quality.suspects if s.site == put.site}

@@ -183,7 +183,7 @@ def test_a_share_of_rows_by_what_other_sites_have():
 def test_quantiles_of_a_mixture_by_hand():
     # half of all values 10 higher: below them the quantile at 2p, above them that at 2p - 1
     values = unit_shares.filled(np.array(spread_out(0.0, 0.1)))
-    made = unit_shares.mixed(values, 10.0, 0.5)
+    (made,) = unit_shares.mixed(values, 10.0, [0.5])
     assert made[4] == pytest.approx(np.median(values), abs=0.01)
     assert made[14] == pytest.approx(10 + np.median(values), abs=0.01)
     assert unit_shares.distance(np.array([1.0, 2, 6]), np.array([0.0, 1, 2])) == pytest.approx(1.0)

@@ -12,7 +12,6 @@ mixes them could look all the same. A site that must rule that out says `to_coor
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -25,6 +24,7 @@ from coterie.core.options import coerced
 from coterie.models import MODELS
 from coterie.nets.offers import ALONE, Limits
 from coterie.privacy.accounting import check_budget
+from coterie.storage.toml import read_given
 
 LISTED = 8  # names that a refusal lists
 MAY = {  # keys that are true or false, and what a site would do
@@ -161,13 +161,7 @@ def read_policy(path: str | Path | None) -> Policy:
     """The file's, or the usual one without a file; all that is wrong with it is said at once."""
     if path is None:
         return Policy()
-    try:
-        table = tomllib.loads(Path(path).read_text("utf-8-sig"))
-    except OSError as error:
-        raise BadInput(f"cannot read {str(path)!r}: {error.strerror}: check the path") from None
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is not valid TOML: {' '.join(str(error).split())[:200]}") from None
-    return policy_of(table, str(path))
+    return policy_of(read_given(path), str(path))
 
 
 def policy_of(table: Mapping[str, Any], where: str = "policy") -> Policy:

@@ -7,12 +7,10 @@ then asked about.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from coterie.data.preparation import Column
 from coterie.data.quality.rows import SiteRows, as_arrays
 from coterie.data.tabular import TabularPrepare
 
@@ -51,7 +49,3 @@ def out_of_sample(rows: SiteRows, folds: int, seed: int) -> np.ndarray:
         model = fitted(rows, inside, rows.y[train])
         found[np.ix_(held, np.searchsorted(present, model.classes_))] = model.predict_proba(outside)
     return found
-
-
-def with_columns(rows: SiteRows, which: Sequence[int]) -> tuple[tuple[Column, ...], np.ndarray]:
-    return tuple(rows.columns[i] for i in which), rows.raw[:, list(which)]

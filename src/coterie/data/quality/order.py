@@ -26,6 +26,7 @@ SHUFFLES = 199
 QUANTILE = 0.95
 SURE = 3.0
 FEWEST = 40  # rows of a site
+MUCH = 10.8  # for each column: beyond it one chi-squared lies once in a thousand times
 CLOSEST = 0.999  # correlations beyond it count as that
 
 
@@ -111,8 +112,11 @@ def out_of_step(
     others = [j for j in range(ranked.shape[1]) if j != c]
     n = own.rows[c, others]
     expected = float((n * usual[c, others] ** 2).sum())
-    known = np.flatnonzero(ranked[:, c])
-    if len(known) < FEWEST or expected <= 0:
+    known, own_company = np.flatnonzero(ranked[:, c]), float((n * own.z[c, others] ** 2).sum())
+    # shuffles are slow, and most columns are plain without: too little expected to be sure, or far more
+    # company than even columns that are all the same would have by chance
+    plain = expected < (2 * SURE) ** 2 or own_company > MUCH * len(others)
+    if len(known) < FEWEST or plain:
         return False
     shuffled = np.zeros((len(ranked), SHUFFLES))
     for k in range(SHUFFLES):
@@ -122,7 +126,6 @@ def out_of_step(
     # of a non-central sum of squares; how far it scatters more than 2 J, as columns go together
     scatter = deviation**2 / max(2 * len(others), 1)
     sure = mean + expected - SURE * math.sqrt(deviation**2 + 4 * expected * max(scatter, 1.0)) > bound
-    own_company = float((n * own.z[c, others] ** 2).sum())
     return sure and own_company <= bound
 
 

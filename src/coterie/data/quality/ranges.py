@@ -24,6 +24,7 @@ from coterie.data.quality.finding import Finding, number, percent
 from coterie.data.quality.rows import SiteRows
 from coterie.data.tables.texts import loose
 from coterie.data.tables.units import Conversion, conversion, conversions_for, name_and_unit, unit_of
+from coterie.storage.toml import read_given
 
 SHIPPED = "ranges.toml"
 KEYS = ("words", "unit", "possible", "plausible", "source", "ours")
@@ -72,13 +73,7 @@ def read_ranges(path: str | Path | None) -> Ranges:
     """Coterie's own, and a user's beside and before them."""
     if path is None:
         return shipped()
-    try:
-        table = tomllib.loads(Path(path).read_text("utf-8-sig"))
-    except OSError as error:
-        raise BadInput(f"cannot read {str(path)!r}: {error.strerror}: check the path") from None
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is not valid TOML: {' '.join(str(error).split())[:200]}") from None
-    return {**shipped(), **named(ranges_of(table, str(path)))}
+    return {**shipped(), **named(ranges_of(read_given(path), str(path)))}
 
 
 def named(ranges: Sequence[Range]) -> dict[str, Range]:

@@ -60,18 +60,21 @@ def across(sketches: Sequence[Sketch], ranges: Ranges, besides: Collection[tuple
 
 
 def share_of(own: ColumnSketch, others: Sequence[ColumnSketch], known: Known) -> Share | None:
-    """How large a share of a site's values is best taken for `known.there`; None where logarithms fail."""
+    """How large a share of a site's values is best taken for `known.there`; None where logarithms fail, or
+    there is too little to explain.
+    """
     mine, theirs = np.array(own.quantiles), np.array([c.quantiles for c in others])
     if scale_of(known.by) is not LOG or (mine <= 0).any() or (theirs <= 0).any():
         return None
     mine, theirs = np.log(mine), np.log(theirs)
     centre, spread = np.median(theirs, axis=0), float(np.median([spread_of(row) for row in theirs]))
-    if not spread:
+    before = distance(mine, centre) / spread if spread else 0.0
+    if before <= GAIN:
         return None
     values, shift = filled(centre), -float(np.log(known.by.factor))
-    distances = [distance(mine, mixed(values, shift, p)) / spread for p in SHARES]
+    distances = [distance(mine, row) / spread for row in mixed(values, shift, SHARES.tolist())]
     best = int(np.argmin(distances))
-    return Share(float(SHARES[best]), distance(mine, centre) / spread, distances[best])
+    return Share(float(SHARES[best]), before, distances[best])
 
 
 def filled(quantiles: np.ndarray) -> np.ndarray:
@@ -83,13 +86,15 @@ def filled(quantiles: np.ndarray) -> np.ndarray:
     return np.asarray(made)
 
 
-def mixed(values: np.ndarray, shift: float, share: float) -> np.ndarray:
-    """Quantiles of values of which a share is shifted."""
-    both = np.concatenate([values, values + shift])
-    weights = np.repeat([(1 - share) / len(values), share / len(values)], len(values))
+def mixed(values: np.ndarray, shift: float, shares: Sequence[float]) -> list[np.ndarray]:
+    """Quantiles of values of which each of these shares is shifted."""
+    both, moved = np.concatenate([values, values + shift]), np.repeat([False, True], len(values))
     order = np.argsort(both)
-    below = np.cumsum(weights[order]) - weights[order] / 2
-    return np.asarray(np.interp(AT, below, both[order]))
+    made = []
+    for share in shares:
+        weights = np.where(moved[order], share, 1 - share) / len(values)
+        made.append(np.interp(AT, np.cumsum(weights) - weights / 2, both[order]))
+    return made
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> float:
