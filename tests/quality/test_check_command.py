@@ -191,6 +191,8 @@ def test_tables_pairs_clients_and_recipes_say_the_same(tables):
     whole = {name: table.dropna(subset=["ill"]) for name, table in tables.items()}
     by_frame = package.check(whole, target="ill", checks=names)
     by_recipe = package.check(recipe="recipe.toml", checks=names)
+    of_frames = package.check(tables, recipe="recipe.toml", checks=names).findings
+    assert list(of_frames[of_frames["kind"] == "units"]["lines"]) == [[3, 4, 5]]  # rows of the frame, from 1
     pairs = {n: (t.drop(columns="ill"), (t["ill"] == "yes").astype(int)) for n, t in whole.items()}
     by_pairs = package.check(pairs, checks=names)
     for found in (by_frame, by_recipe, by_pairs):

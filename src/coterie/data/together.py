@@ -381,5 +381,6 @@ def _by_recipe(tables: Tables, path: Path, rules: Mapping[str, Any]) -> tuple[Da
         prepare=prepare,
         recipe=recipe,
         together=tuple(about),
+        lines=np.array([line for r in found.values() for line in r.lines], dtype=np.int64),
     )
     return data, [o for name, r in found.items() for o in (r.sites or [name] * len(r.raw))]

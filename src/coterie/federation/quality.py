@@ -149,8 +149,8 @@ def home_of(said: Any, site: str) -> Home:
 def counted(site: str, many: int, column: str, kind: str, severity: Any, rows: int) -> Finding:
     """A finding of which only the number of rows is known here."""
     share = rows / max(many, 1)
-    where = f"in {column}" if column else "in whole rows or the target"
-    says = f"{CHECKS[kind]}, {where}: {rows} of {many} rows ({percent(share)}), found at the site"
+    about = f"{column}: {CHECKS[kind]}" if column else CHECKS[kind]
+    says = f"{about}: {rows} of {many} rows ({percent(share)}), found at the site"
     remedy = f"ask the site, whose {FILE} says which"
     return Finding(site, column, kind, severity, rows, share, f"{rows} rows", "", says, remedy)
 
