@@ -311,6 +311,14 @@ def test_a_shuffled_column_or_target_is_found_and_nothing_else():
     assert order.across([replace(sites[0], raw=lonely), *sites[1:]]) == []  # it keeps no company anywhere
 
 
+def test_a_large_site_is_thinned_to_rows_of_its_own():
+    large = site(a=np.arange(6000.0), y=np.arange(6000) % 2)
+    fewer = order.thinned(large, 0)
+    assert len(fewer) == order.MOST
+    assert np.array_equal(fewer.raw[:, 0] + 1, fewer.lines)
+    assert order.thinned(fewer, 0) is fewer
+
+
 def test_rank_correlations_by_hand():
     # ranks 1 2 3 4 and 2 1 4 3: 1 - 6 Σd² / n (n² - 1) = 1 - 24 / 60
     ranked = order.ranks(site(a=[10, 20, 30, 40], b=[5, 1, 9, 7], y=[0, 0, 1, 1]))
