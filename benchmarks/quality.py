@@ -433,12 +433,12 @@ are listed, how many were spoilt. On real tables the rest may be right all the s
 that were there twice. Where some rows were in another unit and that was found, exactly these rows were listed {shares}.
 Units of the invented hospitals that were missed, by column: {told}.
 
-- **Kilograms and pounds** overlap: of a few rows in pounds it is not found out.
+- **Kilograms and pounds** overlap, so that a few rows in pounds are missed.
 - **A level** half a deviation off looks like another population, and is not said to differ; on `heart-disease`, whose
   hospitals differ among themselves, not even one deviation always is.
 - **A shuffled column** is found where it went with others before, and only there. On `hospitals`: {by_column(lines, "hospitals", "shuffled column")}.
-- **Labels** are always listed; what counts is how many of the list were flipped. Where classes are hardly apart, most of
-  the list is hard cases: on `hospitals` a perfect model would be wrong often, on `breast-cancer` seldom.
+- **Labels** are always listed; what counts is how many of the list were flipped. The more classes overlap, the longer is
+  the list, and the less of it is flipped.
 
 ## What is said of tables that nothing was put into
 Findings in all draws, in which {looked} were looked at. On `hospitals` they are false alarms, but for
