@@ -99,11 +99,8 @@ def asked(
     if extra["requester"] and not extra["worth"]:
         wrong.add(f"--requester {extra['requester']} asks with --worth alone: add it, or leave it out")
     if extra["run"]:
-        own = [
-            flag
-            for flag, _ in by_flag(words)
-            if flag.removeprefix("--").partition(".")[0] in (*SETTINGS, "out", "recipe")
-        ]
+        others = {f"--{name}" for name in (*SETTINGS, "out", "recipe", "config")}
+        own = [flag for flag, _ in by_flag(words) if flag in others or "." in flag]
         if own:
             wrong.add(f"{own[0]} beside --run, which has its own data and place: leave it out")
         with wrong.one():
@@ -116,6 +113,8 @@ def asked(
             wrong.add("--worth needs rows of all sites at hand, and these stay at theirs: leave it out")
         if extra["ranges"]:
             wrong.add("--ranges cannot be told to sites of a federation, which look at home: leave it out")
+    elif run is None and settings.net != "in-process":
+        wrong.add(f"--net {settings.net} moves models, and a check has none: leave it out")
     wrong.refuse()
     return names, bounds, settings, run
 
