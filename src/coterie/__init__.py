@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.api.advise import advise
+    from coterie.api.check import Checked, check
     from coterie.api.compare import compare
     from coterie.api.estimator import CoterieClassifier, CoterieRegressor
     from coterie.api.result import Result
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Adam": "coterie.kernels",
+    "Checked": "coterie.api.check",
     "Client": "coterie.data.clients",
     "CoterieClassifier": "coterie.api.estimator",
     "CoterieError": "coterie.core.errors",
@@ -33,6 +35,7 @@ _HOMES = {
     "Result": "coterie.api.result",
     "SGD": "coterie.kernels",
     "advise": "coterie.api.advise",
+    "check": "coterie.api.check",
     "clients_from": "coterie.data.together",
     "compare": "coterie.api.compare",
     "load": "coterie.use",
@@ -43,6 +46,7 @@ _HOMES = {
 __all__ = [
     "SGD",
     "Adam",
+    "Checked",
     "Client",
     "CoterieClassifier",
     "CoterieError",
@@ -50,6 +54,7 @@ __all__ = [
     "CoterieWarning",
     "Result",
     "advise",
+    "check",
     "clients_from",
     "compare",
     "load",

@@ -23,6 +23,7 @@ COMMANDS = {
     "contributions": "say what each client of a run gave to each other, and what that was worth",
     "audit": "attack a finished run: what could be learned about a client's patients",
     "table": "look at tables of your own, all sites at once, and write a recipe",
+    "check": "look for mistakes in the data: units, impossible values, copies, gaps, labels",
     "federation": "see a federation of several hosts at work (demo); make and revoke its kits",
     "coordinate": "run the relay of a federation, through which its sites reach each other",
     "site": "take part in a federation with rows that stay here; site check tells what is in the way",

@@ -17,6 +17,7 @@ from coterie.core.errors import BadRun
 from coterie.report.audit import read_audit
 from coterie.report.page import Section, write_report
 from coterie.report.paper_figures import write_figures
+from coterie.report.quality import read_quality
 from coterie.report.tables import write_csv
 from coterie.runs.about import command_line
 from coterie.runs.advising import is_advice, read_question
@@ -82,6 +83,6 @@ def read_sections(path: Path) -> list[Section]:
         records = read_records(place)
         if not records[0].metrics:
             raise BadRun(f"{place} has no finished round yet: {way_on(place)}")
-        audit = partial(read_audit, place)
-        sections.append(Section(title(records[0]), records, partial(read_cost, place), audit))
+        found = partial(read_audit, place), partial(read_quality, place)
+        sections.append(Section(title(records[0]), records, partial(read_cost, place), *found))
     return sections

@@ -14,6 +14,7 @@ from coterie.core.clock import CLOCK
 from coterie.core.options import Option
 from coterie.report.audit import read_audit
 from coterie.report.page import Section, write_report
+from coterie.report.quality import read_quality
 from coterie.runs.about import command_line
 from coterie.runs.cost import write_cost
 from coterie.runs.experiment import prepare
@@ -62,7 +63,8 @@ def run(words: Sequence[str]) -> int:
 def close(path: Path, records: list[Record]) -> None:
     """The page, and the table; with -v, what took how long."""
     with CLOCK.part("report"):
-        sections = [Section(title(records[0]), records, CLOCK.read, partial(read_audit, path))]
+        found = partial(read_audit, path), partial(read_quality, path)
+        sections = [Section(title(records[0]), records, CLOCK.read, *found)]
         screen.say_sections(sections, write_report(path / "report.html", sections))
     write_cost(path)
     say_cost()

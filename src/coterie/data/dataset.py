@@ -62,6 +62,7 @@ class Dataset:
     silos       the column that says whose a row is, where there is one
     one_class   whether clients with a single class are welcome
     together    columns that tell who a row is about: rows of one are never trained and tested on
+    lines       [row of train] its line in the file that it was read from, if it was
     """
 
     name: str
@@ -77,6 +78,7 @@ class Dataset:
     silos: str = ""
     one_class: bool = False
     together: tuple[str, ...] = ()
+    lines: Array | None = None
 
     @property
     def pools(self) -> Sequence[Arrays]:

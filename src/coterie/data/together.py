@@ -116,6 +116,28 @@ def clients_from(
     task         classification, regression or survival; auto goes by the targets
     leave_out    columns that are no inputs: names, numbers of patients
     """
+    given: dict[str, Any] = {"target": target, "event": event, "site": site, "classes": classes, "task": task}
+    rules: dict[str, Any] = {"missing": missing, "scale": scale, "constants": constants, "absent": absent}
+    data, owner = rows_from(tables, recipe=recipe, leave_out=leave_out, **given, **rules)
+    return _dealt(data, owner, test, validation, seed)
+
+
+def rows_from(
+    tables: Tables,
+    *,
+    target: str | None,
+    event: str | None = None,
+    site: str | None,
+    recipe: str | Path | None,
+    missing: Missing | None,
+    scale: Scale | None = None,
+    constants: Mapping[str, tuple[float, float]] | None = None,
+    absent: Absent | None = None,
+    classes: Sequence[Any] | None = None,
+    task: TaskChoice = "auto",
+    leave_out: Sequence[str] = (),
+) -> tuple[Dataset, list[str]]:
+    """Rows of all tables before they are prepared, and whose each is; arguments as of `clients_from`."""
     check_choice("task", task, get_args(TaskChoice))
     asked: dict[str, Any] = {"missing": missing, "scale": scale, "absent": absent}
     rules = {name: rule for name, rule in asked.items() if rule is not None}
@@ -128,7 +150,7 @@ def clients_from(
         if told:
             raise BadInput(f"{told[0]} beside a recipe, which says that already: write it into {recipe}")
         read = _of_files(recipe=str(recipe), **rules) if tables is None else None
-        return _dealt(*(read or _by_recipe(tables, Path(recipe), rules)), test, validation, seed)
+        return read or _by_recipe(tables, Path(recipe), rules)
     if task == "survival" and event is None:
         raise BadInput("task='survival' needs an event: name its column, event='died'")
     if target is None:
@@ -138,7 +160,7 @@ def clients_from(
             raise BadInput("classes and constants of files stand in a recipe: see coterie table inspect")
         named = {"path": files, "target": target, "site": site, "leave_out": tuple(leave_out)}
         named |= {"event": event, "task": "auto" if event and task == "survival" else task}
-        return _dealt(*_of_files(**named, **rules), test, validation, seed)
+        return _of_files(**named, **rules)
     rules = {**USUAL, **rules}
     found = _named(tables, site)
     rows = _rows_of_frames(found, target, event, site, leave_out, constants, rules["scale"], rules["missing"])
@@ -153,7 +175,7 @@ def clients_from(
         prepare=prepare,
         notes=notes,
     )
-    return _dealt(data, rows.owner, test, validation, seed)
+    return data, rows.owner
 
 
 @dataclass(frozen=True)
@@ -389,5 +411,6 @@ def _by_recipe(tables: Tables, path: Path, rules: Mapping[str, Any]) -> tuple[Da
         prepare=prepare,
         recipe=recipe,
         together=tuple(about),
+        lines=np.array([line for r in found.values() for line in r.lines], dtype=np.int64),
     )
     return data, [o for name, r in found.items() for o in (r.sites or [name] * len(r.raw))]

@@ -97,7 +97,8 @@ def of_site(data: Dataset, name: str) -> Dataset:
     rows = np.flatnonzero([site in like for site in whose])
     others = len(whose) - len(rows)
     note = (f"rows of other sites or of none, left out: {others}",) if others else ()
-    return replace(data, train=data.train.take(rows), notes=(*data.notes, *note))
+    lines = None if data.lines is None else data.lines[rows]
+    return replace(data, train=data.train.take(rows), notes=(*data.notes, *note), lines=lines)
 
 
 def rearranged(recipe: Recipe, columns: Sequence[str], classes: Sequence[str]) -> Recipe:

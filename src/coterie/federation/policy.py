@@ -12,7 +12,6 @@ mixes them could look all the same. A site that must rule that out says `to_coor
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -26,6 +25,7 @@ from coterie.kernels import Moments, Quantiles
 from coterie.models import MODELS
 from coterie.nets.offers import ALONE, Limits
 from coterie.privacy.accounting import check_budget
+from coterie.storage.toml import read_given
 
 LISTED = 8  # names that a refusal lists
 MAY = {  # keys that are true or false, and what a site would do
@@ -35,6 +35,7 @@ MAY = {  # keys that are true or false, and what a site would do
     "rows": "rows would leave the site",
     "distances": "it would be told how far models are apart",
     "sums": "counts, means, deviations or quantiles of columns would be told",
+    "quality": "quantiles of columns, and counts of what a check found in them, would be told",
 }
 UNSEALED = "models trained here would leave as they are, where the policy has sealed = true"
 SKETCHES = frozenset({*Quantiles().sizes, *Moments().sizes})  # numbers that tell of columns
@@ -66,6 +67,7 @@ class Policy:
     distances       may it be told how far models are apart? Many of them tell a model
     sums            may counts, means and deviations of columns be told, for a scale that sites share, and
                     sketches of rows, for similarity before training?
+    quality         may quantiles of columns be told, and how often a check of the data found what?
     sealed          may models trained here leave only sealed, so that nobody sees one? Runs with helpers do
     share_at_most   how much of a sum at somebody else's place a model of ours may make up, up to 1
     others_at_least how many other sites must be in such a sum, besides us and who gets it
@@ -99,6 +101,7 @@ class Policy:
     label_counts: bool = False
     distances: bool = True
     sums: bool = True
+    quality: bool = True
     sealed: bool = False
     share_at_most: float = 1.0
     others_at_least: int = 0
@@ -161,13 +164,7 @@ def read_policy(path: str | Path | None) -> Policy:
     """The file's, or the usual one without a file; all that is wrong with it is said at once."""
     if path is None:
         return Policy()
-    try:
-        table = tomllib.loads(Path(path).read_text("utf-8-sig"))
-    except OSError as error:
-        raise BadInput(f"cannot read {str(path)!r}: {error.strerror}: check the path") from None
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is not valid TOML: {' '.join(str(error).split())[:200]}") from None
-    return policy_of(table, str(path))
+    return policy_of(read_given(path), str(path))
 
 
 def policy_of(table: Mapping[str, Any], where: str = "policy") -> Policy:
@@ -352,6 +349,16 @@ def check_rows(policy: Policy, sizes: Mapping[str, int]) -> None:
                 f"{many} rows for {part}, below the policy's {policy.min_rows}: take other shares, or lower "
                 "min_rows"
             )
+
+
+def check_quality(policy: Policy, rows: int) -> None:
+    """Quantiles of columns and counts of findings, of so many rows, which have no noise."""
+    check_may(policy, "quality")
+    if policy.epsilon is not None:
+        have = f"quantiles without noise, where the policy has epsilon = {policy.epsilon:g}"
+        raise Refused(f"{have}: look at home with coterie check, or leave epsilon out")
+    if rows < policy.min_rows:
+        raise Refused(f"{rows} rows to check, below the policy's {policy.min_rows}: lower min_rows")
 
 
 def check_deals(policy: Policy, today: int) -> None:

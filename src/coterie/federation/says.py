@@ -15,6 +15,7 @@ PLAIN = {
     "deal": "set rows aside for testing",
     "sums": "counts, means and deviations of columns, for a scale that sites share",
     "fit": "make inputs of its rows",
+    "check": "quantiles of columns, and how often a check of its data found what",
     "fold": "how many rows a fold of a tuning leaves",
     "finish": "keep the model that the run ends with here",
     "end": "forget the run",

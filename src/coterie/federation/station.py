@@ -4,6 +4,7 @@
     hello     what its rows are, and what it takes part in
     deal      rows are set aside for testing, as the site of some number; sums and fit make inputs of them
     fold      for a tuning, how many rows a fold leaves
+    check     what a check of its data finds, in counts and quantiles (`quality.py`)
     begin     a run, by its id: a model to train; the messages of `nets/site.py` then name the run
     finish    the model that a run ends with here: it is written down, to be used
     end       nothing of a run is needed any more
@@ -41,6 +42,7 @@ from coterie.federation.policy import (
     check_begin,
     check_deals,
     check_may,
+    check_quality,
     check_rows,
     check_size,
     limits_of,
@@ -145,6 +147,7 @@ class Station:
             "sums": self._sums,
             "fit": self._fit,
             "fold": self._fold,
+            "check": self._check,
             "begin": self._begin,
             "finish": self._finish,
             "end": self._end,
@@ -220,6 +223,15 @@ class Station:
         sizes = {part: len(getattr(client, part)) for part in PARTS}
         check_rows(self.policy, sizes)
         return sizes, {}
+
+    def _check(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
+        """Loaded where it is asked for alone."""
+        from coterie.federation.quality import answer
+
+        check_quality(self.policy, sum(map(len, self.holding.data.pools)))
+        told, where = answer(self.holding, message.get("checks"), self.state)
+        self.say(f"counts and quantiles of columns go to {leader}; what was found here is in {where}")
+        return told, {}
 
     def _begin(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         run, holding = run_of(message), self._ground(leader, message)

@@ -79,7 +79,7 @@ class Advised:
     requester: str = ALL
     """The client that asks, or all; whoever does not ask follows nothing and is left out of results."""
     measure: str = "auto"
-    """What to choose by, on held-out rows; auto: accuracy; RMSE, or concordance where there are no classes."""
+    """What to choose by, on held-out rows; auto: accuracy; RMSE or concordance where there are no classes."""
     specificity: float = 0.9
     """With measure=sensitivity: the specificity at which it is read."""
     folds: int = 5

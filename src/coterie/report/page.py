@@ -27,6 +27,8 @@ from coterie.report import (
 from coterie.report.audit import TITLE as AUDITED
 from coterie.report.audit import audit_part
 from coterie.report.inks import Ink, inks
+from coterie.report.quality import TITLE as QUALITY
+from coterie.report.quality import quality_part
 from coterie.runs.record import Record
 from coterie.storage.atomic import write_whole
 
@@ -39,13 +41,14 @@ class Section:
     """Runs on the same clients under one heading: a single run, or methods by seeds.
 
     `spent` tells the seconds by part of the command that made them, when the page has come to its cost;
-    `audit` what attacks on the run found, if it was audited.
+    `audit` what attacks on the run found, if it was audited; `quality` what a check of its data found.
     """
 
     title: str
     records: Sequence[Record]
     spent: Callable[[], Mapping[str, float] | None] = lambda: None
     audit: Callable[[], Mapping[str, Any] | None] = lambda: None
+    quality: Callable[[], Mapping[str, Any] | None] = lambda: None
 
 
 def write_report(path: str | Path, sections: Sequence[Section], title: str = "Coterie report") -> Path:
@@ -146,6 +149,7 @@ def _section(
         ("privacy", "Privacy budget", privacy.part(by_label, colours, at("privacy"))),
         ("audit", AUDITED, audit_part(section.audit())),
         ("data", "Who has which data", page_figures.data_part(first, records, f"s{i}")),
+        ("quality", QUALITY, quality_part(section.quality())),
         ("cost", "Cost", page_figures.cost_part(by_label, colours) + page_tables.spent(section.spent())),
         ("notes", "What happened to the data", page_tables.notes(records)),
         ("repeat", "How to repeat it", page_tables.repeat(records) + settings),

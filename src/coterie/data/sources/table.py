@@ -95,6 +95,7 @@ class TableFile:
             silos=silos,
             one_class=recipe.one_class == "allow",
             together=tuple(recipe.rule(name).name for name in recipe.patient),
+            lines=rows.lines,
         )
 
     def _called(self) -> str:

@@ -17,13 +17,16 @@ from coterie.data.tables.texts import same, some
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """raw [row, column], y [row], sites [row], empty where that is not told; `columns` by name."""
+    """raw [row, column], y [row], sites [row], empty where that is not told; `columns` by name; lines [row]
+    in its file.
+    """
 
     raw: Array
     y: Array
     sites: list[str]
     columns: dict[str, Array]
     notes: tuple[str, ...]
+    lines: Array
 
 
 def gather(recipe: Recipe) -> Gathered:
@@ -53,7 +56,8 @@ def gather(recipe: Recipe) -> Gathered:
         if not rule.read:
             cells = [cells_of(rule, s, t, p) for p, (s, t) in zip(parts, tables, strict=True)]
             columns[rule.name] = np.concatenate(cells)
-    return Gathered(raw, y, sites, columns, notes_of(recipe, tables, parts))
+    lines = np.array([line for p in parts for line in p.lines], dtype=np.int64)
+    return Gathered(raw, y, sites, columns, notes_of(recipe, tables, parts), lines)
 
 
 def values_of(rule: Rule, raw: Array) -> Array:

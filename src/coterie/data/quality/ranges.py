@@ -1,0 +1,220 @@
+"""Values against what a body can have, by a table that comes with Coterie and that a user can add to.
+
+A column is matched by its name, or one of the other names of a range, and is held against the bounds in its
+own unit. A column without a unit is taken to be in the one, of those that are known for it, in which most of
+its values are plausible; that is said. Bounds are for any age, in illness too: wide, and no normal ranges.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.core.checks import is_list, is_number
+from coterie.core.errors import BadInput, Gathered, UnknownName, shown
+from coterie.data.preparation import Column
+from coterie.data.quality.finding import Finding, number, percent
+from coterie.data.quality.rows import SiteRows
+from coterie.data.tables.texts import loose
+from coterie.data.tables.units import Conversion, conversion, conversions_for, name_and_unit, unit_of
+from coterie.storage.toml import read_given
+
+SHIPPED = "ranges.toml"
+KEYS = ("words", "unit", "possible", "plausible", "source", "ours")
+MOST_LINES = 1_000  # that a finding lists
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bounds of one quantity in `unit`; `ours` says which of them are our judgement and not the source's."""
+
+    name: str
+    unit: str
+    possible: tuple[float, float]
+    plausible: tuple[float, float]
+    words: tuple[str, ...] = ()
+    source: str = ""
+    ours: str = ""
+
+    def within(self, by: Conversion) -> Range:
+        """The same in another unit."""
+        both = ((by(low), by(high)) for low, high in (self.possible, self.plausible))
+        possible, plausible = (tuple(sorted(pair)) for pair in both)
+        return Range(self.name, self.unit, possible, plausible, self.words, self.source, self.ours)  # type: ignore[arg-type]
+
+
+Ranges = Mapping[str, Range]
+"""By each of their names, in plain letters."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A column's bounds, in the unit that it is in; `guessed` where nobody told it."""
+
+    range: Range
+    unit: str
+    guessed: bool
+
+
+@cache
+def shipped() -> Ranges:
+    text = files("coterie.data.quality").joinpath(SHIPPED).read_text(encoding="utf-8")
+    return named(ranges_of(tomllib.loads(text), SHIPPED))
+
+
+def read_ranges(path: str | Path | None) -> Ranges:
+    """Coterie's own, and a user's beside and before them."""
+    if path is None:
+        return shipped()
+    return {**shipped(), **named(ranges_of(read_given(path), str(path)))}
+
+
+def named(ranges: Sequence[Range]) -> dict[str, Range]:
+    return {loose(word): r for r in ranges for word in (*r.words, r.name)}
+
+
+def ranges_of(table: Mapping[str, Any], where: str) -> list[Range]:
+    """All that is wrong in a file is said at once."""
+    found, wrong = list[Range](), Gathered()
+    for name, entry in table.items():
+        with wrong.one():
+            found.append(range_of(name, entry, f"{where}, [{name}]"))
+    wrong.refuse()
+    return found
+
+
+def range_of(name: str, entry: Any, where: str) -> Range:
+    if not isinstance(entry, Mapping):
+        raise BadInput(f"{where} is {shown(entry)}, but must be a table: write [{name}] above its keys")
+    for key in entry:
+        if key not in KEYS:
+            raise UnknownName(f"key of {where}:", key, KEYS)
+    bounds = dict[str, tuple[float, float]]()
+    for key in ("possible", "plausible"):
+        pair = entry.get(key, entry.get("possible"))
+        if not (is_list(pair) and len(pair) == 2 and all(map(is_number, pair)) and pair[0] < pair[1]):
+            raise BadInput(f"{where}: {key} = {shown(pair)} must be [lowest, highest]: try [0, 100]")
+        bounds[key] = (float(pair[0]), float(pair[1]))
+    (lowest, highest), (low, high) = bounds["possible"], bounds["plausible"]
+    if low < lowest or high > highest:
+        raise BadInput(
+            f"{where}: plausible = [{low:g}, {high:g}] is not within possible = [{lowest:g}, {highest:g}]: "
+            "widen possible"
+        )
+    words = entry.get("words", ())
+    if not is_list(words) or not all(isinstance(w, str) for w in words):
+        raise BadInput(f"{where}: words = {shown(words)} must be a list of names: try ['sbp']")
+    texts = {key: entry.get(key, "") for key in ("unit", "source", "ours")}
+    for key, text in texts.items():
+        if not isinstance(text, str):
+            raise BadInput(f"{where}: {key} = {shown(text)} must be a text: put it in quotes")
+    return Range(
+        name, unit_of(texts["unit"]), **bounds, words=tuple(words), source=texts["source"], ours=texts["ours"]
+    )
+
+
+# which bounds a column has
+
+
+def match(column: Column, values: np.ndarray, ranges: Ranges) -> Match | None:
+    """The bounds for a column of numbers, if there are some; its known `values` may tell its unit."""
+    if column.kind != "number" or column.values:
+        return None
+    bare, behind = name_and_unit(column.name)
+    found = ranges.get(loose(column.name)) or ranges.get(loose(bare))
+    if found is None:
+        return None
+    unit = unit_of(column.unit or behind)
+    if unit:
+        by = conversion(found.name, found.unit, unit) if found.unit else Conversion(1.0)
+        return None if by is None else Match(found.within(by), unit, False)
+    fits = {u: inside(values, found.within(by).plausible) for u, by in units_for(found).items()}
+    best = max(fits, key=lambda u: fits[u])  # the range's own comes first, and wins a tie
+    if fits[best] < 0.5:
+        best = found.unit
+    return Match(found.within(units_for(found)[best]), best, True)
+
+
+def units_for(found: Range) -> dict[str, Conversion]:
+    """Units that a quantity is measured in, each with what turns the range's own into it."""
+    made = {found.unit: Conversion(1.0)}
+    for known in conversions_for(found.name):
+        if known.there == found.unit:
+            made.setdefault(known.here, known.by)
+    return made
+
+
+def inside(values: np.ndarray, bounds: tuple[float, float]) -> float:
+    """The share of values within bounds."""
+    return float(((values >= bounds[0]) & (values <= bounds[1])).mean()) if len(values) else 0.0
+
+
+def matches(rows: SiteRows, ranges: Ranges) -> dict[int, Match]:
+    """{column: its bounds}, of those that have some."""
+    found = ((i, match(c, known_of(rows, i), ranges)) for i, c in enumerate(rows.columns))
+    return {i: m for i, m in found if m is not None}
+
+
+def known_of(rows: SiteRows, column: int) -> np.ndarray:
+    values = rows.raw[:, column]
+    return values[~np.isnan(values)]
+
+
+# what lies outside
+
+
+def check(rows: SiteRows, matched: Mapping[int, Match]) -> list[Finding]:
+    """Impossible values, then implausible ones, of each column that has bounds."""
+    found = list[Finding]()
+    for i, m in matched.items():
+        values, known = rows.raw[:, i], max(int((~np.isnan(rows.raw[:, i])).sum()), 1)
+        (lowest, highest), (low, high) = m.range.possible, m.range.plausible
+        never = (values < lowest) | (values > highest)
+        rarely = ((values < low) | (values > high)) & ~never
+        if never.any():
+            found.append(_outside(rows, i, m, never, known, possible=True))
+        if rarely.any():
+            found.append(_outside(rows, i, m, rarely, known, possible=False))
+    return found
+
+
+def _outside(rows: SiteRows, i: int, m: Match, which: np.ndarray, known: int, possible: bool) -> Finding:
+    column, values = rows.columns[i], rows.raw[which, i]
+    low, high = m.range.possible if possible else m.range.plausible
+    unit = f" {m.unit}" if m.unit else ""
+    bound = f"{number(low)} to {number(high)}{unit}"
+    span = (
+        number(values.min())
+        if values.min() == values.max()
+        else f"{number(values.min())} to {number(values.max())}"
+    )
+    many, share = int(which.sum()), float(which.sum() / known)
+    word = "cannot be" if possible else "are rarely seen"
+    taken = ", the unit taken from the values" if m.guessed and m.unit else ""
+    many_of = f"{many} of {known} ({percent(share)})"
+    says = f"values of {column.name} that {word}: {many_of}, {span}, against {bound}{taken}"
+    remedy = (
+        "look them up and correct them, or blank them"
+        if possible
+        else "look them up: they may be true, mistyped, or in another unit"
+    )
+    return Finding(
+        rows.site,
+        column.name,
+        "ranges",
+        "impossible" if possible else "look",
+        many,
+        share,
+        span,
+        bound,
+        says,
+        remedy,
+        rows.lines_of(which)[:MOST_LINES],
+    )

@@ -1,0 +1,101 @@
+"""A site's rows as they were read, before anything is filled or scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from coterie.core.client import Task
+from coterie.core.errors import BadInput
+from coterie.core.seeds import Key
+from coterie.data.build import apart_from_split
+from coterie.data.dataset import Arrays, Dataset
+from coterie.data.intake import Array
+from coterie.data.partition.base import Split
+from coterie.data.preparation import Column
+from coterie.data.tabular import TabularPrepare
+
+
+@dataclass(frozen=True, eq=False)
+class SiteRows:
+    """raw [row, column] numbers, NaN where unknown; y [row]; lines [row] where people find them: the line of
+    a file, or the row counted within the site from 1.
+    """
+
+    site: str
+    columns: tuple[Column, ...]
+    raw: Array
+    y: Array
+    lines: Array
+    task: Task = "classification"
+    classes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def lines_of(self, which: Array) -> tuple[int, ...]:
+        """Of rows that are marked."""
+        return tuple(int(n) for n in self.lines[np.flatnonzero(which)])
+
+    def label(self, y: float) -> str:
+        """A class as people call it."""
+        return self.classes[int(y)] if self.classes else f"{y:g}"
+
+
+def dealt_rows(
+    data: Dataset, split: Split, clients: int | None, key: Key
+) -> tuple[list[SiteRows], list[str]]:
+    """The rows of each client that a split makes, published test rows behind the others; and what is worth
+    saying of it.
+    """
+    data = apart_from_split(data, split)
+    deal = split.deal(data, data.train, clients, key)
+    owners = [deal.owner]
+    if data.test is not None:
+        owners.append(split.deal(data, data.test, len(deal.names), key).owner)
+    sites = site_rows(data, np.concatenate(owners), deal.names)
+    return sites, [*data.notes, *deal.notes]
+
+
+def site_rows(data: Dataset, owner: Array, names: Sequence[str]) -> list[SiteRows]:
+    """Of everybody's rows: `owner` [row] is a place in `names`, negative for nobody's."""
+    columns, raw = raw_columns(data)
+    y = np.concatenate([pool.y for pool in data.pools])
+    found = []
+    for i, name in enumerate(names):
+        rows = np.flatnonzero(owner == i)
+        lines = np.arange(1, len(rows) + 1) if data.lines is None else data.lines[rows]
+        found.append(SiteRows(name, columns, raw[rows], y[rows], lines, data.task, data.classes))
+    return found
+
+
+def raw_columns(data: Dataset) -> tuple[tuple[Column, ...], Array]:
+    """Columns and their numbers [row, column]: what a table is prepared from, else the original columns of
+    numbers; pictures have none.
+    """
+    if isinstance(data.prepare, TabularPrepare):
+        columns, parts = data.prepare.columns, [np.asarray(p.x, dtype=np.float64) for p in data.pools]
+        return columns, np.concatenate([part.reshape(-1, len(columns)) for part in parts])
+    known = data.train.columns or {}
+    numeric = [name for name, values in known.items() if np.asarray(values).dtype.kind in "iuf"]
+    if not numeric:
+        raise BadInput(f"{data.name} has no columns of numbers, and check looks at tables: give --data table")
+    parts = [
+        np.column_stack([np.asarray((pool.columns or {})[name], dtype=np.float64) for name in numeric])
+        for pool in data.pools
+    ]
+    return tuple(map(Column, numeric)), np.concatenate(parts)
+
+
+def without_infinite(rows: SiteRows) -> tuple[SiteRows, int]:
+    """Infinite numbers as unknown ones, and how many there were: no quantile or model has room for them."""
+    infinite = np.isinf(rows.raw)
+    if not infinite.any():
+        return rows, 0
+    return replace(rows, raw=np.where(infinite, np.nan, rows.raw)), int(infinite.sum())
+
+
+def as_arrays(rows: SiteRows, which: Array) -> Arrays:
+    return Arrays(rows.raw[which], rows.y[which])
