@@ -40,7 +40,7 @@ STUDIES = {
     "digits": Settings(data="digits", split="clusters", clients=6, rounds=20, options={"sgd": {"lr": 0.5}}),
 }
 COLUMNS = ("data", "seed", "client", "rows", "test_rows", "measure", "choice", "same", "promised", "half")
-COLUMNS += ("alone", "gain")
+COLUMNS += ("alone", "gain", "commit")
 HERE = Path(__file__).resolve().parents[1]
 
 
@@ -124,7 +124,7 @@ def page(rows: list[dict], command: str) -> str:
     held = [row for row in followed if abs(row["gain"] - row["promised"]) <= row["half"]]
     below = [row for row in followed if row["gain"] < row["promised"] - row["half"]]
     texts = {
-        "command": f"{command}, seeds {seeds[0]} to {seeds[-1]}, commit {commit()}",
+        "command": f"{command}, seeds {seeds[0]} to {seeds[-1]}, commit {', '.join(dict.fromkeys(row['commit'] for row in rows))}",
         "seeds": len(seeds),
         "clients": len(clients),
         "worse": worse,
