@@ -24,7 +24,7 @@ def test_students_factor_of_one_and_two_degrees_has_a_closed_form():
 def test_many_intervals_are_those_of_each():
     table = np.array([[2.0, 3.0, 4.0], [2.0, math.nan, 3.0], [math.nan, 7.0, math.nan], [math.nan] * 3])
     for row, *found in zip(table, *intervals(table), strict=True):
-        assert interval(row) == pytest.approx(tuple(found), nan_ok=True)
+        assert interval(row)[:3] == pytest.approx(tuple(found), nan_ok=True)
     assert intervals(table).mean[:3].tolist() == [3.0, 2.5, 7.0]
     assert intervals(table).half[1] == pytest.approx(12.7062047 * 0.5)
     assert intervals(table).seeds.tolist() == [3, 2, 1, 0]
