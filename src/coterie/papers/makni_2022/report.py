@@ -129,8 +129,8 @@ def page(paper: Paper, asked: Asked, results: Mapping[Preset, Results]) -> str:
         f"{paper.citation}. What the presets and scales are: `coterie.papers.makni_2022`.",
         "\n".join(pages.origin_lines(origins)),
         "Accuracies in % on the published test set; ± is half of the 95 % interval over seeds that share "
-        "test rows, and in section 6 over splits of the same rows, corrected for those they share. The paper's "
-        "figures are of one run. Its accuracies are of FL-SWAG's mean model, its calibration scores of draws "
+        "test rows, and in section 6 over splits of the same rows, corrected for those they share. The "
+        "paper's figures are of one run. Its accuracies are of FL-SWAG's mean model, its calibration scores of draws "
         "averaged: both are here, each said to be what it is.",
     ]
     for preset, found in results.items():
