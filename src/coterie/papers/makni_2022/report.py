@@ -130,8 +130,8 @@ def page(paper: Paper, asked: Asked, results: Mapping[Preset, Results]) -> str:
         "\n".join(pages.origin_lines(origins)),
         "Accuracies in % on the published test set; ± is half of the 95 % interval over seeds that share "
         "test rows, and in section 6 over splits of the same rows, corrected for those they share. The "
-        "paper's figures are of one run. Its accuracies are of FL-SWAG's mean model, its calibration scores of draws "
-        "averaged: both are here, each said to be what it is.",
+        "paper's figures are of one run. Its accuracies are of FL-SWAG's mean model, its calibration scores "
+        "of draws averaged: both are here, each said to be what it is.",
     ]
     for preset, found in results.items():
         parts += preset_part(paper, asked.scale, preset, found)
