@@ -42,8 +42,8 @@ def test_bounds_are_those_of_rows_drawn_anew(make_known):
     records = compared(make_known)
     by_label = views.groups(records)
     a, b = views.gain_by_client(by_label["fedavg"], by_label["local"], "accuracy")
-    # 7 of 8 rows, of which 6 say +1 and 2 say -1: the mean is 1 - 2 Binomial(7, 1/4) / 7, whose 2.5 and 97.5 %
-    # points are 4 and 0 rows that say -1
+    # 7 of 8 rows, of which 6 say +1 and 2 say -1: the mean is 1 - 2 Binomial(7, 1/4) / 7, whose 2.5 and
+    # 97.5 % points are 4 and 0 rows that say -1
     assert (a.mean, a.low, a.high) == (0.5, pytest.approx(1 - 8 / 7), 1.0)
     assert (b.mean, b.low, b.high) == (0.0, 0.0, 0.0)
     assert gain(records)[3:] == (pytest.approx((1 - 8 / 7) / 2), 0.5)
