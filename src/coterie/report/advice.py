@@ -12,6 +12,7 @@ import numpy as np
 
 from coterie.metrics.summary import Interval
 from coterie.report import views, words
+from coterie.report.kinds import covers
 from coterie.runs.record import Record
 
 
@@ -88,7 +89,7 @@ def legend(records: Sequence[Record]) -> str:
             "chance."
         )
     if max(map(len, by_label.values())) > 1:
-        said.append(f"± is {words.covers(records)}.")
+        said.append(f"± is {covers(records)}.")
     return " ".join([*said, *words.beside_legend(records)])
 
 

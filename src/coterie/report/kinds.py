@@ -12,14 +12,34 @@ splits: too careful if each seed drew data of its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from coterie.runs.record import Record
 
 Kind = Literal["splits", "dealing", "training"]
+
+
+class Covers(NamedTuple):
+    """What an interval is taken over, and what it can tell of."""
+
+    over: str
+    what: str
+
+
+COVERS = {
+    "splits": Covers(
+        "splits of the same rows, corrected for the rows they share",
+        "which rows were trained and tested on, and how models were trained",
+    ),
+    "dealing": Covers(
+        "seeds that share test rows", "how rows were dealt and models trained, not other test rows"
+    ),
+    "training": Covers("seeds on the same rows", "how models were trained, not other test rows"),
+}
 
 
 def kind_of(records: Sequence[Record]) -> Kind:
@@ -78,3 +98,14 @@ def _sizes(runs: Sequence[Record]) -> tuple[np.ndarray, np.ndarray]:
 def _ratio(tests: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Without rows to train on there is no spread to go by: infinite."""
     return np.asarray(np.divide(tests, others, out=np.full(len(tests), np.inf), where=others > 0))
+
+
+def covers(records: Sequence[Record]) -> str:
+    """What the interval over seeds is, what it can tell of, and what not."""
+    most, found = max(Counter(r.label for r in records).values()), COVERS[kind_of(records)]
+    return f"the 95 % interval over {most} {found.over}: it covers {found.what}"
+
+
+def over(records: Sequence[Record]) -> str:
+    """What the interval over seeds is taken over."""
+    return f"over {COVERS[kind_of(records)].over}"

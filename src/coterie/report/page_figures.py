@@ -14,6 +14,7 @@ from coterie.report import (
     calibration,
     features,
     heatmaps,
+    kinds,
     layers,
     page_tables,
     plotly_data,
@@ -39,7 +40,7 @@ def _lines(by_label: views.Groups, over_clients: bool = True) -> str:
     said = "Lines: the mean over clients."
     if views.band_kind(by_label) == "seeds":
         single = [label for label, runs in by_label.items() if len(runs) == 1]
-        over = words.over([r for runs in by_label.values() for r in runs])
+        over = kinds.over([r for runs in by_label.values() for r in runs])
         said = f"Lines: the mean over clients, then over seeds. Shade: its 95 % interval {over}."
         said += f" {', '.join(single)}: one seed, so no shade." if single else ""
     elif over_clients:
@@ -56,7 +57,7 @@ def _lines(by_label: views.Groups, over_clients: bool = True) -> str:
 def clients_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
     said = "Each client's own model on its own test data, after the last scored round."
     if any(len(runs) > 1 for runs in by_label.values()):
-        over = words.over([r for runs in by_label.values() for r in runs])
+        over = kinds.over([r for runs in by_label.values() for r in runs])
         said += f" Mean over seeds; the thin lines are 95 % intervals {over}."
     partly = tables.partly(by_label, views.headline_metric([next(iter(by_label.values()))[0]]))
     said += "".join(f" {text}." for text in partly)

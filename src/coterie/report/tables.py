@@ -13,7 +13,7 @@ import numpy as np
 from coterie.metrics.summary import Interval, worst
 from coterie.report import views, words
 from coterie.report.inks import Ink
-from coterie.report.kinds import kind_of, overlap
+from coterie.report.kinds import covers, kind_of, overlap
 from coterie.runs.record import Record
 from coterie.storage.atomic import replace_atomically, write_whole
 
@@ -277,7 +277,7 @@ def legend(records: Sequence[Record], trust: bool = True, without: Collection[st
     else:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         none = " (— for one seed)" if counts[0] == 1 else ""
-        said = f"Mean over clients, then over {seeds} seeds; ±{none} is half of {words.covers(records)}."
+        said = f"Mean over clients, then over {seeds} seeds; ±{none} is half of {covers(records)}."
     if "worst client" not in without:
         said += " Worst client: the figure of the client that fares worst"
         said += " in each seed, then the mean over seeds." if counts != [1] else "."

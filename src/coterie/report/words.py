@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.report import views
-from coterie.report.kinds import kind_of
+from coterie.report.kinds import covers, kind_of
 from coterie.runs.record import Record
 
 NAMES = {
@@ -150,36 +149,6 @@ def _best(by_label: views.Groups, means: dict[str, Interval], metric: str) -> tu
 def _chosen(of: int) -> str:
     """That the figures chose it, which makes them look better than they are."""
     return f" (the best of {of} by these very test rows, so it looks better than it is)" if of > 1 else ""
-
-
-class Covers(NamedTuple):
-    """What an interval is taken over, and what it can tell of."""
-
-    over: str
-    what: str
-
-
-COVERS = {
-    "splits": Covers(
-        "splits of the same rows, corrected for the rows they share",
-        "which rows were trained and tested on, and how models were trained",
-    ),
-    "dealing": Covers(
-        "seeds that share test rows", "how rows were dealt and models trained, not other test rows"
-    ),
-    "training": Covers("seeds on the same rows", "how models were trained, not other test rows"),
-}
-
-
-def covers(records: Sequence[Record]) -> str:
-    """What the interval over seeds is, what it can tell of, and what not."""
-    most, found = max(map(len, views.groups(records).values())), COVERS[kind_of(records)]
-    return f"the 95 % interval over {most} {found.over}: it covers {found.what}"
-
-
-def over(records: Sequence[Record]) -> str:
-    """What the interval over seeds is taken over."""
-    return f"over {COVERS[kind_of(records)].over}"
 
 
 BRACKETS = "In brackets: the 95 % interval of a gain over which test rows there happened to be."
