@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from coterie.metrics.summary import Interval, interval, intervals
+from coterie.papers import pages
 from coterie.papers.grimberg_2020.paper import OVERLAP as HALVES
 from coterie.papers.makni_2022.cancer_report import OVERLAP as TUMOURS
 
@@ -217,6 +218,18 @@ def on_demo() -> list[str]:
             cells.append("" if method == "local" else gained)
         lines.append(f"`{method}`" + (") | " if method in WORDED else " | ") + " | ".join(cells).rstrip())
     return [" ".join(line.split()) for line in lines]
+
+
+def test_verdicts_that_changed_are_those_of_the_page_now():
+    """Each line names a claim of the page in fewer words, in its order, with the words that it now has."""
+    now = iter(pages.verdicts((RESULTS / "grimberg-2020.md").read_text()))
+    text = (RESULTS / "README.md").read_text().partition("## Judged again")[2].partition("\n## ")[0]
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if "→" in line]
+    assert len(lines) == 12
+    for claim, *words in lines:
+        start, end = claim[:12], [w.rpartition("→")[2].strip() for w in words]
+        found = next((v for v in now if v[0].startswith(start) and v[1:] == end), None)
+        assert found is not None, claim
 
 
 WORDED = ("local", "fedavg", "finetune", "ndoye", "central")  # named behind words of README's
