@@ -34,17 +34,21 @@ class Bounds(NamedTuple):
     each: np.ndarray
 
 
+def unknown(clients: int) -> Bounds:
+    return Bounds(np.full(2, math.nan), np.full((2, clients), math.nan))
+
+
 _known: dict[tuple[object, ...], tuple[list[weakref.ref[Record]], Bounds]] = {}
 
 
 def bounds_of(pairs: Sequence[Pair], metric: str, among: np.ndarray) -> Bounds:
     """Of runs and training alone, a pair for each seed; the mean is over `among` [client]."""
-    n = len(among)
-    nothing = Bounds(np.full(2, math.nan), np.full((2, n), math.nan))
-    kind = kind_of([r for pair in pairs for r in pair]) if pairs else "splits"
-    if metric not in FIGURES or not pairs or (kind == "splits" and len(pairs) > 1):
+    nothing, records = unknown(len(among)), [r for pair in pairs for r in pair]
+    if metric not in FIGURES or not pairs:
         return nothing
-    records = [r for pair in pairs for r in pair]
+    kind = kind_of(records)
+    if kind == "splits" and len(pairs) > 1:
+        return nothing
     mark = (*map(id, records), metric, among.tobytes())
     refs, found = _known.get(mark, ([], nothing))
     if refs and all(ref() is record for ref, record in zip(refs, records, strict=True)):
@@ -64,7 +68,7 @@ def bounds_of(pairs: Sequence[Pair], metric: str, among: np.ndarray) -> Bounds:
 def _both(pair: Pair) -> tuple[Outcomes, Outcomes] | None:
     """What came of each row in both runs, if that was kept and they have the same rows."""
     ours, theirs = (r.outcomes() for r in pair)
-    alike = pair[0].about.get("rows") == pair[1].about.get("rows") != ""
+    alike = pair[0].about.get("rows", "") == pair[1].about.get("rows", "") != ""
     return (ours, theirs) if ours is not None and theirs is not None and alike else None
 
 
@@ -76,7 +80,7 @@ def _bounds(
     sizes = np.stack([o.sizes for both in runs for o in both])
     # of one row the spread is not known, and who was not scored in all runs is not compared
     clients = (sizes > 1).all(axis=0) & (sizes == sizes[0]).all(axis=0)
-    found = Bounds(np.full(2, math.nan), np.full((2, len(among)), math.nan))
+    found = unknown(len(among))
     if clients.any():
         ours, theirs = (np.stack([both[i].only(clients) for both in runs]) for i in (0, 1))
         if not HIGHER_IS_BETTER[metric]:
