@@ -68,13 +68,8 @@ def one(name: str, seed: int, work: Path, jobs: int) -> list[dict]:
         gains = {spec: sign * (found[i] - tested[ALONE][i]) for spec, found in tested.items()}
         member = bench.footing.roster.members[i]
         row = [name, seed, a.client, member.train, member.test, metric, a.choice]
-        row += [
-            a.repeats.get(a.choice, 0),
-            a.expected.mean,
-            a.expected.half,
-            tested[ALONE][i],
-            gains[a.choice],
-        ]
+        row += [a.repeats.get(a.choice, 0), a.expected.mean, a.expected.half]
+        row += [tested[ALONE][i], gains[a.choice], commit()]
         told = dict(zip(COLUMNS, row, strict=True))
         told |= {f"cv {spec}": a.gains[spec].mean for spec in a.gains}
         told |= {f"cv half {spec}": a.gains[spec].half for spec in a.gains}
@@ -123,8 +118,9 @@ def page(rows: list[dict], command: str) -> str:
     followed = [row for row in rows if row["choice"] != ALONE and known(row["gain"])]
     held = [row for row in followed if abs(row["gain"] - row["promised"]) <= row["half"]]
     below = [row for row in followed if row["gain"] < row["promised"] - row["half"]]
+    at = ", ".join(dict.fromkeys(row["commit"] for row in rows))
     texts = {
-        "command": f"{command}, seeds {seeds[0]} to {seeds[-1]}, commit {', '.join(dict.fromkeys(row['commit'] for row in rows))}",
+        "command": f"{command}, seeds {seeds[0]} to {seeds[-1]}, commit {at}",
         "seeds": len(seeds),
         "clients": len(clients),
         "worse": worse,

@@ -38,6 +38,7 @@ FILES = {
     "ledger.jsonl",
     "metrics.jsonl",
     "models.safetensors",
+    "outcomes.npz",
     "report.html",
     "run.json",
     "timings.jsonl",

@@ -28,17 +28,20 @@ def test_who_gains_who_loses_and_who_cannot_tell(make_known):
         },
         names=("a", "b", "c"),
     )
-    # the halves are T times 0.05 points, but for c: pens gains 2 and 0 points, fedavg 6 and -4
+    # the halves are T times 0.05 points, but for c: pens gains 2 and 0 points, fedavg 6 and -4; two splits
+    # of 10, 20, 30 rows beside 5 to test on make that √(1 + 2r) times as wide
     assert advice.sentences(records) == [
-        "a: training together seems to pay: fedavg (the best of 2) gains 10.0 points (±0.6 over 2 seeds).",
-        "b: stay alone: even pens (the best of 2) would cost 9.9 points (±0.6 over 2 seeds).",
-        "c: no clear gain: fedavg (the best of 2) gains 1.0 point (±63.5 over 2 seeds).",
+        "a: training together seems to pay: fedavg (the best of 2) gains 10.0 points (±0.9 over 2 seeds).",
+        "b: stay alone: even pens (the best of 2) would cost 9.9 points (±0.8 over 2 seeds).",
+        "c: no clear gain: fedavg (the best of 2) gains 1.0 point (±73.4 over 2 seeds).",
     ]
     assert interval([0.06, -0.04]).half == pytest.approx(T * 0.05, rel=1e-4)
+    assert interval([0.06, -0.04], overlap=5 / 30).half == pytest.approx(0.734, rel=1e-3)
     assert advice.legend(records) == (
         "The best of 2 is chosen for each client by these very test rows, so it looks better than it is; "
         "of 6 comparisons with training alone some look clear by chance. ± is the 95 % interval over 2 "
-        "seeds that share rows: it covers how rows were dealt and models trained, not other data."
+        "splits of the same rows, corrected for the rows they share: it covers which rows were trained and "
+        "tested on, and how models were trained."
     )
 
 
@@ -50,7 +53,7 @@ def test_what_would_cost_is_named(make_known):
     )
     assert advice.sentences(records) == [
         "a: no clear gain: pens (the best of 3) changes nothing; "
-        "fedavg would cost 20.0 points (±0.6 over 2 seeds)."
+        "fedavg would cost 20.0 points (±0.9 over 2 seeds)."
     ]
 
 
@@ -69,7 +72,7 @@ def test_of_an_error_less_is_better(make_known):
     figures = {"local": [[5.0]] * 2, "fedavg": [[3.0], [3.002]]}
     records = runs(make_known, figures, metric="rmse", names=("a",), task="regression")
     assert advice.sentences(records) == [
-        "a: training together seems to pay: fedavg gains 1.999 (±0.013 over 2 seeds) in RMSE."
+        "a: training together seems to pay: fedavg gains 1.999 (±0.018 over 2 seeds) in RMSE."
     ]
 
 

@@ -95,7 +95,7 @@ def test_every_part_is_there(make_likely):
     assert set(made.data) == {f"s0-{p}-plot" for p in plots_there}
     for text in (
         "Over 10 clients and 2 seeds, fedavg reaches",
-        "95 % interval over seeds",
+        "95 % interval over splits of the same rows, corrected for the rows they share",
         "pixels divided by 16",
         "coterie compare --data digits",
         "abc1234",

@@ -26,6 +26,7 @@ from coterie.report import (
 from coterie.report.tables import cells, summary_html
 
 T = 12.7062047
+WIDER = math.sqrt(5 / 3)  # √(1/2 + 1/3) over √(1/2): two splits, one test row for three others
 
 
 def printed(records, width: int) -> str:
@@ -43,10 +44,12 @@ def test_summary_by_hand(two_seeds):
     frame = summary_frame(two_seeds).set_index("method")
     fedavg, local = frame.loc["fedavg"], frame.loc["local"]
     assert fedavg["accuracy"] == pytest.approx(0.825)
-    assert fedavg["accuracy_half"] == pytest.approx(T * 0.025)
+    assert fedavg["accuracy_half"] == pytest.approx(T * 0.025 * WIDER)
+    assert (fedavg["interval"], fedavg["overlap"]) == ("splits", pytest.approx(1 / 3))
+    assert math.isnan(fedavg["gain_low"])  # rows are in the interval over splits already
     # the worst client has 0.8 in the one seed and 0.7 in the other
     assert fedavg["worst_accuracy"] == pytest.approx(0.75)
-    assert fedavg["worst_accuracy_half"] == pytest.approx(T * 0.05)
+    assert fedavg["worst_accuracy_half"] == pytest.approx(T * 0.05 * WIDER)
     assert fedavg["gain"] == pytest.approx(0.075)
     assert fedavg["loss"] == pytest.approx(0.475)
     assert math.isnan(local["gain"])
@@ -68,15 +71,15 @@ def test_worst_client_of_an_error_is_the_largest(make_known):
 
 def test_terminal_table(two_seeds):
     text = printed(two_seeds, 120)
-    assert "82.5 ± 31.8" in text
-    assert "+7.5 ± 31.8" in text
+    assert "82.5 ± 41.0" in text
+    assert "+7.5 ± 41.0" in text
     assert "0.475" in text
     assert "2 seeds" in text
     assert "worst" in text
     narrow = printed(two_seeds, 72)
-    assert "82.5 ± 31.8" in narrow
+    assert "82.5 ± 41.0" in narrow
     assert "0.475" not in narrow
-    assert "Further columns need a wider" in narrow
+    assert "Further columns need a wider" in " ".join(narrow.split())
     assert all(len(line) <= 72 for line in narrow.splitlines())
     assert "fedavg" in narrow
 
@@ -184,15 +187,15 @@ def said_of(runs) -> str:
 
 
 DEALT = (
-    " ± is the 95 % interval over 2 seeds that share rows: it covers how rows were dealt and models trained, "
-    "not other data."
+    " ± is the 95 % interval over 2 splits of the same rows, corrected for the rows they share: it covers "
+    "which rows were trained and tested on, and how models were trained."
 )
 
 
 def test_headline_by_hand(two_seeds):
     assert said_of(two_seeds) == (
-        "Over 2 clients and 2 seeds, fedavg reaches an accuracy of 82.5 % (±31.8), local (each client by "
-        "itself) 75.0 % (±63.5): training together gains 7.5 points (±31.8), which 2 seeds cannot tell from "
+        "Over 2 clients and 2 seeds, fedavg reaches an accuracy of 82.5 % (±41.0), local (each client by "
+        "itself) 75.0 % (±82.0): training together gains 7.5 points (±41.0), which 2 seeds cannot tell from "
         "none; in their means over seeds, 2 of 2 clients gain, none loses." + DEALT
     )
 
@@ -204,8 +207,8 @@ def test_headline_names_who_loses_and_the_yardstick(make_known):
         for label, values in (("local", (0.6, 0.8)), ("fedavg", (0.8, 0.77)), ("central", (0.9, 0.9)))
     ]
     assert said_of(runs) == (
-        "Over 2 clients and 2 seeds, fedavg reaches an accuracy of 79.0 % (±6.4), local (each client by "
-        "itself) 70.5 % (±6.4): training together gains 8.5 points (±0.0); in their means over seeds, 1 of 2 "
+        "Over 2 clients and 2 seeds, fedavg reaches an accuracy of 79.0 % (±8.2), local (each client by "
+        "itself) 70.5 % (±8.2): training together gains 8.5 points (±0.0); in their means over seeds, 1 of 2 "
         "clients gain, 1 loses: b with −3.0 points. All data in one place (central) would reach 90.5 %."
         + DEALT
     )
@@ -218,8 +221,8 @@ def test_headline_when_together_is_worse(make_known):
         for label, values in (("local", (1.0, 2.0)), ("fedavg", (1.5, 2.5)))
     ]
     assert said_of(runs) == (
-        "Over 2 clients and 2 seeds, fedavg reaches an RMSE of 2.050 (±0.635), local (each client by itself) "
-        "1.550 (±0.635): training together makes the error 0.500 (±0.000) larger; in their means over seeds, "
+        "Over 2 clients and 2 seeds, fedavg reaches an RMSE of 2.050 (±0.820), local (each client by itself) "
+        "1.550 (±0.820): training together makes the error 0.500 (±0.000) larger; in their means over seeds, "
         "0 of 2 clients gain, 2 lose, the largest loss is a with an error 0.500 larger." + DEALT
     )
 
@@ -261,20 +264,42 @@ def test_headline_says_of_how_many_methods_the_best_was_chosen(make_known, two_s
     assert chosen in headline([*two_seeds, *more, *pooled])
 
 
+SAME = "over 2 seeds on the same rows: it covers how models were trained, not other test rows"
+PUBLISHED = "over 2 seeds that share test rows: it covers how rows were dealt and models trained, not other"
+ANEW = "over 2 splits of the same rows, corrected for the rows they share: it covers which rows were trained"
+
+
 @pytest.mark.parametrize(
-    ("config", "fixed"),
-    [({}, False), ({"deal": ""}, False), ({"deal": 0}, True), ({"deal": 7}, True), ({"given": "abc"}, True)],
+    ("config", "about", "said"),
+    [
+        ({}, {}, ANEW),
+        ({"deal": ""}, {}, ANEW),
+        ({"deal": 0}, {}, SAME),
+        ({"deal": 7}, {}, SAME),
+        ({"given": "abc"}, {}, SAME),  # a run of an earlier version
+        ({"given": "abc"}, {"rows": ("a", "a")}, SAME),
+        ({"given": "abc"}, {"rows": ("a", "b")}, ANEW),  # clients of the same sizes, but others
+        ({}, {"rows": ("a", "a")}, SAME),
+        ({}, {"rows": ("a", "b"), "published_tests": (True, True)}, PUBLISHED),
+        ({"deal": 0}, {"rows": ("a", "b"), "published_tests": (True, True)}, SAME),
+    ],
 )
-def test_headline_says_whether_seeds_have_the_same_test_rows(two_seeds, config, fixed):
+def test_headline_says_what_the_interval_covers(two_seeds, config, about, said):
     for run in two_seeds:
         run.config = {**run.config, **config}
-    same = "over 2 seeds on the same test rows: it covers how models were trained, not other data"
-    anew = "over 2 seeds that share rows: it covers how rows were dealt and models trained, not other data"
-    for said in (headline(two_seeds), in_one_line(two_seeds)):
-        assert (same in said, anew in said) == (fixed, not fixed)
-    # clients that differ from seed to seed are not the same, however they came about
+        run.about |= {key: values[run.config["seed"]] for key, values in about.items()}
+    kinds = {SAME: "training", PUBLISHED: "dealing", ANEW: "splits"}
+    for text in (headline(two_seeds), in_one_line(two_seeds)):
+        assert [s for s in kinds if s in text] == [said]
+    assert set(summary_frame(two_seeds)["interval"]) == {kinds[said]}
+    assert said == ANEW or "What other test rows would say of a gain is not known" in in_one_line(two_seeds)
+
+
+def test_clients_that_differ_from_seed_to_seed_are_not_the_same(two_seeds):
+    for run in two_seeds:
+        run.config = {**run.config, "given": "abc"}
     two_seeds[1].about["clients"][0]["train"] += 1
-    assert anew in headline(two_seeds)
+    assert ANEW in headline(two_seeds)
 
 
 class TestOneRequester:
@@ -293,7 +318,7 @@ class TestOneRequester:
         assert said_of(runs) == (
             "For b, the only one of 2 clients with a figure from every method, over 2 seeds, erosion (the "
             "best of 2 by these very test rows, so it looks better than it is) reaches an accuracy of 82.5 % "
-            "(±31.8), local (each client by itself) 62.5 % (±31.8): training together gains 20.0 points "
+            "(±38.9), local (each client by itself) 62.5 % (±38.9): training together gains 20.0 points "
             "(±0.0). All data in one place (central) would reach 92.5 %." + DEALT
         )
 

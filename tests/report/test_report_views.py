@@ -11,6 +11,7 @@ from coterie.core.errors import BadInput
 from coterie.report import views
 
 T = 12.7062047
+WIDER = math.sqrt(5 / 3)  # √(1/2 + 1/3) over √(1/2): two splits, one test row for three others
 
 
 def test_groups_keep_the_order_of_labels_and_sort_seeds(two_seeds):
@@ -32,10 +33,11 @@ def test_groups_refuse_what_cannot_stand_in_one_table(two_seeds, make_known):
 
 
 def test_mean_over_clients_then_interval_over_seeds(two_seeds):
-    # seeds: (0.8 + 0.8) / 2 and (0.7 + 1.0) / 2; half = t s / sqrt 2 with s = 0.05 / sqrt 2
+    # seeds: (0.8 + 0.8) / 2 and (0.7 + 1.0) / 2; half = t s √(1/2 + r) with s = 0.05 / √2, and 10 test rows
+    # over 30 others make r = 1/3
     found = views.over_seeds(two_seeds[2:], "accuracy")
     assert found.mean == pytest.approx(0.825)
-    assert found.half == pytest.approx(T * 0.025)
+    assert found.half == pytest.approx(T * 0.025 * WIDER)
     assert math.isnan(views.over_seeds(two_seeds[2:3], "accuracy").half)
 
 
@@ -44,10 +46,14 @@ def test_gain_is_paired_by_client_and_seed(two_seeds):
     np.testing.assert_allclose(table, [[0.2, 0.0], [0.0, 0.1]], atol=1e-12)
     found = views.gain_over_seeds(two_seeds[2:], two_seeds[:2], "accuracy")
     assert found.mean == pytest.approx(0.075)
-    assert found.half == pytest.approx(T * 0.025)
+    assert found.half == pytest.approx(T * 0.025 * WIDER)
     drawn = views.gain_bars("fedavg", two_seeds[2:], two_seeds[:2], "accuracy")
     np.testing.assert_allclose(drawn.mean, [0.1, 0.05])
-    np.testing.assert_allclose(drawn.half, [T * 0.1, T * 0.05], rtol=1e-6)
+    # by itself, a has 5 test rows over 10 others and b 5 over 20: √(1 + 2r)
+    wider = np.sqrt([2.0, 1.5])
+    np.testing.assert_allclose(drawn.half, wider * [T * 0.1, T * 0.05], rtol=1e-6)
+    each = views.gain_by_client(two_seeds[2:], two_seeds[:2], "accuracy")
+    np.testing.assert_allclose([g.half for g in each], drawn.half)
 
 
 def test_gain_in_an_error_is_above_zero_when_it_shrinks(two_seeds):
@@ -66,7 +72,9 @@ def test_curve_has_the_interval_over_seeds(two_seeds):
     assert curve.rounds == [0, 1, 2]
     assert curve.seeds == [2, 2, 2]
     np.testing.assert_allclose(curve.mean, [0.4125, 0.825, 0.825])
-    np.testing.assert_allclose(curve.high - curve.mean, [T * 0.0125, T * 0.025, T * 0.025], rtol=1e-6)
+    np.testing.assert_allclose(
+        curve.high - curve.mean, WIDER * T * np.array([0.0125, 0.025, 0.025]), rtol=1e-6
+    )
 
 
 def test_band_of_one_seed_is_the_middle_half_of_the_clients(make_known):

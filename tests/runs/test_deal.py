@@ -92,6 +92,17 @@ def test_set_all_seeds_have_the_same_rows_and_all_else_is_the_seeds():
     assert (two.config["seed"], two.config["deal"]) == (1, 7)
 
 
+def test_a_run_says_in_a_few_letters_which_rows_it_has(monkeypatch):
+    anew = [prepare(replace(QUICK, seed=seed), None).about for seed in (0, 1)]
+    fixed = [prepare(replace(QUICK, seed=seed, deal=7), None).about for seed in (0, 1)]
+    assert len({about["rows"] for about in (*anew, *fixed)}) == 3
+    assert fixed[0]["rows"] == fixed[1]["rows"]
+    assert not any(about["published_tests"] for about in (*anew, *fixed))
+    data = Titanic().load()
+    monkeypatch.setattr(Titanic, "load", lambda self: replace(data, test=data.train))
+    assert prepare(QUICK, None).about["published_tests"]
+
+
 def staged(seed: int, deal: int | None) -> Staged:
     x = torch.arange(12, dtype=torch.float32)[:, None]
     part = Samples(x, torch.arange(12) % 2)

@@ -222,6 +222,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         # as values: what a run keeps to work them out can neither be pickled nor is needed any more
         result.record.models = Known(dict(result.record.models()))
         result.record.calibration = Known(result.record.calibration())
+        result.record.outcomes = Known(result.record.outcomes())
         return result
 
     def _answers(self, X: Any, groups: Any) -> Array:

@@ -28,11 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Dealt:
-    """Clients, and everything worth saying of how they came to their data."""
+    """Clients, and everything worth saying of how they came to their data; `published` where test rows are
+    shares of a published test set.
+    """
 
     clients: tuple[Client, ...]
     notes: tuple[str, ...]
     recipe: Recipe | None = None
+    published: bool = False
 
 
 def deal_clients(
@@ -79,7 +82,7 @@ def deal_clients(
         notes += _left_over("published test rows", published.owner)
     else:
         notes.append(f"each client holds out {test:g} of its rows for testing")
-    return Dealt(tuple(made), (*notes, *said), data.recipe)
+    return Dealt(tuple(made), (*notes, *said), data.recipe, published is not None)
 
 
 def parted(

@@ -285,7 +285,12 @@ class Gain:
 def standard_error(values: np.ndarray) -> float:
     """Of a mean over K folds that share rows: sqrt((1/K + 1/(K-1)) var), see above; infinite below two."""
     many = len(values)
-    return math.sqrt((1 / many + 1 / (many - 1)) * values.var(ddof=1)) if many > 1 else math.inf
+    return math.sqrt((1 / many + overlap_of(many)) * values.var(ddof=1)) if many > 1 else math.inf
+
+
+def overlap_of(folds: int) -> float:
+    """n_test / n_train of a cross-validation."""
+    return 1 / (folds - 1) if folds > 1 else 0.0
 
 
 def choose(gains: Mapping[str, Gain], sure: float) -> str:

@@ -12,14 +12,19 @@ from coterie.core.groups import Groups, added, whole
 
 def rmse(predicted: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
     """The root of the mean squared error, in the target's own unit."""
-    return whole(groups, y).mean((predicted.double() - y.double()).square()).sqrt()
+    return whole(groups, y).mean(squared_errors(predicted, y)).sqrt()
+
+
+def squared_errors(predicted: Tensor, y: Tensor) -> Tensor:
+    """[row]"""
+    return (predicted.double() - y.double()).square()
 
 
 def r2(predicted: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
     """1 - (squared error) / (squared deviation from the mean of y); NaN where y does not vary."""
     groups, y = whole(groups, y), y.double()
     spread = groups.sum((y - groups.mean(y)[groups.index]).square())
-    error = groups.sum((predicted.double() - y).square())
+    error = groups.sum(squared_errors(predicted, y))
     return torch.where(varies(y, groups), 1 - error / spread, math.nan)
 
 

@@ -1,8 +1,10 @@
 """What a paper claims, checked: holds, fails, or undecided at this number of seeds.
 
 A claim is put as numbers that must lie above zero (or near it), one for each seed. Their mean has a 95 %
-interval over seeds, Student's t: wholly on the right side the claim holds, wholly on the wrong side it fails,
-and else, as with one seed, which has no interval, it is undecided.
+interval over seeds: wholly on the right side the claim holds, wholly on the wrong side it fails, and else, as
+with one seed, which has no interval, it is undecided. Where seeds split the same rows anew, `overlap`
+corrects the interval for the rows they share; where test rows are the same for all, it is Student's t and
+does not cover which test rows there are (`metrics/summary.py`).
 """
 
 from __future__ import annotations
@@ -33,18 +35,18 @@ class Claim(Generic[R]):
     check: Callable[[R], Verdict]
 
 
-def above_zero(values: Sequence[float], digits: int = 1) -> Verdict:
+def above_zero(values: Sequence[float], digits: int = 1, overlap: float = 0.0) -> Verdict:
     """The mean lies above zero."""
-    mean, half, seeds = interval(values)
+    mean, half, seeds, *_ = interval(values, overlap=overlap)
     if seeds < 2:
         return _without_interval(mean, seeds, digits)
     word: Word = "holds" if mean - half > 0 else "fails" if mean + half < 0 else "undecided"
     return Verdict(word, _number(mean, half, digits))
 
 
-def near_zero(values: Sequence[float], margin: float, digits: int = 1) -> Verdict:
+def near_zero(values: Sequence[float], margin: float, digits: int = 1, overlap: float = 0.0) -> Verdict:
     """The mean lies within the margin around zero; outside of it the claim fails."""
-    mean, half, seeds = interval(values)
+    mean, half, seeds, *_ = interval(values, overlap=overlap)
     if seeds < 2:
         return _without_interval(mean, seeds, digits)
     low, high = mean - half, mean + half

@@ -59,10 +59,12 @@ def write(folder: Path, draw: Callable[[], Mapping[str, Figure]], format: Format
     return written
 
 
-def curves(axes: Axes, by_method: Mapping[str, np.ndarray], labels: Mapping[str, str]) -> None:
+def curves(
+    axes: Axes, by_method: Mapping[str, np.ndarray], labels: Mapping[str, str], overlap: float = 0.0
+) -> None:
     """Accuracy [seed, round] of each method: means, and shades for 95 % intervals over seeds."""
     for method, values in by_method.items():
-        ink, found = INKS[method], [interval(list(column)) for column in values.T]
+        ink, found = INKS[method], [interval(list(column), overlap=overlap) for column in values.T]
         mean, half = (np.array([100 * getattr(f, part) for f in found]) for part in ("mean", "half"))
         rounds = np.arange(len(mean))
         if np.isfinite(half).all():

@@ -19,11 +19,20 @@ from coterie.storage.atomic import write_whole
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CLAIMS_NOTE = (
-    "A claim is put as numbers above zero, one a seed, and judged by the 95 % interval of their mean over "
-    "seeds (Student's t): it holds or fails where the interval lies wholly on one side, and is undecided "
-    "else, as always with one seed."
+SPLITS = (
+    "The interval is over splits of the same rows, corrected for the rows they share (Nadeau and Bengio, "
+    "2003): it covers which rows were trained and tested on, and how models were trained."
 )
+SAME_TESTS = (
+    "The interval is Student's t over seeds that share test rows: it covers how training rows were dealt and "
+    "models trained, not other test rows."
+)
+JUDGED = (
+    "A claim is put as numbers above zero, one a seed, and judged by the 95 % interval of their mean over "
+    "seeds: it holds or fails where the interval lies wholly on one side, and is undecided else, as always "
+    "with one seed."
+)
+CLAIMS_NOTE = f"{JUDGED} {SAME_TESTS}"
 
 
 def commands(paper: Paper, preset: Preset, scale: Scale, seeds: Mapping[str, int]) -> str:

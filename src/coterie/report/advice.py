@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.metrics.summary import Interval, interval
+from coterie.metrics.summary import Interval
 from coterie.report import views, words
+from coterie.report.kinds import covers
 from coterie.runs.record import Record
 
 
@@ -29,10 +30,10 @@ def sentences(records: Sequence[Record]) -> list[str]:
     if alone is None:
         return []
     tried = {label: runs for label, runs in by_label.items() if together(runs)}
-    found = {label: views.gains(runs, by_label[alone], metric) for label, runs in tried.items()}
+    found = {label: views.gain_by_client(runs, by_label[alone], metric) for label, runs in tried.items()}
     said = []
     for i, name in enumerate(records[0].clients):
-        tries = [Try(label, interval(gains[:, i])) for label, gains in found.items()]
+        tries = [Try(label, gains[i]) for label, gains in found.items()]
         known = [t for t in tries if math.isfinite(t.gain.mean)]
         said.append(f"{name}: {sentence(known, metric)}")
     return said
@@ -46,7 +47,8 @@ def together(runs: Sequence[Record]) -> bool:
 def sentence(tries: Sequence[Try], metric: str) -> str:
     """What the best of these methods brings a client, and what the costliest of the others would cost it.
 
-    A gain or a cost is one only where its interval over seeds leaves out 0.
+    A gain or a cost is one only where its interval over seeds leaves out 0, and that over test rows does so
+    too where there is one.
     """
     if not tries:
         return "no method to compare with training alone."
@@ -54,14 +56,14 @@ def sentence(tries: Sequence[Try], metric: str) -> str:
     name = f"{best.label} (the best of {len(tries)})" if len(tries) > 1 else best.label
     if best.gain.seeds < 2:
         said = f"{name} has {words.more_or_less(best.gain.mean, metric)} than training alone in a single run"
-        return f"{said}, which only more seeds can tell from chance."
-    if clear(best.gain, -1):
+        return f"{said}{words.beside(best.gain, metric)}, which only more seeds can tell from chance."
+    if best.gain.side < 0:
         return f"stay alone: even {name} would cost {words.size_of(best.gain, metric)}."
-    if clear(best.gain, 1):
+    if best.gain.side > 0:
         said = f"training together seems to pay: {apart(name, best.gain, metric)}"
     else:
         said = f"no clear gain: {apart(name, best.gain, metric)}"
-    costly = [t for t in tries if t.gain.seeds > 1 and clear(t.gain, -1)]
+    costly = [t for t in tries if t.gain.side < 0]
     if not costly:
         return f"{said}."
     worst = min(costly, key=lambda t: t.gain.mean)
@@ -73,11 +75,6 @@ def apart(name: str, gain: Interval, metric: str) -> str:
     if gain.mean == 0:
         return f"{name} changes nothing"
     return f"{name} {'gains' if gain.mean > 0 else 'loses'} {words.size_of(gain, metric)}"
-
-
-def clear(gain: Interval, sign: int) -> bool:
-    """Whether the whole interval lies on this side of 0."""
-    return sign * gain.mean > gain.half
 
 
 def legend(records: Sequence[Record]) -> str:
@@ -92,8 +89,8 @@ def legend(records: Sequence[Record]) -> str:
             "chance."
         )
     if max(map(len, by_label.values())) > 1:
-        said.append(f"± is {words.covers(records)}.")
-    return " ".join(said)
+        said.append(f"± is {covers(records)}.")
+    return " ".join([*said, *words.beside_legend(records)])
 
 
 def heard(runs: Sequence[Record]) -> np.ndarray:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from coterie.metrics.calibration import Calibration, Tally, ece_of, mce_of, taus
-from coterie.metrics.summary import Interval, interval, mean_over_clients
+from coterie.metrics.summary import Interval, mean_over_clients
 from coterie.report import canvas, plotly_data, tables, views, words
 from coterie.report.glossary import behind
 from coterie.report.inks import Ink
@@ -210,11 +210,11 @@ def cells(by_label: views.Groups, counts: Counted) -> tuple[list[str], list[list
         figures: list[tuple[Interval, str]] = [
             (scores["accuracy"], "accuracy"),
             (scores["ece"], "ece"),
-            (interval([float(ece_of(t)) for t in together]), "ece"),
-            (interval([float(mce_of(t)) for t in together]), "ece"),
+            (views.over_splits(runs, [float(ece_of(t)) for t in together]), "ece"),
+            (views.over_splits(runs, [float(mce_of(t)) for t in together]), "ece"),
             (scores["brier"], "brier"),
             (scores["nll"], "nll"),
-            (interval([mean_entropy(found.entropy) for found in known]), "nll"),
+            (views.over_splits(runs, [mean_entropy(found.entropy) for found in known]), "nll"),
         ]
         rows.append([label, *(words.spread(value, metric) for value, metric in figures)])
     return header, rows

@@ -15,6 +15,7 @@ from coterie.report import (
     choices,
     features,
     heatmaps,
+    kinds,
     layers,
     little,
     page_tables,
@@ -42,7 +43,8 @@ def _lines(by_label: views.Groups, over_clients: bool = True) -> str:
     said = "Lines: the mean over clients."
     if views.band_kind(by_label) == "seeds":
         single = [label for label, runs in by_label.items() if len(runs) == 1]
-        said = "Lines: the mean over clients, then over seeds. Shade: its 95 % interval over seeds."
+        over = kinds.over([r for runs in by_label.values() for r in runs])
+        said = f"Lines: the mean over clients, then over seeds. Shade: its 95 % interval {over}."
         said += f" {', '.join(single)}: one seed, so no shade." if single else ""
     elif over_clients:
         said += (
@@ -58,7 +60,8 @@ def _lines(by_label: views.Groups, over_clients: bool = True) -> str:
 def clients_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
     said = "Each client's own model on its own test data, after the last scored round."
     if any(len(runs) > 1 for runs in by_label.values()):
-        said += " Mean over seeds; the thin lines are 95 % intervals over seeds."
+        over = kinds.over([r for runs in by_label.values() for r in runs])
+        said += f" Mean over seeds; the thin lines are 95 % intervals {over}."
     partly = tables.partly(by_label, views.headline_metric([next(iter(by_label.values()))[0]]))
     said += "".join(f" {text}." for text in partly)
     plot = _advice(by_label) + figure(key, plotly_data.clients_plot(by_label, colours), said)

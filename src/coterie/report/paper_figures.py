@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from coterie.core.errors import BadInput
-from coterie.report import calibration, canvas, closeups, views, words
+from coterie.report import calibration, canvas, closeups, kinds, views, words
 from coterie.report import inks as colours
 from coterie.report.inks import Ink, inks
 from coterie.runs.record import Record
@@ -121,7 +121,8 @@ def rounds(by_label: views.Groups, ink: Mapping[str, Ink], metric: str, scores: 
         )
     axes.set(xlabel="round", ylabel=f"{'test ' * (scores == views.OWN)}{words.unit(metric)}")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    shade = "95 % interval over seeds" if band == "seeds" else "the middle half of the clients (one seed)"
+    over = kinds.over([r for runs in by_label.values() for r in runs])
+    shade = f"95 % interval {over}" if band == "seeds" else "the middle half of the clients (one seed)"
     if band == kind:
         axes.set_title(f"shade: {shade}", fontsize=7, loc="left", color="#52606d")
     axes.legend(fontsize=7, ncols=2 if len(by_label) > 4 else 1)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.metrics.summary import Interval, interval, worst
+from coterie.metrics.summary import Interval, worst
 from coterie.report import glossary, views, words
 from coterie.report.inks import Ink
+from coterie.report.kinds import covers, kind_of, overlap
 from coterie.runs.record import Record
 from coterie.storage.atomic import replace_atomically, write_whole
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
     """One row a method: figures as fractions, halves of 95 % intervals over seeds as `<figure>_half`.
 
+    `interval` says what they cover: splits (of the same rows, corrected for those they share), dealing (of a
+    published test set) or training (on the same rows); none for one seed. `overlap` is the number of test
+    rows over all others by which splits are corrected, else 0. `gain_low` and `gain_high` bound the gain over
+    which test rows there happened to be, where the interval over seeds does not cover that.
     `worst_*` is the worst client's figure in each seed, then the mean over seeds. `gain` is the difference
     to `local` in the headline metric, paired by client and seed, above zero if better. `scored` counts the
     clients that have a figure: of one requester's method, one, and all figures are of it. `precision`,
@@ -42,15 +47,19 @@ def summary_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
     metrics, measured = views.metrics(records), views.metrics(records, views.MEASURED)
     main, own = views.headline_metric(records), views.own_metrics(records)
     alone = views.baseline(by_label)
+    kind = kind_of(records)
     rows = []
     for label, runs in by_label.items():
+        scored = views.with_figure(runs, main)
         row: dict[str, Any] = {
             "method": label,
             "seeds": len(runs),
             "clients": len(runs[0].clients),
-            "scored": int(views.with_figure(runs, main).sum()),
+            "scored": int(scored.sum()),
             "rounds": min(r.done for r in runs),
             "finished": all(r.finished for r in runs),
+            "interval": kind if len(runs) > 1 else "none",
+            "overlap": overlap(runs, scored),
         }
         base = None if alone is None else by_label[alone] if label != alone else []
         spreads = {main: views.over_seeds(runs, main), **_standing(runs, base, main, "gain")}
@@ -60,6 +69,7 @@ def summary_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
         spreads |= {m: views.over_seeds(runs, m, views.MEASURED) for m in measured}
         for name, spread in spreads.items():
             row |= {name: spread.mean, f"{name}_half": spread.half}
+            row |= {"gain_low": spread.low, "gain_high": spread.high} if name == "gain" else {}
         traffic = [r.traffic() for r in runs]
         cost = {key: float(np.mean([t[key] for t in traffic])) for key in traffic[0]}
         row |= {
@@ -79,7 +89,8 @@ def _standing(
     nothing over themselves).
     """
     higher = views.better_higher(runs)[metric]
-    found = {f"worst_{metric}": interval([worst(list(views.final(r, metric)), higher) for r in runs])}
+    each = [worst(list(views.final(r, metric)), higher) for r in runs]
+    found = {f"worst_{metric}": views.over_splits(runs, each)}
     if alone is not None:
         none = Interval(math.nan, math.nan, 0)
         found[gain] = views.gain_over_seeds(runs, alone, metric) if alone else none
@@ -231,7 +242,8 @@ def cells(
         line = [row["method"]]
         for name in shown:
             metric = name if name in words.NAMES or name in own else main
-            line.append(words.spread(_interval(row, name), metric, sign=name == "gain"))
+            found = _interval(row, name)
+            line.append(words.spread(found, metric, sign=name == "gain") + words.beside(found, metric))
         line += [words.whole(row["models"]), words.size(row["bytes"]), words.duration(row["seconds"])]
         rows.append(line)
     return header, rows
@@ -251,7 +263,8 @@ def measured_cells(records: Sequence[Record]) -> tuple[list[str], list[list[str]
 
 
 def _interval(row: Mapping[str, Any], name: str) -> Interval:
-    return Interval(row[name], row[f"{name}_half"], row["seeds"])
+    low, high = (row.get(f"{name}_{end}", math.nan) for end in ("low", "high"))
+    return Interval(row[name], row[f"{name}_half"], row["seeds"], low, high)
 
 
 def legend(records: Sequence[Record], trust: bool = True, without: Collection[str] = ()) -> str:
@@ -265,13 +278,14 @@ def legend(records: Sequence[Record], trust: bool = True, without: Collection[st
     else:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         none = " (— for one seed)" if counts[0] == 1 else ""
-        said = f"Mean over clients, then over {seeds} seeds; ±{none} is half of {words.covers(records)}."
+        said = f"Mean over clients, then over {seeds} seeds; ±{none} is half of {covers(records)}."
     if "worst client" not in without:
         said += " Worst client: the figure of the client that fares worst"
         said += " in each seed, then the mean over seeds." if counts != [1] else "."
     if views.baseline(by_label) is not None:
         what = "points" if views.headline_metric(records) in words.PERCENT else "the metric's unit"
         said += f" Gain: against local on the same clients and seeds, in {what}; above zero is better."
+        said += "".join(f" {text}" for text in words.beside_legend(records))
     said += "".join(f" {text}." for text in partly(by_label, views.headline_metric(records)))
     if "models" not in without:
         said += " Models: how many were sent in a run, by clients or a server"

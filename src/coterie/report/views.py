@@ -5,8 +5,10 @@ Tables, page and figures all start here, so that no number is worked out in two 
     own figure      of a client's own model on its own test data, after the last scored round; who did not
                     ask for a model has none
     mean            over clients that have a figure, each counting once; then over seeds
-    interval        95 %, Student's t over seeds; none for a single seed
-    gain            over training alone (`local`), paired by client and seed; above zero is better
+    interval        95 %, over seeds, corrected where these split the same rows anew (`kinds.py`); none for a
+                    single seed
+    gain            over training alone (`local`), paired by client and seed; above zero is better. Where its
+                    interval over seeds does not cover which test rows there are, it has bounds for that
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from coterie.metrics.summary import (
     intervals,
     means_of_known,
 )
+from coterie.report import rows
+from coterie.report.kinds import overlap, overlaps
 from coterie.runs.measures import MEASURES
 from coterie.runs.record import Record
 
@@ -161,7 +165,18 @@ def over_seeds(
     runs: Sequence[Record], metric: str, scores: str = OWN, among: np.ndarray | None = None
 ) -> Interval:
     """Mean over clients, or `among` some [client] of them, then over seeds."""
-    return interval(means_of_known(_among(np.stack([final(r, metric, scores) for r in runs]), among)))
+    return _over_seeds(runs, _among(np.stack([final(r, metric, scores) for r in runs]), among))
+
+
+def _over_seeds(runs: Sequence[Record], values: np.ndarray) -> Interval:
+    """Of figures [seed, client] of these runs."""
+    shared = overlap(runs, np.isfinite(values).any(axis=0))
+    return interval(means_of_known(values), overlap=shared)
+
+
+def over_splits(runs: Sequence[Record], values: Sequence[float]) -> Interval:
+    """Of one figure a seed that all clients have a part in."""
+    return interval(values, overlap=overlap(runs, np.ones(len(runs[0].clients), dtype=bool)))
 
 
 def _among(values: np.ndarray, some: np.ndarray | None) -> np.ndarray:
@@ -173,15 +188,6 @@ def with_figure(runs: Sequence[Record], metric: str) -> np.ndarray:
     """[client] who has a figure of its own in any of these runs."""
     known: np.ndarray = np.isfinite(np.stack([final(r, metric) for r in runs])).any(axis=0)
     return known
-
-
-def same_rows(records: Sequence[Record]) -> bool:
-    """Whether all seeds are scored on the same test rows: clients were given, or dealt by a seed of their own
-    (`deal`). Otherwise each seed deals the rows anew.
-    """
-    fixed = all("given" in r.config or r.config.get("deal") not in (None, "") for r in records)
-    alike = all(r.about["clients"] == records[0].about["clients"] for r in records)
-    return fixed and alike and len({r.config.get("deal") for r in records}) == 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +220,8 @@ def curve(label: str, runs: Sequence[Record], band: Band, metric: str, scores: s
         places = np.searchsorted(rounds, known)
         means[places, i] = means_of_known(values)
         seeds[places] += 1
-    mean, half, _ = intervals(means)
+    scored = np.isfinite(np.concatenate([values for _, values in drawn])).any(axis=0)
+    mean, half, _ = intervals(means, overlap=overlap(runs, scored))
     low, high = mean - half, mean + half
     if band == "clients":  # then there is one seed
         rows = [np.quantile(row[np.isfinite(row)], [0.25, 0.75]) for row in drawn[0][1]]
@@ -239,33 +246,50 @@ class Bars:
 
 def bars(label: str, runs: Sequence[Record], metric: str, scores: str = OWN) -> Bars:
     """Each client's final figure."""
-    return _bars(label, np.stack([final(r, metric, scores) for r in runs]))
+    return _bars(label, runs, np.stack([final(r, metric, scores) for r in runs]))
 
 
 def gain_bars(label: str, runs: Sequence[Record], alone: Sequence[Record], metric: str) -> Bars:
     """Each client's gain over training alone."""
-    return _bars(label, gains(runs, alone, metric))
+    return _bars(label, runs, gains(runs, alone, metric))
+
+
+def _bars(label: str, runs: Sequence[Record], values: np.ndarray) -> Bars:
+    mean, half, _ = intervals(values.T, overlap=overlaps(runs))
+    return Bars(label, mean, half)
 
 
 def gains(runs: Sequence[Record], alone: Sequence[Record], metric: str) -> np.ndarray:
     """Differences to training alone on the same seeds, above zero if better: [seed, client]."""
-    base = {seed(r): r for r in alone}
     sign = 1 if better_higher(runs)[metric] else -1
-    pairs = [(r, base[seed(r)]) for r in runs if seed(r) in base]
-    rows = [sign * (final(r, metric) - final(b, metric)) for r, b in pairs]
-    return np.stack(rows) if rows else np.full((1, len(runs[0].clients)), math.nan)
+    found = [sign * (final(r, metric) - final(b, metric)) for r, b in pairs(runs, alone)]
+    return np.stack(found) if found else np.full((1, len(runs[0].clients)), math.nan)
+
+
+def pairs(runs: Sequence[Record], alone: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """Each run with that of training alone on the same seed, where there is one."""
+    base = {seed(r): r for r in alone}
+    return [(r, base[seed(r)]) for r in runs if seed(r) in base]
 
 
 def gain_over_seeds(
     runs: Sequence[Record], alone: Sequence[Record], metric: str, among: np.ndarray | None = None
 ) -> Interval:
     """The mean gain over clients that have figures in both, then over the seeds both have."""
-    return interval(means_of_known(_among(gains(runs, alone, metric), among)))
+    values = _among(gains(runs, alone, metric), among)
+    found = rows.bounds_of(pairs(runs, alone), metric, np.isfinite(values).any(axis=0))
+    return _over_seeds(runs, values)._replace(low=float(found.mean[0]), high=float(found.mean[1]))
 
 
-def _bars(label: str, values: np.ndarray) -> Bars:
-    mean, half, _ = intervals(values.T)
-    return Bars(label, mean, half)
+def gain_by_client(runs: Sequence[Record], alone: Sequence[Record], metric: str) -> list[Interval]:
+    """Each client's gain, over the seeds both have."""
+    values = gains(runs, alone, metric)
+    over = intervals(values.T, overlap=overlaps(runs))
+    found = rows.bounds_of(pairs(runs, alone), metric, np.isfinite(values).any(axis=0))
+    return [
+        Interval(float(mean), float(half), int(seeds), float(low), float(high))
+        for mean, half, seeds, low, high in zip(*over, *found.each, strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.report import views
+from coterie.report.kinds import covers, kind_of
 from coterie.runs.record import Record
 
 NAMES = {
@@ -130,7 +132,8 @@ def headline(records: Sequence[Record]) -> str:
     said = f"{start}, {label}{_chosen(of)} reaches {_reached(means[label], metric)}"
     said += _against(by_label, label, means, metric, among)
     said += _yardstick(by_label, means, metric, label)
-    return said + (f" ± is {covers(records)}." if "±" in said else "")
+    said += f" ± is {covers(records)}." if "±" in said else ""
+    return f"{said} {BRACKETS}" if re.search(r"\[[+−\d]", said) else said
 
 
 def _over(clients: Sequence[str], among: np.ndarray, by_label: views.Groups) -> str:
@@ -159,13 +162,30 @@ def _chosen(of: int) -> str:
     return f" (the best of {of} by these very test rows, so it looks better than it is)" if of > 1 else ""
 
 
-def covers(records: Sequence[Record]) -> str:
-    """What the spread over seeds can tell of, and what not."""
-    most = several(max(len(runs) for runs in views.groups(records).values()), "seed")
-    how, what = "that share rows", "how rows were dealt and models trained"
-    if views.same_rows(records):
-        how, what = "on the same test rows", "how models were trained"
-    return f"the 95 % interval over {most} {how}: it covers {what}, not other data"
+BRACKETS = "In brackets: the 95 % interval of a gain over which test rows there happened to be."
+
+
+def beside(gain: Interval, metric: str) -> str:
+    """The bounds of a gain over test rows, where there are any: " [+0.2 to +2.4]"."""
+    if math.isnan(gain.low):
+        return ""
+    low, high = (figure(v, metric, sign=True, like=gain.mean) for v in (gain.low, gain.high))
+    return f" [{low} to {high}]"
+
+
+def beside_legend(records: Sequence[Record]) -> list[str]:
+    """What such bounds are; or that there are none, where ± does not cover test rows."""
+    by_label = views.groups(records)
+    alone, metric = views.baseline(by_label), views.headline_metric(records)
+    if alone is None or len(by_label) == 1:
+        return []
+    others = [runs for label, runs in by_label.items() if label != alone]
+    gains = [views.gain_over_seeds(runs, by_label[alone], metric) for runs in others]
+    if any(not math.isnan(g.low) for g in gains):
+        return [BRACKETS]
+    if kind_of(records) == "splits" or all(g.seeds < 2 for g in gains):
+        return []
+    return ["What other test rows would say of a gain is not known of these runs."]
 
 
 def _against(
@@ -187,7 +207,7 @@ def _against(
         return f"{said}they share no seed, so they are not compared."
     if gain.seeds == 1:
         single = "a single run" if len(runs) == 1 else "the one seed they share"
-        said += f"{more_or_less(gain.mean, metric)} in {single}"
+        said += f"{more_or_less(gain.mean, metric)}{beside(gain, metric)} in {single}"
         return f"{said}, which only more seeds can tell from chance."
     each = np.where(among, views.gain_bars(label, runs, by_label[alone], metric).mean, math.nan)
     return said + _verdict(gain, metric) + _who(runs[0].clients, each, metric)
@@ -231,15 +251,17 @@ def _reached(value: Interval, metric: str) -> str:
 
 def _verdict(gain: Interval, metric: str) -> str:
     """Gain or loss over several seeds, and whether they can tell it from nothing."""
-    mean, half, seeds = gain
+    mean, half, seeds = gain.mean, gain.half, gain.seeds
     if mean == 0:
         return "training together changes nothing"
-    amount = f"{_difference(abs(mean), metric)} (±{figure(half, metric, like=mean)})"
+    amount = f"{_difference(abs(mean), metric)} (±{figure(half, metric, like=mean)}){beside(gain, metric)}"
     if metric in PERCENT:
         said = f"training together {'gains' if mean > 0 else 'loses'} {amount}"
     else:
         said = f"training together makes the {moved(metric)} {amount} {way(metric, mean > 0)}"
-    return f"{said}, which {seeds} seeds cannot tell from none" if abs(mean) <= half else said
+    if abs(mean) <= half:
+        return f"{said}, which {seeds} seeds cannot tell from none"
+    return said if gain.side else f"{said}, which these test rows cannot tell from none"
 
 
 def _difference(value: float, metric: str) -> str:
@@ -253,7 +275,7 @@ def size_of(gain: Interval, metric: str) -> str:
     over = f" over {several(gain.seeds, 'seed')}"
     half = "" if math.isnan(gain.half) else f" (±{figure(gain.half, metric, like=gain.mean)}{over})"
     what = "" if metric in PERCENT else f" in {NAMES[metric]}"
-    return f"{_difference(abs(gain.mean), metric)}{half}{what}"
+    return f"{_difference(abs(gain.mean), metric)}{half}{what}{beside(gain, metric)}"
 
 
 def _who(clients: Sequence[str], gain: np.ndarray, metric: str) -> str:

@@ -60,11 +60,14 @@ def about_run(roster: Roster, beliefs: Beliefs, notes: Sequence[str], command: s
         "parameters": sum(t.numel() for t in belief.values()),
         "belief_bytes": tree.size_in_bytes(belief),
         "fingerprint": fingerprint(roster, beliefs),
+        "rows": fingerprint(roster, {}) if all(m.digest for m in roster.members) else "",
     }
 
 
 def fingerprint(roster: Roster, beliefs: Beliefs) -> str:
-    """Data and first weights in a few letters: what a run must find again to go on."""
+    """Data and first weights in a few letters: what a run must find again to go on. Without weights: whose
+    runs are trained and tested on the same rows.
+    """
     total = hashlib.sha256("/".join(m.digest for m in roster.members).encode())
     add_tensors(total, beliefs)
     return total.hexdigest()[:16]

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from coterie.core.method import asking
-from coterie.methods.advised import ALONE, Gain, standard_error
-from coterie.metrics.summary import HIGHER_IS_BETTER, Interval, student
+from coterie.methods.advised import ALONE, Gain, overlap_of
+from coterie.metrics.summary import HIGHER_IS_BETTER, Interval, interval
 from coterie.runs.record import COORDINATOR
 from coterie.runs.trying import REASONS, Bench, Place, Trials, chosen, figures, gains_of, outer_folds
 
@@ -185,12 +185,10 @@ def nested_gains(bench: Bench, trials: Trials, client: int, inside: Sequence[str
     return np.array(found)
 
 
-def interval_of(by_fold: np.ndarray, level: float = 0.95) -> Interval:
+def interval_of(by_fold: np.ndarray) -> Interval:
     """The mean over folds that share rows, and half of its corrected interval."""
     known = by_fold[~np.isnan(by_fold)]
-    if len(known) < 2:
-        return Interval(_mean(known), math.nan, len(known))
-    return Interval(_mean(known), student(len(known) - 1, level) * standard_error(known), len(known))
+    return interval(known, overlap=overlap_of(len(known)))
 
 
 def gifts(passed: Sequence[Sequence[int]], client: int, names: Sequence[str]) -> list[Gift]:

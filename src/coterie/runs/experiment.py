@@ -198,6 +198,7 @@ class Builder:
             device=settings.device,
             one_class=settings.one_class == "allow",
             recipe=dealt.recipe,
+            published=dealt.published,
         )
 
 
@@ -298,6 +299,7 @@ def experiment_of(
         about={
             **about_run(roster, beliefs, notes, command),
             "inputs": list(roster.shape if footing.body is None else footing.body.inputs),
+            "published_tests": footing.published,
         },
         model=footing.model,
         beliefs=beliefs,

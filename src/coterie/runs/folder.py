@@ -53,6 +53,7 @@ from coterie.core.errors import BadRun, shown
 from coterie.core.method import Models
 from coterie.core.net import Net
 from coterie.ledger.chain import FILE as LEDGER
+from coterie.metrics.bootstrap import Outcomes
 from coterie.metrics.calibration import Calibration, Tally
 from coterie.posteriors import Saved, store
 from coterie.runs import checkpoint
@@ -76,6 +77,7 @@ from coterie.storage.tensors import read_tensors, write_tensors
 T = TypeVar("T")
 
 CALIBRATION = "calibration.npz"
+OUTCOMES = "outcomes.npz"
 PRIVACY = "privacy.json"
 POSTERIORS = "posteriors"
 CHECKPOINTS = "checkpoints"
@@ -220,6 +222,9 @@ class Folder:
         kinds = {kind: torch.stack(list(t)).numpy() for kind, t in calibration._asdict().items()}
         replace_atomically(self.path / CALIBRATION, _savez(kinds))
 
+    def save_outcomes(self, outcomes: Outcomes) -> None:
+        replace_atomically(self.path / OUTCOMES, _savez(outcomes._asdict()))
+
     def save_privacy(self, statement: Mapping[str, Any]) -> None:
         write_whole(self.path / PRIVACY, json.dumps(statement, indent=1) + "\n")
 
@@ -302,6 +307,7 @@ def read_record(path: Path, label: str | None = None) -> Record:
         matrices=StoredByName(stored),
         models=partial(_models, path),
         calibration=partial(_calibration, path),
+        outcomes=partial(_outcomes, path),
         privacy=partial(_privacy, path),
     )
 
@@ -349,12 +355,28 @@ def _models(path: Path) -> Mapping[str, Belief]:
 
 def _calibration(path: Path) -> Calibration | None:
     """None where there is none: before the end, for a regression, in runs of earlier versions."""
-    name = path / CALIBRATION
+    kinds = _arrays(path / CALIBRATION, Calibration._fields)
+    return None if kinds is None else Calibration(*(Tally(*torch.from_numpy(kind)) for kind in kinds))
+
+
+def _outcomes(path: Path) -> Outcomes | None:
+    """None where there are none: see `Record`."""
+    arrays = _arrays(path / OUTCOMES, Outcomes._fields)
+    if arrays is None:
+        return None
+    found = Outcomes(*arrays)
+    if found.sizes.ndim != 1 or found.values.shape != (found.sizes.sum(),):
+        raise BadRun(f"{path / OUTCOMES} is damaged (sizes do not add up): delete it to do without")
+    return found
+
+
+def _arrays(name: Path, fields: Sequence[str]) -> list[np.ndarray] | None:
+    """The arrays of a file, if it is there."""
     if not name.exists():
         return None
     try:
         with np.load(name) as file:
-            return Calibration(*(Tally(*torch.from_numpy(file[kind])) for kind in Calibration._fields))
+            return [file[field] for field in fields]
     except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError) as error:
         raise BadRun(f"{name} is damaged ({error}): delete it to do without") from None
 

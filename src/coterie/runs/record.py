@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie.core.belief import Belief
+from coterie.metrics.bootstrap import Outcomes
 from coterie.metrics.calibration import Calibration, taus
 from coterie.nets.counting import Traffic
 from coterie.runs.measures import MEASURES
@@ -41,6 +42,8 @@ class Record:
                before the run is over
     calibration   a function: how sure the last models are and how often right, [client, bin]; None before
                the run is over, for a regression, and in runs of earlier versions
+    outcomes   a function: what came of each test row in the end, for the headline figure; None before the run
+               is over, where clients are not in this process, and for more than 32,768 rows
     privacy    a function: what looking at rows has cost (see `statement` in `privacy/ledger.py`); None before
                the run is over, and where local work has no bound
     """
@@ -55,6 +58,7 @@ class Record:
     matrices: Mapping[str, Mapping[int, np.ndarray]] = field(default_factory=dict)
     models: Callable[[], Mapping[str, Belief]] = dict
     calibration: Callable[[], Calibration | None] = lambda: None
+    outcomes: Callable[[], Outcomes | None] = lambda: None
     privacy: Callable[[], Mapping[str, Any] | None] = lambda: None
 
     def __repr__(self) -> str:

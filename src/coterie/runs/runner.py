@@ -25,11 +25,14 @@ from coterie.engines.threads import narrow, use
 from coterie.kernels import Calibrate, Crowd, Tallied
 from coterie.kernels.calibrate import unpacked
 from coterie.kernels.own import Beside
+from coterie.metrics.bootstrap import Outcomes
 from coterie.metrics.calibration import Calibration
+from coterie.metrics.summary import HEADLINE
 from coterie.models import MODELS
 from coterie.nets.accounted import EVALUATION, accounted
 from coterie.nets.counting import Traffic
 from coterie.nets.ownership import as_mixed
+from coterie.nets.wrapped import innermost
 from coterie.posteriors import Saved
 from coterie.runs.about import fingerprint
 from coterie.runs.body import save_body
@@ -38,6 +41,7 @@ from coterie.runs.facts import facts_of
 from coterie.runs.folder import Folder, read_record
 from coterie.runs.ledgered import Ledger
 from coterie.runs.measures import measure
+from coterie.runs.outcomes import asked_of, gathered
 from coterie.runs.prepared import recipe_for, save_origin
 from coterie.runs.record import Record, line, triplets
 
@@ -83,7 +87,7 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
         past = read_record(folder.path)
         record.metrics, record.timings = past.metrics, past.timings
         record.weights, record.matrices, record.models = past.weights, past.matrices, past.models
-        record.calibration, record.passed = past.calibration, past.passed
+        record.calibration, record.outcomes, record.passed = past.calibration, past.outcomes, past.passed
     times = Times()
     if saved is None:
         with CLOCK.part("training"):
@@ -141,6 +145,7 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
     with CLOCK.part("scoring"):
         models = only_for(method.models(state), who)
         tallies = calmly(net, [*handles_in(state)], rounds, partial(tallied, experiment, models))
+        came = row_by_row(experiment, models, record)
     net.book.read()
     spent = accounted(net)
     statement = None if spent is None else spent.statement()
@@ -149,6 +154,8 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
         with CLOCK.part("writing"):
             if tallies is not None:
                 folder.save_calibration(tallies)
+            if came is not None:
+                folder.save_outcomes(came)
             if statement is not None:
                 folder.save_privacy(statement)
             folder.save_posteriors(sent_posteriors(experiment, state))
@@ -161,7 +168,7 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
             folder.save_models(replace(models, of=used), owners, net)
             ledger.end(rounds)
     else:
-        record.calibration = lambda: tallies
+        record.calibration, record.outcomes = lambda: tallies, lambda: came
         tensors = net.peek(models.beliefs.rows(torch.unique(models.of[models.owners])))
         if tensors is not None and tree.size_in_bytes(tensors) <= KEPT:
             record.models = lambda: _by_name(experiment, models)
@@ -308,6 +315,17 @@ def tallied(experiment: Experiment, models: Models) -> Calibration | None:
         return None
     numbers = judged(experiment, Tallied(), models, experiment.rounds)
     return unpacked({name: t.nan_to_num(nan=0.0) for name, t in numbers.items()}) if numbers else None
+
+
+def row_by_row(experiment: Experiment, models: Models, record: Record) -> Outcomes | None:
+    """What came of each test row, where that is kept (`outcomes.py`). Nobody is asked: it is looked up."""
+    kernel, scores = asked_of(experiment), record.metrics[-1]["scores"]
+    told = (scores or {}).get("own/test", {}).get(HEADLINE[experiment.roster.task])
+    if kernel is None or told is None:
+        return None
+    here = replace(experiment, net=innermost(experiment.net))
+    at = judged(here, kernel, models, experiment.rounds).get("at")
+    return None if at is None else gathered(kernel, at, told)
 
 
 def sent_posteriors(experiment: Experiment, state: Any) -> list[Saved]:

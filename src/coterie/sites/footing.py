@@ -34,7 +34,8 @@ class Footing:
 
     `body` is what came before the model on its way to the clients' samples, in last-layer mode; `made` how to
     build the model by name; `recipe` how rows were read from files, if they were. `met` are sites elsewhere
-    with rows of their own: there are no clients here then.
+    with rows of their own: there are no clients here then. `published` says that test rows are shares of a
+    published test set.
     """
 
     clients: tuple[Client, ...]
@@ -46,6 +47,7 @@ class Footing:
     made: Made | None = None
     recipe: Recipe | None = None
     met: Any = None
+    published: bool = False
 
 
 def grounded(
@@ -64,6 +66,7 @@ def grounded(
     one_class: bool,
     deal: int | None = None,
     recipe: Recipe | None = None,
+    published: bool = False,
 ) -> Footing:
     """Clients and model as methods meet them: in the model's precision, held once, behind frozen layers if
     wanted.
@@ -98,6 +101,7 @@ def grounded(
         ready.body,
         made if ready.body is None else None,
         recipe,
+        published=published,
     )
 
 

@@ -179,7 +179,8 @@ def page(paper: Paper, asked: Asked, results: Mapping[Preset, Cells]) -> str:
     if asked.scale == "small":
         parts.append("Small pictures of other digits, fewer agents and rounds: not the paper's figures.")
     parts.append(
-        "Agent 0's test accuracy in %; ± is half of the 95 % interval over seeds. *Best* is the best of all "
+        "Agent 0's test accuracy in %; ± is half of the 95 % interval over seeds that share test rows. "
+        "*Best* is the best of all "
         "rounds, as in the paper: it is chosen by the test set and so too high; *last* is the last round's. "
         "Commands give all lines of their cells; `--cells` picks one."
     )

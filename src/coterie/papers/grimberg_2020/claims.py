@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from coterie.papers import claims
 from coterie.papers.base import PRESETS, Preset
-from coterie.papers.claims import Claim, Verdict, above_zero, every, near_zero, some
-from coterie.papers.grimberg_2020.paper import AGENTS, STUDIES, Trace, kept
+from coterie.papers.claims import Claim, Verdict, every, some
+from coterie.papers.grimberg_2020.paper import AGENTS, OVERLAP, STUDIES, Trace, kept
+
+above_zero = partial(claims.above_zero, overlap=OVERLAP)
+near_zero = partial(claims.near_zero, overlap=OVERLAP)
 
 LABELS = {"global": "Global", "weight-erosion": "Weight Erosion", "local": "Local"}
 EROSION = "weight-erosion"

@@ -37,6 +37,7 @@ ROUNDS, P_D, P_S = 30, 0.01, 0.2
 RATE, DECAY, GLOBAL_RATE = 3.0 / 2, 2e-3, 0.07 / 2
 METHODS = ("global", "weight-erosion", "local")
 AGENTS = 4
+OVERLAP = 1.0  # the user's test rows over those it trains on: halves, drawn anew by every seed
 
 
 @dataclass(frozen=True)

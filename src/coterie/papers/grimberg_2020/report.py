@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coterie.core.errors import BadRun
-from coterie.metrics.summary import interval
+from coterie.metrics import summary
 from coterie.papers import drawing, pages
 from coterie.papers.base import Asked, Paper, Preset
 from coterie.papers.grimberg_2020.claims import CLAIMS, EROSION, LABELS, OURS, Results, log_odds, read
-from coterie.papers.grimberg_2020.paper import METHODS, STUDIES
+from coterie.papers.grimberg_2020.paper import METHODS, OVERLAP, STUDIES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+interval = partial(summary.interval, overlap=OVERLAP)
 FIGURES = {"age-strict": "figure-6", "age-some": "figure-9", "heart": "heart-disease"}
 
 
@@ -41,7 +43,8 @@ def page(paper: Paper, results: Mapping[Preset, Results]) -> str:
             ]
         ),
         "Accuracy on the user's test rows after the last round, in %, and paired differences in points; ± is "
-        "half of the 95 % interval over seeds. *Commonest* is the accuracy of always naming the user's "
+        "half of the 95 % interval over splits of the user's rows into halves, corrected for the rows they "
+        "share. *Commonest* is the accuracy of always naming the user's "
         "commonest class. Commands give all lines of their cells; `--cells` picks one.",
     ]
     for preset, found in results.items():
@@ -58,7 +61,7 @@ def page(paper: Paper, results: Mapping[Preset, Results]) -> str:
                     ]
                     if study == "age-strict" and (said := one_row_decides(found)):
                         parts.append(said)
-    parts += ["## Claims", pages.CLAIMS_NOTE, pages.claims_table(CLAIMS, results)]
+    parts += ["## Claims", f"{pages.JUDGED} {pages.SPLITS}", pages.claims_table(CLAIMS, results)]
     if "text" in results and any(study == "heart" for study, _, _ in results["text"].runs):
         parts.append(pages.claims_table(OURS, {"text": results["text"]}))
     return "\n\n".join(parts) + "\n"
@@ -149,7 +152,7 @@ def rounds(r: Results, study: str) -> Figure:
     figure, axes = drawing.canvas(2.4 * len(users), 4.2, 2, len(users), sharex=True, sharey="row")
     for column, i in zip(axes.T, users, strict=True):
         found = {m: np.array([r.curve(t) for t in r.of(study, i, m).values()]) for m in METHODS}
-        drawing.curves(column[0], {m: v for m, v in found.items() if len(v)}, LABELS)
+        drawing.curves(column[0], {m: v for m, v in found.items() if len(v)}, LABELS, OVERLAP)
         traces = [t for m in METHODS for t in r.of(study, i, m).values()]
         always = float(np.mean([t.always for t in traces]))
         for level in (always, 1 - always):

@@ -121,7 +121,8 @@ def page(paper: Paper, asked: Asked, results: Mapping[Preset, Cells]) -> str:
             "Fewer clients, pictures and rounds: orders can be compared with the thesis, figures not."
         )
     parts.append(
-        "Test accuracy in %, the mean over clients; ± is half of the 95 % interval over seeds. *Models* are "
+        "Test accuracy in %, the mean over clients; ± is half of the 95 % interval over seeds that "
+        "share test rows. *Models* are "
         "those that the average client has sent and received, as the thesis counts them: every time that one "
         "is asked for. *Round* is the one that figures are of: before the last, where a run is not finished."
     )

@@ -12,6 +12,7 @@ from coterie.metrics.summary import interval
 from coterie.papers import drawing, pages
 from coterie.papers.base import Preset
 from coterie.papers.claims import Claim, Verdict, above_zero, every
+from coterie.papers.makni_2022.cancer_scales import Setting
 from coterie.report.canvas import ramp
 from coterie.report.inks import COLOURS
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Result = Mapping[str, Any]
 Seeds = Mapping[int, Result]
 
+OVERLAP = Setting.held / (1 - Setting.held)  # every seed sets test rows aside anew
 ORDER = 10**-2.5  # half a decade above 1e-3
 FACTOR = 2.0  # between the spreads of clouds that are called alike
 INKS = {"swag": COLOURS[1], "hmc": COLOURS[0]}
@@ -85,7 +87,7 @@ def table(results: Mapping[Preset, Seeds]) -> str:
 
 def written(values: list[float]) -> str:
     """Three digits of a mean, and its interval to the same place."""
-    mean, half, seeds = interval(values)
+    mean, half, seeds, *_ = interval(values, overlap=OVERLAP)
     if mean == 0 or not math.isfinite(mean):
         return f"{mean:g}"
     if not 1e-3 <= abs(mean) < 1e5:
@@ -97,7 +99,9 @@ def written(values: list[float]) -> str:
 
 def means_are_close(by: Seeds) -> Verdict:
     """log₁₀ of what is between the deviation and half a decade above 1e-3."""
-    return above_zero([math.log10(ORDER / value(r, ("deviation", "swag-hmc"))) for r in by.values()], 2)
+    return above_zero(
+        [math.log10(ORDER / value(r, ("deviation", "swag-hmc"))) for r in by.values()], 2, OVERLAP
+    )
 
 
 def clouds_are_alike(by: Seeds) -> Verdict:
@@ -106,7 +110,7 @@ def clouds_are_alike(by: Seeds) -> Verdict:
     for name in FITTED if by else ():
         found = [[value(r, ("planes", name, "ratio", k)) for k in (0, 1)] for r in by.values()]
         room = [math.log2(FACTOR) - max(abs(math.log2(x)) for x in ratios) for ratios in found]
-        parts[FITTED[name]] = above_zero(room, 2)
+        parts[FITTED[name]] = above_zero(room, 2, OVERLAP)
     return every(parts)
 
 

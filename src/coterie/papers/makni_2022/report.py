@@ -128,9 +128,10 @@ def page(paper: Paper, asked: Asked, results: Mapping[Preset, Results]) -> str:
         f"# {paper.name}, scale {asked.scale}",
         f"{paper.citation}. What the presets and scales are: `coterie.papers.makni_2022`.",
         "\n".join(pages.origin_lines(origins)),
-        "Accuracies in % on the published test set; ± is half of the 95 % interval over seeds. The paper's "
-        "figures are of one run. Its accuracies are of FL-SWAG's mean model, its calibration scores of draws "
-        "averaged: both are here, each said to be what it is.",
+        "Accuracies in % on the published test set; ± is half of the 95 % interval over seeds that share "
+        "test rows, and in section 6 over splits of the same rows, corrected for those they share. The "
+        "paper's figures are of one run. Its accuracies are of FL-SWAG's mean model, its calibration scores "
+        "of draws averaged: both are here, each said to be what it is.",
     ]
     for preset, found in results.items():
         parts += preset_part(paper, asked.scale, preset, found)
@@ -139,7 +140,7 @@ def page(paper: Paper, asked: Asked, results: Mapping[Preset, Results]) -> str:
         parts += ["## Section 6: SWAG beside HMC", cancers.table(tumours)]
     parts += ["## Claims", pages.CLAIMS_NOTE, pages.claims_table(CLAIMS, results)]
     if tumours:
-        parts += ["Of section 6:", pages.claims_table(cancers.CLAIMS, tumours)]
+        parts += [f"Of section 6. {pages.SPLITS}", pages.claims_table(cancers.CLAIMS, tumours)]
     parts += [
         "## Does low rank or temperature help?",
         "The paper leaves it open. A gain is positive where the NLL (x 10) falls below FL-SWAG's own.",

@@ -107,8 +107,8 @@ def table(frame: pd.DataFrame, value: str, before: str) -> str:
     """What each method has when nobody lies, in %, and the points that each way of lying changes."""
     kinds = [kind for kind in KINDS if kind in set(frame["kind"])]
     lines = []
-    for (_, way), cell in ordered(frame):
-        plain = interval(list(cell[cell["kind"] == NONE][value]))
+    for (study, way), cell in ordered(frame):
+        plain = interval(list(cell[cell["kind"] == NONE][value]), overlap=STUDIES[study].overlap)
         found = changes(cell, value, before)
         lines.append([way, pages.plus_minus(plain), *(points(found.get(kind)) for kind in kinds)])
     return pages.table(["method", "nobody lies", *kinds], lines)

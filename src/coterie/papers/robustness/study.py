@@ -44,6 +44,7 @@ KINDS = (
     BOTH,
 )
 SHARES = (0.2, 0.3)
+TEST = 0.3  # of a client's rows, where no test set is published
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,13 @@ class Study:
     rate: float
     rows: tuple[int, int] | None = None
     shares: tuple[float, ...] = SHARES
+
+    @property
+    def overlap(self) -> float:
+        """Test rows over those trained on, where every seed sets some aside anew; 0 for a published test set,
+        which is cut to so many rows.
+        """
+        return 0.0 if self.rows else TEST / (1 - TEST)
 
 
 STUDIES: dict[str, Study] = {
@@ -127,7 +135,7 @@ def clients_of(name: str, seed: int) -> tuple[Client, ...]:
     study = STUDIES[name]
     data = cut(SOURCES.make(study.data).load(), study.rows, np.random.default_rng(0))
     key = Key(seed).at("data")
-    return deal_clients(data, study.split, study.clients, key, one_class=True).clients
+    return deal_clients(data, study.split, study.clients, key, test=TEST, one_class=True).clients
 
 
 def trace(name: str, way: str, kind: str, share: float, seed: int, rounds: int) -> Trace:

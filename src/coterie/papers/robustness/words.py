@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 INTRO = (
     "The honest clients' mean accuracy on their own test rows. *Nobody lies* is in %, ± half of the 95 % "
-    "interval over seeds; under each way of lying stands what it changes for the very same clients, in "
-    "points, the mean over seeds. **Bold** lies more than 3 points below. From `mean` to `bulyan` "
-    "there is one model for all, from `monna` on one for each."
+    "interval over seeds: on digits and hospitals over splits of the same rows, corrected for those they "
+    "share, on MNIST over seeds that share test rows; under each way of lying stands what it "
+    "changes for the very same clients, in points, the mean over seeds. **Bold** lies more than 3 points "
+    "below. From `mean` to `bulyan` there is one model for all, from `monna` on one for each."
 )
 FREE = (
     "free riders send what they got, an update of nothing: it is short, all of them send the same, and so it "

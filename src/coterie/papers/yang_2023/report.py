@@ -119,7 +119,8 @@ def page(paper: Paper, asked: Asked, results: Mapping[Preset, Cells]) -> str:
         f"# {paper.name}, scale {asked.scale}",
         f"{paper.citation}. What the text leaves open, and what the scales are: `coterie.papers.yang_2023`.",
         "\n".join(lines),
-        "Mean test accuracy of the four clients in %; ± is half of the 95 % interval over seeds. *Best* is "
+        "Mean test accuracy of the four clients in %; ± is half of the 95 % interval over seeds that share "
+        "test rows. *Best* is "
         "the best of all rounds, as in the paper: it is chosen by the test set and so too high; *last* is "
         "the last round's. *Gain* is over FedAvg on the same clients and first model, in points, by the "
         "best. The paper's own figures are in a picture alone.",

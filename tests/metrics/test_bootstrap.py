@@ -1,0 +1,84 @@
+"""Rows drawn anew: variances and bounds that are known by hand, and what does not depend on what."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coterie.metrics.bootstrap import DRAWS, FIGURES, Outcomes, bounds, differences
+
+ACCURACY, RMSE = FIGURES["accuracy"], FIGURES["rmse"]
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_the_variance_of_draws_is_that_of_a_mean():
+    # rows differ by 1, 1, 1, 1, -1: mean 0.6, variance 0.8, so that of a mean of five is 0.16
+    ours, theirs = np.array([[1.0, 1, 1, 1, 0]]), np.array([[0.0, 0, 0, 0, 1]])
+    found = differences(ours, theirs, np.array([5]), ACCURACY, rng())
+    assert found.shape == (DRAWS, 1)
+    assert found.mean() == pytest.approx(0.6, abs=4 * 0.4 / DRAWS**0.5)
+    assert found.var() == pytest.approx(0.16, rel=0.1)
+
+
+def test_clients_draw_from_their_own_rows():
+    # the first client's rows all say 1, the second's all -1
+    ours, theirs = np.array([[1.0, 1, 0, 0, 0]]), np.array([[0.0, 0, 1, 1, 1]])
+    found = differences(ours, theirs, np.array([2, 3]), ACCURACY, rng())
+    assert (found == [1.0, -1.0]).all()
+
+
+def test_two_methods_are_judged_on_the_same_rows():
+    # all rows differ much from each other, and the two methods by 1 in each
+    theirs = rng().normal(scale=100, size=(1, 20))
+    found = differences(theirs + 1, theirs, np.array([20]), ACCURACY, rng())
+    np.testing.assert_allclose(found, 1.0)
+
+
+def test_rows_are_averaged_over_seeds_first():
+    values = rng().integers(0, 2, (2, 4, 12)).astype(float)
+    sizes = np.array([5, 7])
+    apart = differences(*values, sizes, ACCURACY, rng())
+    once = differences((values[0] - values[1]).mean(axis=0)[None], np.zeros((1, 12)), sizes, ACCURACY, rng())
+    np.testing.assert_allclose(apart, once)
+
+
+def test_an_error_is_the_root_of_a_mean():
+    # squared errors 4 and 9 everywhere: RMSE 2 and 3, whatever is drawn
+    found = differences(np.full((3, 6), 9.0), np.full((3, 6), 4.0), np.array([6]), RMSE, rng())
+    np.testing.assert_allclose(found, 1.0)
+
+
+def test_bounds_hold_19_of_20_draws_and_draws_come_from_the_key():
+    draws = np.arange(1001.0)[:, None] * [1.0, -2.0]
+    np.testing.assert_allclose(bounds(draws), [[25.0, -1950.0], [975.0, -50.0]])
+    values = rng().integers(0, 2, (2, 1, 30)).astype(float)
+    one, again = (differences(*values, np.array([30]), ACCURACY, rng()) for _ in range(2))
+    assert (one == again).all()
+
+
+def test_many_rows_are_drawn_some_at_a_time():
+    values = rng().integers(0, 2, (2, 1, 3000)).astype(float)
+    found = differences(*values, np.array([1000, 2000]), ACCURACY, rng())
+    assert found.shape == (DRAWS, 2)
+    plain = [1.96 * np.std(part) / len(part) ** 0.5 for part in np.split((values[0] - values[1])[0], [1000])]
+    halves = np.diff(bounds(found), axis=0)[0] / 2
+    np.testing.assert_allclose(halves, plain, rtol=0.1)
+
+
+def test_values_of_some_clients():
+    kept = Outcomes(np.array([2, 0, 3]), np.array([1, 0, 1, 1, 0], dtype=np.uint8))
+    assert kept.only(np.array([True, True, False])).tolist() == [1, 0]
+    assert kept.only(np.array([False, False, True])).tolist() == [1, 1, 0]
+
+
+def test_noise_is_told_from_none_once_in_twenty():
+    """300 times, two fixed models that are right by pure chance, for three clients of 20 rows."""
+    draw, sizes, times, of = rng(), np.array([20, 20, 20]), 0, 300
+    for _ in range(of):
+        ours, theirs = draw.integers(0, 2, (2, 1, 60)).astype(float)
+        low, high = bounds(differences(ours, theirs, sizes, ACCURACY, draw).mean(axis=1))
+        times += low > 0 or high < 0
+    assert times / of == pytest.approx(0.05, abs=3 * (0.05 * 0.95 / of) ** 0.5)

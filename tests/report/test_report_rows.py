@@ -1,0 +1,111 @@
+"""Gains over which test rows there happened to be: bounds worked out by hand, and where they are shown."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from coterie.metrics.bootstrap import Outcomes
+from coterie.report import advice, headline, print_table, summary_frame, views, words
+
+# client a: of 8 rows local has 2 right and fedavg 6, none of them the same; of b's 4 rows both have all
+ALONE, TOGETHER = [1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
+SIZES = [8, 4]
+
+
+def tell(record, rows, digest="same", sizes=SIZES):
+    record.about |= {"rows": digest}
+    kept = Outcomes(np.array(sizes), np.array(rows, dtype=np.uint8))
+    record.outcomes = lambda: kept
+    return record
+
+
+def compared(make_known, seeds=1, digests=("same", "same"), **about):
+    """local and fedavg with the same outcomes in every seed, but for a little in the figures of b."""
+    return [
+        tell(make_known({"accuracy": figures}, label, seed, **about), rows, digests[seed])
+        for label, figures, rows in (("local", [0.25, 1.0], ALONE), ("fedavg", [0.75, 1.0], TOGETHER))
+        for seed in range(seeds)
+    ]
+
+
+def gain(records):
+    by_label = views.groups(records)
+    return views.gain_over_seeds(by_label["fedavg"], by_label["local"], "accuracy")
+
+
+def test_bounds_are_those_of_rows_drawn_anew(make_known):
+    records = compared(make_known)
+    by_label = views.groups(records)
+    a, b = views.gain_by_client(by_label["fedavg"], by_label["local"], "accuracy")
+    # 7 of 8 rows, of which 6 say +1 and 2 say -1: the mean is 1 - 2 Binomial(7, 1/4) / 7, whose 2.5 and
+    # 97.5 % points are 4 and 0 rows that say -1
+    assert (a.mean, a.low, a.high) == (0.5, pytest.approx(1 - 8 / 7), 1.0)
+    assert (b.mean, b.low, b.high) == (0.0, 0.0, 0.0)
+    assert gain(records)[3:] == (pytest.approx((1 - 8 / 7) / 2), 0.5)
+
+
+def test_seeds_on_the_same_rows_are_averaged_first_and_other_rows_later(make_known):
+    once, twice = compared(make_known), compared(make_known, 2)
+    assert gain(twice)[3:] == gain(once)[3:]
+    published = compared(make_known, 2, ("one", "two"), published_tests=True)
+    # each seed has draws of its own; bounds of such few rows are the same
+    assert gain(published)[3:] == gain(once)[3:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r[0].about.update(rows="other"),
+        lambda r: setattr(r[0], "outcomes", lambda: None),
+        lambda r: tell(r[0], [1, 0, *ALONE[8:]], sizes=[2, 4]),
+        lambda r: tell(r[0], ALONE[8:], sizes=[0, 4]),
+    ],
+    ids=["other rows", "not kept", "fewer rows", "a client without"],
+)
+def test_what_cannot_be_paired_has_no_bounds(make_known, change):
+    records = compared(make_known)
+    change(records)
+    assert math.isnan(gain(records).low)
+
+
+def test_several_splits_have_none_for_rows_are_in_their_interval(make_known):
+    records = compared(make_known, 2, ("one", "two"))
+    assert math.isnan(gain(records).low)
+    assert "In brackets" not in headline(records)
+
+
+def test_a_gain_has_to_be_clear_over_rows_too(make_known):
+    records = compared(make_known, 2)
+    found = gain(records)
+    assert found.mean > found.half == 0
+    assert found.side == 0
+    said = headline(records).replace(words.GAP, " ")
+    assert "gains 25.0 points (±0.0) [−7.1 to +50.0], which these test rows cannot tell from none" in said
+    assert said.endswith(words.BRACKETS)
+    assert advice.sentences(records) == [
+        "a: no clear gain: fedavg gains 50.0 points (±0.0 over 2 seeds) [−14.3 to +100.0].",
+        "b: no clear gain: fedavg changes nothing.",
+    ]
+    assert advice.legend(records).endswith(words.BRACKETS)
+
+
+def test_bounds_are_in_tables_and_files(make_known):
+    records = compared(make_known, 2)
+    out = io.StringIO()
+    print_table(records, Console(file=out, width=200))
+    assert "+25.0 ± 0.0 [−7.1 to +50.0]" in out.getvalue()
+    row = summary_frame(records).set_index("method").loc["fedavg"]
+    assert (row["interval"], row["overlap"]) == ("training", 0)
+    assert (row["gain_low"], row["gain_high"]) == (pytest.approx((1 - 8 / 7) / 2), 0.5)
+
+
+def test_one_seed_has_bounds_over_rows_and_no_verdict(make_known):
+    records = compared(make_known)
+    said = headline(records).replace(words.GAP, " ")
+    assert "25.0 points more [−7.1 to +50.0] in a single run, which only more seeds can tell" in said
+    assert summary_frame(records)["interval"].tolist() == ["none", "none"]
