@@ -13,7 +13,15 @@ from torch import nn
 
 from coterie.api import checks
 from coterie.api.result import Result
-from coterie.api.train import finished, footing_of, given_experiment, options_of_work, parts_of, train
+from coterie.api.train import (
+    finished,
+    footing_of,
+    given_config,
+    given_experiment,
+    options_of_work,
+    parts_of,
+    train,
+)
 from coterie.core.belief import Beliefs
 from coterie.core.checks import checked
 from coterie.core.client import Client
@@ -138,9 +146,8 @@ def compare(
                 table = {"methods": list(methods), "seeds": seeds, **settings.table(), **brought.table()}
                 begin(path, table, footing, resume)
             for spec, (work, way) in ways.items():
-                experiment = given_experiment(
-                    footing, model, settings, work, way, engine, init, features, brought
-                )
+                config = given_config(footing, model, settings, work, way, engine, init, features, brought)
+                experiment = given_experiment(footing, config, settings, way, brought)
                 place = None if path is None else path / slug(spec) / f"seed-{settings.seed}"
                 seen = watch_of(f"{spec} seed {settings.seed}", done)
                 results[spec].append(finished(experiment, place, resume, seen, label=spec))

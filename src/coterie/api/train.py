@@ -146,7 +146,8 @@ def ready(
     footing = footing_of(
         model, clients, settings, init, features, lambda r, start: way.check(r, start, key), tested, own
     )
-    return given_experiment(footing, model, settings, work, way, engine, init, features, own)
+    config = given_config(footing, model, settings, work, way, engine, init, features, own)
+    return given_experiment(footing, config, settings, way, own)
 
 
 def footing_of(
@@ -200,20 +201,11 @@ def called(model: nn.Module | str) -> str:
 
 
 def given_experiment(
-    footing: Footing,
-    model: nn.Module | str,
-    settings: Settings,
-    work: Trainer | None,
-    way: Method,
-    engine: str,
-    init: str,
-    features: Features | Mapping[str, Any] | None,
-    own: Own = NOTHING,
+    footing: Footing, config: Mapping[str, Any], settings: Settings, way: Method, own: Own
 ) -> Experiment:
-    """A method on what was given."""
-    config = given_config(footing, model, settings, work, way, engine, init, features, own)
-    connector, machine = settings.made("net"), ENGINES.make(engine)
-    return experiment_of(footing, config, way, connector=connector, engine=machine, command=None, own=own)
+    """A method on what was given, with a config that says so (`given_config`)."""
+    parts: dict[str, Any] = {"connector": settings.made("net"), "engine": ENGINES.make(config["engine"])}
+    return experiment_of(footing, config, way, command=None, own=own, **parts)
 
 
 def given_config(

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput, Gathered, shown
+from coterie.core.errors import BadData, BadInput, Gathered, shown
 from coterie.core.held import Held, together
 from coterie.core.kernel import Kernel, Trainer
 from coterie.core.method import (
@@ -133,22 +133,25 @@ class Advised:
             if spec not in self.ways:
                 raise BadInput(f"choice names {spec!r}, which is no candidate: add it to candidates")
         said = list[str]()
-        for spec, way in self.followed.items() if self.choice else self.able(roster, start, key)[0].items():
+        for spec, way in self.followed.items() if self.choice else self.able([roster], start, key)[0].items():
             said += [f"{spec}: {note}" for note in way.check(roster, start, key)]
         return said
 
-    def able(self, roster: Roster, start: Beliefs, key: Key) -> tuple[dict[str, Method], list[str]]:
-        """The candidates that go with these sites, and why others do not; one that was asked for by name has
-        to.
+    def able(
+        self, rosters: Sequence[Roster], start: Beliefs, key: Key
+    ) -> tuple[dict[str, Method], list[str]]:
+        """The candidates that go with these sites, whole and without folds, and why others do not; one that
+        was asked for by name has to.
         """
         fit, left = dict[str, Method](), list[str]()
         for spec, way in self.ways.items():
             if way.reveals().rows:
                 raise BadInput(f"candidate {spec!r} moves rows, which no client can follow: leave it out")
             try:
-                way.check(roster, start, key)
+                for roster in rosters:
+                    way.check(roster, start, key)
                 fit[spec] = way
-            except BadInput as error:
+            except (BadInput, BadData) as error:
                 if self.candidates != CANDIDATES or spec == ALONE:
                     raise
                 left.append(f"{spec} is not tried: {error}")

@@ -100,7 +100,10 @@ class Bench:
     @cached_property
     def able(self) -> tuple[dict[str, Method], list[str]]:
         key = Key(int(self.config["seed"]), rounds=int(self.config["rounds"]))
-        return self.method.able(self.footing.roster, self.footing.beliefs, key)
+        rosters = [fold.roster for fold in (self.footing, *self.outer)]
+        if self.inner:
+            rosters += [fold.roster for outer in range(self.method.folds) for fold in self.within(outer)]
+        return self.method.able(rosters, self.footing.beliefs, key)
 
     @property
     def ways(self) -> dict[str, Method]:
@@ -119,15 +122,15 @@ class Bench:
 
     def places(self) -> list[Place]:
         """Every trial, those that choose first."""
-        inner = [OUTER, *range(self.inner)]
-        return [
-            Place(outer, i, spec) for i in inner for outer in range(self.method.folds) for spec in self.ways
-        ]
+        outer, inner = range(self.method.folds), range(self.inner)
+        folds = [*((o, OUTER) for o in outer), *((o, i) for o in outer for i in inner)]
+        return [Place(*fold, spec) for fold in folds for spec in self.ways]
 
     def footing_at(self, place: Place) -> Footing:
         if place.inner == OUTER:
             return self.outer[place.outer]
-        if place.outer not in self._within:
+        if place.outer not in self._within:  # one at a time: each holds the rows once more
+            self._within.clear()
             self._within[place.outer] = self.within(place.outer)
         return self._within[place.outer][place.inner]
 
@@ -144,11 +147,9 @@ class Bench:
         return experiment_of(self.footing_at(place), config, way, command=None, **made)
 
     def check(self) -> None:
-        """Refuses, before the first trial, folds that somebody has too few rows for, and a measure that there
-        is not.
+        """Refuses a measure that there is not, before the first trial; folds that somebody has too few rows
+        for have been refused with the clients without them.
         """
-        if self.inner:
-            self.footing_at(Place(0, 0, ALONE))
         known = measured_by(self.experiment(Place(0, OUTER, ALONE)))
         if self.metric not in known:
             raise UnknownName("measure for this data", self.metric, known)
