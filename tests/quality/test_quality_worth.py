@@ -6,9 +6,11 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from small_sites import site
 
+import coterie
 from coterie.core.errors import BadInput, UnknownName
 from coterie.data.quality import worth as module
 from coterie.data.quality.worth import resampled, worth
@@ -68,3 +70,22 @@ def test_refusals(sites):
         worth(sites, "sout")
     with pytest.raises(BadInput, match="no partners"):
         worth(sites[:1], "north")
+
+
+def test_a_survival_is_checked_but_not_asked_what_columns_are_worth():
+    draws = np.random.default_rng(0)
+    frames = {
+        name: pd.DataFrame(
+            {
+                "age": draws.normal(60, 9, 80),
+                "days": draws.integers(1, 900, 80),
+                "died": draws.integers(0, 2, 80),
+            }
+        )
+        for name in ("north", "south")
+    }
+    frames["north"].loc[3, "age"] = 400
+    found = coterie.check(frames, target="days", event="died")
+    assert (found.findings["column"] == "age").any()
+    with pytest.raises(BadInput, match="not for a survival"):
+        coterie.check(frames, target="days", event="died", requester="north")

@@ -113,6 +113,7 @@ class Checked:
 
 @checked(
     target=or_none(COLUMN),
+    event=or_none(COLUMN),
     site=or_none(COLUMN),
     recipe=or_none(FILE),
     classes=or_none(CLASSES),
@@ -127,6 +128,7 @@ def check(
     tables: Tables = None,
     *,
     target: str | None = None,
+    event: str | None = None,
     site: str | None = None,
     recipe: str | Path | None = None,
     classes: Sequence[Any] | None = None,
@@ -151,7 +153,8 @@ def check(
     seed         for what is drawn: folds, shuffles
     """
     names, bounds = check_names(checks), read_ranges(ranges)
-    given: dict[str, Any] = {"target": target, "site": site, "recipe": recipe, "classes": classes}
+    given: dict[str, Any] = {"target": target, "event": event, "site": site, "recipe": recipe}
+    given["classes"] = classes
     if is_list(tables) and len(tables) and all(isinstance(c, core.Client) for c in tables):
         told = [name for name, value in given.items() if value is not None]
         if told:
@@ -159,8 +162,8 @@ def check(
         sites = of_clients(list(tables))
     else:
         if isinstance(tables, Mapping) and any(isinstance(t, tuple) for t in tables.values()):
-            if target is not None:
-                raise BadInput(f"target={target!r} beside pairs (X, y), which have it already: leave it out")
+            if told := target or event:
+                raise BadInput(f"column {told!r} beside pairs (X, y), which have it already: leave it out")
             tables, given = framed(tables), {**given, "target": TARGET}
         data, owner = rows_from(
             tables,

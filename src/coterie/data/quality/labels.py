@@ -70,7 +70,7 @@ def review(rows: SiteRows, seed: int = 0) -> Review:
 def why_not(rows: SiteRows) -> str:
     """Why labels cannot be reviewed; nothing if they can."""
     if rows.task != "classification":
-        return "labels of a regression are numbers, and not reviewed"
+        return f"what a {rows.task} predicts are numbers, which are not reviewed"
     counts = np.unique(rows.y, return_counts=True)[1]
     if len(counts) < 2:
         return "labels are not reviewed where all are the same"

@@ -79,6 +79,10 @@ def worth(sites: Sequence[SiteRows], requester: str, seed: int = 0) -> tuple[lis
     names = [rows.site for rows in sites]
     if requester not in names:
         raise UnknownName("requester, of the clients,", requester, names)
+    if sites[0].task == "survival":
+        raise BadInput(
+            "what a column is worth is measured for classes and numbers, not for a survival: leave it out"
+        )
     if len(sites) < 2:
         raise BadInput(f"requester {requester!r} has no partners to ask: give data of several sites")
     mine = next(rows for rows in sites if rows.site == requester)
