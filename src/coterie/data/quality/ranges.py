@@ -29,6 +29,7 @@ from coterie.storage.toml import read_given
 SHIPPED = "ranges.toml"
 KEYS = ("words", "unit", "possible", "plausible", "source", "ours")
 MOST_LINES = 1_000  # that a finding lists
+MOSTLY = 0.5  # of the values that are to lie within bounds in the unit that a column is taken to have
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,8 @@ def match(column: Column, values: np.ndarray, ranges: Ranges) -> Match | None:
         by = conversion(found.name, found.unit, unit) if found.unit else Conversion(1.0)
         return None if by is None else Match(found.within(by), unit, False)
     fits = {u: inside(values, found.within(by).plausible) for u, by in units_for(found).items()}
-    best = max(fits, key=lambda u: fits[u])  # the range's own comes first, and wins a tie
-    if fits[best] < 0.5:
+    best = max(fits, key=lambda u: fits[u])
+    if fits[found.unit] >= MOSTLY or fits[best] < MOSTLY:  # a few that do not fit are what is looked for
         best = found.unit
     return Match(found.within(units_for(found)[best]), best, True)
 
