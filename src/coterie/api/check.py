@@ -162,8 +162,8 @@ def check(
         sites = of_clients(list(tables))
     else:
         if isinstance(tables, Mapping) and any(isinstance(t, tuple) for t in tables.values()):
-            if told := target or event:
-                raise BadInput(f"column {told!r} beside pairs (X, y), which have it already: leave it out")
+            if named := target or event:
+                raise BadInput(f"column {named!r} beside pairs (X, y), which have it already: leave it out")
             tables, given = framed(tables), {**given, "target": TARGET}
         data, owner = rows_from(
             tables,

@@ -164,6 +164,8 @@ def gives(advice: Advice, answer: Answer) -> str:
     if not listed:
         return "You would give: nothing; your rows stay with you."
     got = f" You would get {words.several(back, 'model')}." if back else ""
+    if answer.epsilon is not None:
+        got += f" Such a run costs your rows epsilon {answer.epsilon:.2f}; each trial cost as much."
     return f"You would give: {'; '.join(listed[:MOST])}; your rows stay with you.{got}"
 
 

@@ -52,6 +52,7 @@ class Answer:
     reasons     {what: {other: figure}}, of rankings among the ways (`trying.REASONS`): the lower, the better
     trust       {figure: (alone, advised)}, of how far its confidence can be trusted
     gifts       what passes from and to this client in a run of the advised way
+    epsilon     what such a run costs its rows, the most over folds; None without a bound
     seconds     of such a run's training here, the mean over folds
     rows        numbers of its training rows
     """
@@ -66,6 +67,7 @@ class Answer:
     reasons: Mapping[str, Mapping[str, float]]
     trust: Mapping[str, tuple[float, float]]
     gifts: Sequence[Gift]
+    epsilon: float | None
     seconds: float
     rows: int
 
@@ -155,6 +157,7 @@ def answer(bench: Bench, trials: Trials, client: int, choice: str) -> Answer:
         reasons=reasons(bench, trials, client),
         trust=trust,
         gifts=gifts(known[0].passed if known else (), client, names),
+        epsilon=max((e for t in known if t.epsilon and (e := t.epsilon[client]) is not None), default=None),
         seconds=_mean([t.seconds for t in known]),
         rows=int(bench.footing.roster.sizes[client]),
     )

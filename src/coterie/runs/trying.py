@@ -61,8 +61,8 @@ class Place:
 @dataclass(frozen=True)
 class Trial:
     """What came of one: figures by name [client] on the fold, weights [receiver, sender] as the mean over
-    rounds, what passed (see `Record.passed_in_all`), matrices of a ranking by name, seconds; or why there is
-    nothing.
+    rounds, what passed (see `Record.passed_in_all`), matrices of a ranking by name, seconds, epsilon [client]
+    where local work has a bound; or why there is nothing.
     """
 
     scores: Mapping[str, Sequence[float | None]]
@@ -70,6 +70,7 @@ class Trial:
     passed: Sequence[Sequence[int]] = ()
     matrices: Mapping[str, Sequence[Sequence[float | None]]] = field(default_factory=dict)
     seconds: float = 0.0
+    epsilon: Sequence[float | None] = ()
     error: str | None = None
 
 
@@ -182,7 +183,10 @@ def trial_of(record: Record, metric: str, bare: bool) -> Trial:
     matrices = {name: record.matrices[name] for name in REASONS if name in record.matrices}
     ranked = {name: told(by_round[min(by_round)]) for name, by_round in matrices.items()}
     passed = record.passed_in_all().tolist()
-    return Trial(figures, np.round(weights, 6).tolist(), passed, ranked, record.traffic()["seconds"])
+    privacy = record.privacy()
+    epsilon = [] if privacy is None else [site["epsilon"] for site in privacy["sites"]]
+    seconds = record.traffic()["seconds"]
+    return Trial(figures, np.round(weights, 6).tolist(), passed, ranked, seconds, epsilon)
 
 
 def told(matrix: np.ndarray) -> list[list[float | None]]:
