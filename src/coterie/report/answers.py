@@ -100,9 +100,11 @@ def why_alone(advice: Advice, answer: Answer) -> str:
         return f"no other way could be measured by {words.called(advice.metric)} on these rows."
     best = max(known, key=lambda spec: known[spec].mean)
     change = changed(known[best], advice.metric)
-    if known[best].mean <= 0:
-        return f"none of {len(known)} other ways was better; with the nearest, {best}, {change}."
-    return f"none of {len(known)} other ways was better by more than noise; with the best, {best}, {change}."
+    noise = " by more than noise" if known[best].mean > 0 else ""
+    if len(known) == 1:
+        return f"{best}, the only other way tried, was not better{noise}; with it {change}."
+    nearest = "best" if noise else "nearest"
+    return f"none of {len(known)} other ways was better{noise}; with the {nearest}, {best}, {change}."
 
 
 def gain(advice: Advice, answer: Answer) -> str:
