@@ -75,7 +75,7 @@ def test_what_is_followed_is_what_it_would_be_alone():
         assert np.array_equal(result.weights[-1, which], own.weights[-1, which])
 
 
-def test_trials_come_first_and_their_choice_is_in_the_record():
+def test_trials_come_first_and_their_choice_is_in_the_record_and_on_the_page(tmp_path):
     clients = clients_of(rows=120)
     result = coterie.train(
         "logistic", clients, "advised", candidates=("fedavg", "ndoye:best=2"), rounds=8, lr=0.3, folds=4
@@ -84,6 +84,9 @@ def test_trials_come_first_and_their_choice_is_in_the_record():
     assert choice[3] == ALONE  # all others see the opposite
     assert any("advised follows" in note and "west: local" in note for note in result.record.about["notes"])
     assert result.record.metrics[-1]["extras"]["follows"] == choice
+    page = result.report(tmp_path / "page.html").read_text()
+    assert "What each was advised to follow" in page
+    assert "alone (1 of 1 seeds)" in page
 
 
 @pytest.mark.parametrize(
