@@ -161,3 +161,13 @@ def test_a_candidate_that_diverges_is_left_behind_and_said(monkeypatch):
     assert all(np.isnan(a.gains["fedavg"].mean) for a in found.answers.values())
     assert "fedavg" not in found.choice
     assert "lower the learning rate" in render_advice(found.advice)
+
+
+def test_who_is_away_in_the_end_has_no_figure_and_not_that_of_an_untrained_model():
+    asked = {"candidates": ("fedavg",), "folds": 2, "inner": 0, "rounds": 2, "lr": 0.5}
+    found = coterie.advise("logistic", made(), wrap=["absent=1.0"], **asked)
+    for answer in found.answers.values():
+        assert answer.choice == "local"
+        assert np.isnan(answer.gains["fedavg"].mean)
+        assert np.isnan(answer.level["local"])
+        assert "could be measured" in found.words(answer.client)[0]

@@ -173,9 +173,8 @@ class Bench:
 
 def trial_of(record: Record, metric: str, bare: bool) -> Trial:
     """What a run on a fold says; of one that only chooses, the figures it chooses by."""
-    scores = {name: record.final(name) for name in (list(record.evaluated())[-1]["scores"]["own/test"])}
-    kept = {metric: scores[metric]} if bare else scores
-    figures = {name: [v if math.isfinite(v) else None for v in values] for name, values in kept.items()}
+    scores = (record.metrics[-1]["scores"] or {}).get("own/test", {})  # who is away in the end has none
+    figures = {name: values for name, values in scores.items() if not bare or name == metric}
     if bare:
         return Trial(figures)
     rounds = [np.nan_to_num(np.asarray(w, dtype=float)) for w in record.weights.values()]
