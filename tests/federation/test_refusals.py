@@ -178,7 +178,7 @@ def test_a_lead_that_lies_about_a_run_gets_no_further(clinic, nothing_made, monk
 def test_rows_are_held_out_and_summed_as_a_policy_says(clinic, nothing_made, capsys):
     for change, says in (
         ({"deal": 7}, "rows held out by seed 0, where the policy has 7: run with --deal 7"),
-        ({"sums": False}, "counts, means and deviations of columns would be told"),
+        ({"sums": False}, "counts, means, deviations or quantiles of columns would be told"),
     ):
         clinic.stations["a"].policy = replace(FREE, **change)
         assert clinic.run(*FEDAVG) == 2

@@ -32,6 +32,7 @@ HERE, HOME = [-1], [0, 1, 2]
 THREE_EACH = [0, 0, 0, 1, 1, 1, 2, 2, 2]
 PEERS = ("random", "greedy", "epsilon-greedy", "random-weighted", "oracle", "gossip", "d-psgd", "dac", "pens")
 RESTING = {
+    "advised": {"way0.beliefs": HOME, "way1.beliefs": HERE},
     "local": {"beliefs": HOME},
     "central": {"beliefs": HERE},
     "fedavg": {"beliefs": HERE},
@@ -52,6 +53,7 @@ RESTING = {
     "bayes-central": {"own": HERE, "drawn": HERE * 3},
 }
 OPTIONS = {
+    "advised": {"candidates": ("fedavg",), "choice": ("local", "fedavg", "local")},
     **{key: {"patience": 9} for key in PEERS},
     "pens": {"patience": 9, "rounds_step1": 1},
     "finetune": {"tune": 1},

@@ -119,11 +119,10 @@ def advise(path: Path, builder: Builder) -> None:
     settings = STUDIES["titanic"]
     options = {**settings.options, "advised": asked}
     question = Question(replace(settings, method="advised", options=options), inner=2)
-    again = ["--data", "titanic", "--sgd.lr", "0.5", "--requester", ASKS, "--folds", "4", "--inner", "2"]
-    again += ["--candidates", "fedavg", "finetune", *CIRCLES]
+    more = ["coterie", "advise", "--data", "titanic", "--sgd.lr", "0.5", "--requester", ASKS]
     screen.out.print(f"\n[bold]The answer for {ASKS}: with whom, what it brings, what it gives[/bold]")
     command.answer(path, question, command_line(), builder=builder)
-    print(f"ask again: {shlex.join(['coterie', 'advise', *again])}")
+    print(f"more ways: {shlex.join(more)}")
 
 
 def write_passenger(file: Path, predictor: Predictor, builder: Builder) -> str:
