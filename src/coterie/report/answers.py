@@ -81,16 +81,22 @@ def why(answer: Answer) -> str:
 
 
 def weak(answer: Answer) -> bool:
-    """Whether the advice did not hold up on rows that had no part in choosing: it promises no gain, or seldom
-    came out again.
+    """Whether the advice to join others did not hold up on rows that had no part in choosing: it promises no
+    gain, or mostly did not come out again.
     """
     if answer.expected is None:
         return False
-    return not answer.expected.mean > 0 or 2 * answer.repeats.get(answer.choice, 0) < repetitions(answer)
+    return not answer.expected.mean > 0 or 2 * repeated(answer) < repetitions(answer)
 
 
 def repetitions(answer: Answer) -> int:
     return sum(answer.repeats.values())
+
+
+def repeated(answer: Answer) -> int:
+    """How often the same came out: alone, or to join others, in whatever way."""
+    alone = answer.repeats.get(ALONE, 0)
+    return alone if answer.alone else repetitions(answer) - alone
 
 
 def why_alone(advice: Advice, answer: Answer) -> str:
@@ -134,13 +140,15 @@ def sureness(advice: Advice, answer: Answer) -> str:
     """How often the same advice came out on other parts of the rows."""
     if not answer.repeats:
         return ""
-    total, same = repetitions(answer), answer.repeats.get(answer.choice, 0)
-    others = [
-        f"{words.several(n, 'time')} {called(s)}" for s, n in answer.repeats.items() if s != answer.choice
-    ]
-    rest = f", else {', '.join(others)}" if others else ""
+    total, same = repetitions(answer), repeated(answer)
     word = next(word for least, word in SURE if same >= least * total)
-    return f"How sure: {word}. Chosen without each part in turn, it came out {same} of {total} times{rest}."
+    what = "to stay alone" if answer.alone else "to join others"
+    said = (
+        f"How sure: {word}. Chosen without each part in turn, the advice was {what} {same} of {total} times"
+    )
+    return (
+        f"{said}." if answer.alone else f"{said}, {answer.repeats.get(answer.choice, 0)} of them in this way."
+    )
 
 
 def trust(answer: Answer) -> str:
