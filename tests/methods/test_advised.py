@@ -13,7 +13,7 @@ from coterie.core.errors import BadInput, Several
 from coterie.methods.advised import ALONE, Advised, Gain, choose, standard_error
 from coterie.metrics.classification import sensitivity
 
-SPECS = ("local", "fedavg", "finetune:tune=1")
+CANDIDATES = ("fedavg", "finetune:tune=1", "similar")
 
 
 def clients_of(rows=60, seed=0):
@@ -60,12 +60,13 @@ def test_sensitivity_at_a_specificity_by_hand(specificity, found):
     assert math.isnan(float(sensitivity(score[:1], y[:1], specificity)))
 
 
-def test_what_is_followed_is_what_it_would_be_alone():
+def test_what_is_followed_is_what_it_would_be_alone(tmp_path):
     """To the last bit, whoever else follows something else."""
     clients = clients_of()
     given = {"rounds": 3, "seed": 1, "lr": 0.3, "momentum": 0.5, "keep": True}
-    choice = ("fedavg", "local", "finetune:tune=1", "fedavg")
-    result = coterie.train("logistic", clients, "advised", candidates=SPECS[1:], choice=choice, **given)
+    choice = ("fedavg", "local", "finetune:tune=1", "similar")
+    result = coterie.train("logistic", clients, "advised", candidates=CANDIDATES, choice=choice, **given)
+    assert "similar" in result.report(tmp_path / "page.html").read_text()  # though no ranking is shown
     for client, spec in zip(clients, choice, strict=True):
         options = {"tune": 1} if "tune" in spec else {}
         own = coterie.train("logistic", clients, spec.partition(":")[0], **options, **given)

@@ -35,7 +35,6 @@ from coterie.core.held import Held, together
 from coterie.core.kernel import Kernel, Trainer
 from coterie.core.method import (
     ALL,
-    CIRCLE,
     METHODS,
     NOBODYS,
     Info,
@@ -179,7 +178,7 @@ class Advised:
             torch.zeros(n, n, dtype=torch.float64),
             torch.full((n,), math.nan, dtype=torch.float64),
         )
-        after, extras, matrices = list[Any](), dict[str, Any](), dict[str, Tensor]()
+        after = list[Any]()
         for spec, way, now in zip(self.followed, self.followed.values(), states_in(state), strict=True):
             then, info = way.round(now, Apart(net, spec), key)
             after.append(then)
@@ -187,15 +186,7 @@ class Advised:
             loss[mine] = info.loss[mine]
             if info.mixed:
                 weights[mine] = info.weights[mine].double()
-            for name, matrix in info.matrices.items():
-                if name != CIRCLE:
-                    whole = matrices.setdefault(name, torch.full((n, n), math.nan, dtype=torch.float64))
-                    whole[mine] = matrix[mine]
-            if info.extras:
-                extras[spec] = dict(info.extras)
-        return self.state_type()(*after), Info(
-            weights, loss, {"follows": list(self.choice), **extras}, matrices
-        )
+        return self.state_type()(*after), Info(weights, loss, {"follows": list(self.choice)})
 
     def models(self, state: Any) -> Models:
         of, held, rows = torch.full((len(self.choice),), NOBODYS), list[Held](), 0
