@@ -171,3 +171,12 @@ def test_who_is_away_in_the_end_has_no_figure_and_not_that_of_an_untrained_model
         assert np.isnan(answer.gains["fedavg"].mean)
         assert np.isnan(answer.level["local"])
         assert "could be measured" in found.words(answer.client)[0]
+
+
+def test_what_the_trials_moved_is_that_of_all_of_them():
+    """FedAvg among three: six models a round, two rounds, on two outer folds and two inner ones of each."""
+    asked = {"candidates": ("fedavg",), "folds": 2, "rounds": 2}
+    for inner, trials in ((0, 2), (2, 2 + 4)):
+        spent = coterie.advise("logistic", made(), inner=inner, **asked).advice.spent
+        assert spent["runs"] == 2 * trials
+        assert spent["models"] == trials * 6 * 2

@@ -26,7 +26,8 @@ HELP = """Ranks the others for one client or for all, before anything is trained
 
 By ndoye (transfer loss: how much worse a model of theirs does on one's own rows than at home) or by
 influence (how much each lowers one's held-out loss). Whoever is chosen has to do about as well on one's own
-rows as one's own model; if none does, the answer is nobody, and why. Test rows are never looked at.
+rows as one's own model; if none does, the answer is nobody, and why. By similar (how alike rows are) no model
+is tried, so there is no such bar. Test rows are never looked at.
 `coterie run` with the same options and --method ndoye or influence ranks in its first round and trains with
 the chosen in the rest; whoever has nobody trains alone.
 

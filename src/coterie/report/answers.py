@@ -72,10 +72,10 @@ def why(answer: Answer) -> str:
         said.append(f"the rows of {near} look most like yours{least} (coterie similar says in which columns)")
     if theirs := answer.reasons.get(THEIRS):
         best, worst = min(theirs, key=lambda n: theirs[n]), max(theirs, key=lambda n: theirs[n])
-        rest = f", that of {worst} worst ({theirs[worst]:+.2f})" if worst != best else ""
+        low, high = (words.number(theirs[n], like=1, sign=True) for n in (best, worst))
+        rest = f", that of {worst} worst ({high})" if worst != best else ""
         said.append(
-            f"trained alone, the model of {best} does best on your rows (loss {theirs[best]:+.2f} beside "
-            f"your own){rest}"
+            f"trained alone, the model of {best} does best on your rows (loss {low} beside your own){rest}"
         )
     return f"Why: {'; '.join(said)}." if said else ""
 

@@ -172,16 +172,16 @@ class Bench:
 
 
 def trial_of(record: Record, metric: str, bare: bool) -> Trial:
-    """What a run on a fold says; of one that only chooses, the figures it chooses by."""
+    """What a run on a fold says; of one that only chooses, the figures it chooses by and what it moved."""
     scores = (record.metrics[-1]["scores"] or {}).get("own/test", {})  # who is away in the end has none
     figures = {name: values for name, values in scores.items() if not bare or name == metric}
+    passed = record.passed_in_all().tolist()
     if bare:
-        return Trial(figures)
+        return Trial(figures, passed=passed)
     rounds = [np.nan_to_num(np.asarray(w, dtype=float)) for w in record.weights.values()]
     weights = np.mean(rounds, axis=0) if rounds else np.zeros((0, 0))
     matrices = {name: record.matrices[name] for name in REASONS if name in record.matrices}
     ranked = {name: told(by_round[min(by_round)]) for name, by_round in matrices.items()}
-    passed = record.passed_in_all().tolist()
     privacy = record.privacy()
     epsilon = [] if privacy is None else [site["epsilon"] for site in privacy["sites"]]
     seconds = record.traffic()["seconds"]
@@ -265,14 +265,11 @@ def figures(trials: Trials, spec: str, metric: str, client: int, folds: Sequence
     return [math.nan if f is None or f[client] is None else float(f[client]) for f in found]  # type: ignore[arg-type]
 
 
-def gains_of(
-    trials: Trials, bench: Bench, client: int, folds: Sequence[Fold], metric: str = ""
-) -> dict[str, Gain]:
+def gains_of(trials: Trials, bench: Bench, client: int, folds: Sequence[Fold]) -> dict[str, Gain]:
     """What each candidate gained one client over training alone, on these folds."""
-    metric = metric or bench.metric
-    scores = {spec: figures(trials, spec, metric, client, folds) for spec in bench.ways}
-    alone, higher = scores.pop(ALONE), HIGHER_IS_BETTER[metric]
-    return {spec: Gain(found, alone, higher) for spec, found in scores.items()}
+    scores = {spec: figures(trials, spec, bench.metric, client, folds) for spec in bench.ways}
+    alone = scores.pop(ALONE)
+    return {spec: Gain(found, alone, bench.higher) for spec, found in scores.items()}
 
 
 def chosen(trials: Trials, bench: Bench, client: int, within: int | None = None) -> str:
