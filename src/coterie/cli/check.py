@@ -22,6 +22,7 @@ from coterie.data.quality.checks import CHECKS, Quality, check_names, checked
 from coterie.data.quality.ranges import Ranges, read_ranges
 from coterie.data.quality.rows import dealt_rows
 from coterie.data.quality.worth import worth
+from coterie.data.some import some_of
 from coterie.engines.threads import narrow
 from coterie.report.page import write_report
 from coterie.report.quality import ADVICE, FILE, PAGE, change, headline, write_quality
@@ -48,7 +49,7 @@ examples:
   coterie check --data heart-disease --heart-disease.sparse-columns --worth --requester switzerland
   coterie check --net federation --federation.kit ward/people/lead
 """
-SETTINGS = ("data", "split", "clients", "seed", "deal", "net", "plugins")
+SETTINGS = ("data", "rows", "split", "clients", "seed", "deal", "net", "plugins")
 OWN = [
     Option(
         "run",
@@ -136,8 +137,9 @@ def found(settings: Settings, names: Sequence[str], bounds: Ranges, requester: s
         from coterie.federation.quality import ask_sites
 
         return ask_sites(net, names)
-    data, split = settings.made("data").load(), settings.made("split")
-    sites, said = dealt_rows(data, split, settings.clients, Key(settings.dealt_by).at("data"))
+    key, split = Key(settings.dealt_by).at("data"), settings.made("split")
+    data = some_of(settings.made("data").load(), settings.rows, key)
+    sites, said = dealt_rows(data, split, settings.clients, key)
     for line in said:
         screen.err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)
     brings, notes = worth(sites, requester, settings.seed) if requester else ([], [])

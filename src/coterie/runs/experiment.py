@@ -32,6 +32,7 @@ from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
 from coterie.data.build import Dealt, deal_clients
 from coterie.data.dataset import Dataset
+from coterie.data.some import some_of
 from coterie.data.sources.base import Source
 from coterie.engines.auto import SMALL as SMALL_MODEL
 from coterie.engines.base import Engine
@@ -155,8 +156,10 @@ class Builder:
         """Sites that have rows of their own set some aside, and say what they have in common."""
         from coterie.federation.sites import Rule
 
-        if settings.split != "silos" or settings.clients is not None:
-            raise BadInput("sites of a federation are not dealt any rows: leave --split and --clients out")
+        if settings.split != "silos" or settings.clients is not None or settings.rows is not None:
+            raise BadInput(
+                "sites of a federation are not dealt any rows: leave --split, --clients and --rows out"
+            )
         if settings.features is not None:
             raise BadInput(
                 "features are trained on rows of a server, and these are at their sites: leave it out"
@@ -202,7 +205,7 @@ class Builder:
         )
 
 
-DEALING = ("data", "split", "clients", "deal", "test", "validation", "one_class")
+DEALING = ("data", "rows", "split", "clients", "deal", "test", "validation", "one_class")
 GROUND = ("model", "seed", "init", "device", "net")
 
 
@@ -223,11 +226,12 @@ def with_sites(settings: Settings, footing: Footing) -> Settings:
 
 
 def _deal_rows(settings: Settings, data: Dataset) -> Dealt:
+    key = Key(settings.dealt_by).at("data")
     return deal_clients(
-        data,
+        some_of(data, settings.rows, key),
         settings.made("split"),
         settings.clients,
-        Key(settings.dealt_by).at("data"),
+        key,
         test=settings.test,
         validation=settings.validation,
         one_class=settings.one_class == "allow",

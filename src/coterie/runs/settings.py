@@ -65,6 +65,8 @@ class Settings:
     have."""
     split: str = "auto"
     """How samples are dealt to clients; auto takes the natural one for the data."""
+    rows: int | None = None
+    """Take so many rows, drawn by the seed that deals them, and a published test set whole; by default all."""
     clients: int | None = None
     """How many clients; by default what the split finds natural."""
     model: str = "auto"
@@ -128,7 +130,7 @@ class Settings:
             wrong.add(f"seed={self.seed} must be at least 0: try 0")
         if self.deal is not None and self.deal < 0:
             wrong.add(f"deal={self.deal} must be at least 0: try 0, or leave it out to deal by the seed")
-        for name in ("rounds", "evaluate", "checkpoint", "history", "seed", "deal", "clients"):
+        for name in ("rounds", "evaluate", "checkpoint", "history", "seed", "deal", "clients", "rows"):
             if (getattr(self, name) or 0) >= MOST:
                 wrong.add(f"{name}={shown(getattr(self, name))} must lie below 2^63: give a smaller number")
         with wrong.one():

@@ -78,12 +78,14 @@ def tune(
     out: str | Path | None = None,
     watch: Watch = lambda step: None,
     command: str | None = None,
+    builder: Builder | None = None,
 ) -> Tuned:
-    """Tunes each method by itself; with a folder, goes on where an earlier call was cut off.
+    """Tunes each method by itself; with a folder, goes on where an earlier call was cut off. A builder that
+    has the data already saves loading them again.
 
     A trial that diverges, or whose options do not go together, has failed and is kept as such.
     """
-    bench = ready(tuning, command)
+    bench = ready(tuning, command, builder or Builder())
     if out is None:
         return Tuned(tuning, bench.metric, bench.about, tuple(trials_of(bench, (), watch)))
     path = Path(out)
@@ -103,10 +105,10 @@ def tune(
     return tuned
 
 
-def ready(tuning: Tuning, command: str | None = None) -> Bench:
+def ready(tuning: Tuning, command: str | None, builder: Builder) -> Bench:
     """Refuses every mistake before anything is written."""
     need_optuna()
-    settings, builder = tuning.shared.with_method("local"), Builder()  # sites are the same for any method
+    settings = tuning.shared.with_method("local")  # sites are the same for any method
     experiment = builder.prepare(settings, command)
     whole = builder.footing(settings, lambda roster, start: ())
     for spec in tuning.methods:
