@@ -2,8 +2,8 @@
 
 Of every verb it is known which rows have to move where: a row that already lies at its receiver does not, nor
 does one of which the receiver got a copy earlier in the round. Models are counted with their bytes, numbers
-apart. Sealed replies go to helpers, who are not among the parties here: `sealed` counts them. Gradient steps are
-counted where visits happen, from what the kernel plans for so many rows: a site need not tell them.
+apart. Sealed replies go to helpers, who are not among the parties here: `sealed` counts them. Gradient steps
+are counted where visits happen, from what the kernel plans for so many rows: a site need not tell them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a run may spend: `--budget steps=20000 bytes=50M`. The first that is reached ends it.
 
     steps      gradient steps of all clients together, in every visit of every round
-    bytes      of models, rows, numbers and sealed shares that passed, both ways; a run's own scoring is left out
+    bytes      of models, rows, numbers and sealed shares that passed, both ways; not for a run's own scoring
     seconds    of training on the clock; no two runs take the same
     kwh        CPU seconds of training x watts of a busy core, an estimate
 
@@ -9,9 +9,9 @@ A round is never cut: no round begins once a budget is spent, and the last may g
 always runs, whatever it costs. `rounds` stays the most that there are.
 
 Watts are those that a processor is made to draw, by core: Lannelongue, Grealey and Inouye, 2021, "Green
-Algorithms: Quantifying the Carbon Footprint of Computation", whose table of processors (TDP_cpu.csv, v2.2) has
-12 W where the processor is not known, and from 3.8 to 23.8 W for those that it lists. Memory, cooling and
-whatever else runs on the machine are not in it.
+Algorithms: Quantifying the Carbon Footprint of Computation", whose table of processors (TDP_cpu.csv in
+GreenAlgorithms/green-algorithms-tool, data/latest) has 12 W where the processor is not known, and from 3.8 to
+23.8 W for those that it lists. Memory, cooling and whatever else runs on the machine are not in it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, Gathered, UnknownName, shown
+from coterie.core.roster import Roster
 from coterie.nets.counting import Traffic
 
 KINDS = ("steps", "bytes", "seconds", "kwh")
@@ -68,10 +70,7 @@ def specs_of(budget: Sequence[str] | Mapping[str, float]) -> tuple[str, ...]:
     """A budget as settings hold it, from texts or from {"steps": 20000}."""
     if not isinstance(budget, Mapping):
         return tuple(budget)
-    return tuple(
-        f"{kind}={value:g}" if value != int(value) else f"{kind}={int(value)}"
-        for kind, value in budget.items()
-    )
+    return tuple(f"{kind}={float(value):.17g}" for kind, value in budget.items())
 
 
 def check_power(watts: float) -> None:
@@ -88,6 +87,12 @@ def estimates_energy(config: Mapping[str, Any]) -> bool:
     return config.get("net", "in-process") == "in-process" and str(config.get("device", "cpu")) == "cpu"
 
 
+def row_bytes(roster: Roster, beliefs: Beliefs) -> int:
+    """Of one client's row as it would move: its inputs and its target, in the precision of the model."""
+    wide = next((t.element_size() for t in beliefs.values() if t.is_floating_point()), 4)
+    return wide * (math.prod(roster.shape) + 1)
+
+
 def bytes_of(moved: Traffic, sealed: int, a_row: int) -> int:
     """All that passed in a round; a client's row is so many bytes."""
     return int(moved.bytes.sum()) + NUMBER * int(moved.numbers.sum()) + a_row * int(moved.rows.sum()) + sealed
@@ -97,8 +102,8 @@ def check_budget(config: Mapping[str, Any]) -> None:
     """Refuses a budget in what cannot be known."""
     if "kwh" in read_budget(config.get("budget", ())) and not estimates_energy(config):
         raise BadInput(
-            f"budget kwh with net {config.get('net')} on {config.get('device', 'cpu')}: only CPU seconds of this "
-            "process are counted: use net in-process on the cpu, or a budget in steps"
+            f"budget kwh with net {config.get('net')} on {config.get('device', 'cpu')}: only CPU seconds of "
+            "this process are counted: use net in-process on the cpu, or a budget in steps"
         )
 
 
@@ -107,8 +112,8 @@ class Meter:
     """What a run has spent so far, by kind, and what it may."""
 
     budget: Mapping[str, float]
-    spent: dict[str, float]
-    power: float
+    spent: dict[str, float] = field(default_factory=dict)
+    power: float = WATTS
 
     def add(self, **more: float) -> None:
         for kind, value in more.items():

@@ -21,7 +21,7 @@ from coterie.core.clock import CLOCK, since
 from coterie.core.errors import BadData, BadInput, Diverged, Gone, Refused
 from coterie.core.held import Held, at_coordinator, handles_in, hold
 from coterie.core.kernel import Part, Scorer
-from coterie.core.method import Info, Models, asked, only_for
+from coterie.core.method import UNTRAINED, Info, Models, asked, only_for
 from coterie.core.net import Net
 from coterie.engines.threads import narrow, use
 from coterie.kernels import Calibrate, Crowd, Tallied
@@ -38,7 +38,7 @@ from coterie.nets.wrapped import innermost
 from coterie.posteriors import Saved
 from coterie.runs.about import fingerprint
 from coterie.runs.body import save_body
-from coterie.runs.budget import bytes_of, kwh, meter_of
+from coterie.runs.budget import bytes_of, kwh, meter_of, row_bytes
 from coterie.runs.experiment import Experiment
 from coterie.runs.facts import facts_of
 from coterie.runs.folder import Folder, read_record
@@ -52,7 +52,6 @@ log = logging.getLogger("coterie")
 
 Watch = Callable[[Record], None]
 Scores = dict[str, list[float | None]]
-UNTRAINED = "the last round ranked and trained nothing: models are as they began"
 KEPT = 2**24  # bytes of models that a run without a folder keeps for its report
 
 
@@ -92,7 +91,7 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
         record.metrics, record.timings = past.metrics, past.timings
         record.weights, record.matrices, record.models = past.weights, past.matrices, past.models
         record.calibration, record.outcomes, record.passed = past.calibration, past.outcomes, past.passed
-    times, a_row = Times(), row_bytes(experiment)
+    times, a_row = Times(), row_bytes(experiment.roster, experiment.beliefs)
     meter = meter_of(experiment.config, {kind: float(s[-1]) for kind, s in record.spent().items() if len(s)})
     if saved is None:
         with CLOCK.part("training"), times.work():
@@ -190,12 +189,6 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
         if tensors is not None and tree.size_in_bytes(tensors) <= KEPT:
             record.models = lambda: _by_name(experiment, models)
     return Outcome(record, models)
-
-
-def row_bytes(experiment: Experiment) -> int:
-    """Of one client's row as it would move: its inputs and its target, in the precision of the model."""
-    wide = next((t.element_size() for t in experiment.beliefs.values() if t.is_floating_point()), 4)
-    return wide * (math.prod(experiment.roster.shape) + 1)
 
 
 def first_state(experiment: Experiment, start: Held) -> Any:

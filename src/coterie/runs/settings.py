@@ -101,8 +101,8 @@ class Settings:
     says what each gave.
     """
     budget: tuple[str, ...] = ()
-    """What a run may spend: steps=20000, bytes=50M, seconds=60, kwh=0.001, or several; it ends after the round
-    that reaches the first of them, and after --rounds at the latest."""
+    """What a run may spend: steps=20000, bytes=50M, seconds=60, kwh=0.001, or several. It ends after the
+    round that reaches the first of them, after --rounds at the latest."""
     power: float = WATTS
     """Watts of a busy core, by which kWh are estimated."""
     evaluate: int = 1
