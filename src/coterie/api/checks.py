@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from torch import nn
@@ -39,6 +40,10 @@ def is_work(value: Any) -> bool:
     """A trainer of ours, or one of one's own; an optimiser of torch is none."""
     own = all(hasattr(value, name) for name in ("plan", "start", "step", "finish"))
     return isinstance(value, str) or (own and not isinstance(value, type))
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_function(value: Any) -> bool:
@@ -88,6 +93,14 @@ RUN = {
     "init": TEXT,
     "net": TEXT,
     "wrap": list_of("texts", TEXT.fits, "['absent=0.3']"),
+    "budget": Kind(
+        "amounts by kind, or texts: try {'steps': 20000} or ['bytes=50M']",
+        lambda v: (
+            (isinstance(v, Mapping) and all(map(TEXT.fits, v)) and all(map(is_number, v.values())))
+            or (is_list(v) and all(map(TEXT.fits, v)))
+        ),
+    ),
+    "power": Kind("a number of watts: try 12", is_number),
     "evaluate": whole(1, 1),
     "checkpoint": whole(1, 1),
     "one_class": TEXT,

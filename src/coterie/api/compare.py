@@ -37,6 +37,7 @@ from coterie.report.progress import watched
 from coterie.report.tables import summary_frame
 from coterie.report.words import brief
 from coterie.runs.about import fingerprint
+from coterie.runs.budget import specs_of
 from coterie.runs.compare import is_comparison, parsed, slug
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings, read_toml
@@ -111,6 +112,7 @@ def compare(
     brought = own_of(common.pop("loss", None), common.pop("metrics", None), common.pop("lower", ()))
     watch = common.pop("watch", lambda record: None)
     rest = {k: v for k, v in options.items() if k not in known}
+    common["budget"] = specs_of(common.get("budget", ()))
     works = {spec: own.pop("kernel", kernel) for spec, (_, own) in specs.items()}
     alone |= {option for work in works.values() for option in options_of_work(work)}
     ways = {
@@ -142,6 +144,9 @@ def compare(
 
             footing = footing_of(model, clients, settings, init, features, check, own=brought)
             check(footing.roster, footing.beliefs)
+            for work, way in ways.values() if i == 0 and first.budget else ():  # all refusals first
+                config = given_config(footing, model, settings, work, way, engine, init, features, brought)
+                given_experiment(footing, config, settings, way, brought).net.close()
             if path is not None and i == 0:
                 table = {"methods": list(methods), "seeds": seeds, **settings.table(), **brought.table()}
                 begin(path, table, footing, resume)

@@ -32,6 +32,7 @@ from coterie.models import MODELS
 from coterie.nets import Made
 from coterie.report.progress import watched
 from coterie.runs.about import fingerprint
+from coterie.runs.budget import WATTS, specs_of
 from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.folder import Folder, is_run, read_record
 from coterie.runs.runner import Outcome, Watch, run, same_threads
@@ -63,6 +64,8 @@ def train(
     init: Literal["given", "common", "independent"] = "given",
     net: str = "in-process",
     wrap: Sequence[str] = (),
+    budget: Sequence[str] | Mapping[str, float] = (),
+    power: float = WATTS,
     evaluate: int = 1,
     checkpoint: int = 1,
     one_class: Literal["refuse", "allow"] = "refuse",
@@ -92,6 +95,9 @@ def train(
     memory     what engines may use at once: half of what is free, or an amount such as 4G
     net        where the sites are: in-process, or processes for one of its own for each
     wrap       what is around the net: ["absent=0.3"] leaves each site out of a round by that chance
+    budget     what may be spent: {"steps": 20000}, or ["steps=20000", "bytes=50M"]; the run ends after the
+               round that reaches the first of them, after `rounds` at the latest (seconds and kwh too)
+    power      watts of a busy core, by which kWh are estimated
     features   a server first trains the model on rows set aside for it, then clients train its last layer
                only: options such as dict(aside=0.2, epochs=20), or {} for the usual ones; from
                init="given" the server starts from your module's weights, else from weights of its own
@@ -101,6 +107,7 @@ def train(
     """
     given: dict[str, Any] = dict(rounds=rounds, seed=seed, evaluate=evaluate, checkpoint=checkpoint)  # noqa: C408
     given |= dict(device=device, memory=memory, one_class=one_class, net=net, wrap=tuple(wrap))  # noqa: C408
+    given |= dict(budget=specs_of(budget), power=power)  # noqa: C408
     path = None if out is None else given_folder(str(out), "out")
     if features is not None and resume and path is not None and is_run(path):
         same_threads(read_record(path))  # before the server trains, should the cache be gone
@@ -220,7 +227,7 @@ def given_config(
     own: Own = NOTHING,
 ) -> dict[str, Any]:
     """What a record says of a run: all of it but the data."""
-    shown = ("rounds", "seed", "device", "memory", "evaluate", "checkpoint", "net", "wrap")
+    shown = ("rounds", "seed", "device", "memory", "evaluate", "checkpoint", "net", "wrap", "budget", "power")
     config = {
         **{k: v for k, v in settings.table().items() if k in shown},
         "data": GIVEN,

@@ -149,7 +149,7 @@ def attack(subject: Subject) -> dict[str, Any]:
     clients[place] = with_planted(client, rows, present)
     listener = Listener(subject.learner, rows, place)
     experiment = listened_to(subject.again(clients), listener.made, listener.left)
-    models = played(experiment, experiment.rounds)
+    models = played(experiment, subject.record.done)
     beliefs, of = experiment.net.peek(models.beliefs), int(models.of[place])
     was_in, bounds = present.numpy(), {}
     if listener.seen:

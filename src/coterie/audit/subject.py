@@ -99,6 +99,7 @@ class Subject:
             together = banked(clients)
             footing = replace(footing, clients=together, roster=roster_of(together, digests=True))
         config = {**ground.settings.table(), "evaluate": ground.settings.rounds}
+        config.pop("budget", None)  # as many rounds as there were, whatever they cost
         engine = ground.settings.made("engine")
         return experiment_of(
             footing, config, ground.method, connector=Simulated(), engine=engine, command=None

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from coterie.cli import screen
 from coterie.cli.compare import JOBS
-from coterie.cli.flags import read_settings
+from coterie.cli.flags import SPENDING, read_settings
 from coterie.cli.run import OUT, fresh
 from coterie.core.clock import CLOCK
 from coterie.core.errors import BadInput
@@ -51,7 +51,7 @@ INNER = Option(
 def advise(words: Sequence[str]) -> int:
     with CLOCK.part("start-up"):
         own = [*ADVISED.values(), INNER, OUT, JOBS]
-        settings, extra = read_settings(words, "advise", HELP, own, ["advised"])
+        settings, extra = read_settings(words, "advise", HELP, own, ["advised"], without=SPENDING)
     asked = {name: extra[name] for name in ADVISED}
     if settings.options.get("advised"):
         wrong = {k: v for k, v in settings.options["advised"].items() if v != _default(k)}

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coterie.cli import screen
-from coterie.cli.flags import dispatch, parse, read_settings
+from coterie.cli.flags import SPENDING, dispatch, parse, read_settings
 from coterie.core.options import Option
 from coterie.data.sources import SOURCES
 from coterie.papers import drawing
@@ -93,7 +93,7 @@ def fetch(words: Sequence[str]) -> None:
 def show(words: Sequence[str]) -> None:
     if words and not words[0].startswith("-"):
         words = ["--data", *words]
-    settings, extra = read_settings(words, "data show", SHOW, [FIGURES, OUT])
+    settings, extra = read_settings(words, "data show", SHOW, [FIGURES, OUT], without=SPENDING)
     folder = given_folder(extra["out"])
     experiment = prepare(settings, None)
     about = experiment.about

@@ -26,6 +26,9 @@ from coterie.sites.features import Features
 from coterie.storage.paths import given_path
 from coterie.storage.plugins import load_plugins
 
+SPENDING = ("budget", "power")
+"""Settings of a run or comparison, and of no other command."""
+
 
 def parse(kind: Any, words: Sequence[str], command: str, description: str) -> Any:
     """tyro's parser, with its refusals in one line."""
@@ -65,11 +68,12 @@ def read_settings(
     methods: Sequence[str] = (),
     only: Collection[str] = (),
     kernels: Sequence[str] = (),
+    without: Collection[str] = (),
 ) -> tuple[Settings, dict[str, Any]]:
     """Settings from --config and flags, and the command's own further flags.
 
     `methods` and `kernels` name further ones whose options become flags too (for comparisons); `only` the
-    settings that a command takes, if not all.
+    settings that a command takes, if not all, and `without` those that it does not.
     """
     words = recipe_alias(words)
     path, table = peek(words, "config") or "config", config_of(words)
@@ -81,7 +85,9 @@ def read_settings(
         if name not in classes and not unknown:
             wrong.add(f"{path}: {unused(name, classes)}")
     shared = [o for o in options_of(Settings) if not (methods and o.name == "method")]
-    shared = [o for o in shared if not only or o.name in only]
+    shared = [o for o in shared if (not only or o.name in only) and o.name not in without]
+    for name in (name for name in table if name in without):
+        wrong.add(f"{path}: {name} is not for coterie {command}: leave it out")
     own = [Option("config", str, "", "A TOML file with settings; flags go before it."), *more]
     asked = bool({"-h", "--help"} & set(words))
     staged = base.features is not None or asks_for("features", words)

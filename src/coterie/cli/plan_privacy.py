@@ -13,7 +13,7 @@ from rich.text import Text
 from tyro.conf import arg
 
 from coterie.cli import screen
-from coterie.cli.flags import parse, read_settings
+from coterie.cli.flags import SPENDING, parse, read_settings
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput, Gathered
 from coterie.core.options import Option
@@ -115,7 +115,7 @@ def by_numbers(asked: Numbers) -> None:
 
 def by_method(words: Sequence[str]) -> None:
     """A method on data."""
-    settings, extra = read_settings(words, "plan-privacy", HELP, [DELTA, EPSILON])
+    settings, extra = read_settings(words, "plan-privacy", HELP, [DELTA, EPSILON], without=SPENDING)
     wrong, wanted, delta = Gathered(), extra["epsilon"], extra["delta"]
     with wrong.one():
         check_budget(1.0 if wanted is None else wanted, delta)

@@ -9,7 +9,7 @@ from typing import Literal
 from rich.markup import escape
 
 from coterie.cli import screen
-from coterie.cli.flags import config_of, peek, read_settings
+from coterie.cli.flags import SPENDING, config_of, peek, read_settings
 from coterie.cli.run import OUT, fresh, out_of, title
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.options import Option
@@ -44,7 +44,9 @@ FIGURES = Option("figures", Literal["none", "png", "svg"], "svg", "The picture t
 
 def rank(words: Sequence[str]) -> int:
     by = kind_of(words)
-    settings, extra = read_settings(words, "rank", HELP, [BY, REQUESTER, FIGURES, OUT], [by])
+    settings, extra = read_settings(
+        words, "rank", HELP, [BY, REQUESTER, FIGURES, OUT], [by], without=SPENDING
+    )
     settings = as_ranking(settings, by, extra["requester"]).resolved()
     out = out_of(extra)
     if extra["figures"] != "none":

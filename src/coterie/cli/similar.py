@@ -9,7 +9,7 @@ from typing import Literal
 from rich.markup import escape
 
 from coterie.cli import screen
-from coterie.cli.flags import read_settings
+from coterie.cli.flags import SPENDING, read_settings
 from coterie.cli.run import OUT, fresh, out_of, title
 from coterie.core.options import Option
 from coterie.report import similarity_words as told
@@ -52,7 +52,7 @@ OPTIONS = [MEASURES, REQUESTER, EPSILON, DELTA, FIGURES, OUT]
 
 
 def similar(words: Sequence[str]) -> int:
-    settings, extra = read_settings(words, "similar", HELP, OPTIONS, ["similar"])
+    settings, extra = read_settings(words, "similar", HELP, OPTIONS, ["similar"], without=SPENDING)
     asked = options_for(extra["measures"] or None, extra["epsilon"], extra["delta"])
     settings = as_look(settings, {**asked, "requester": extra["requester"]}).resolved()
     out = out_of(extra)

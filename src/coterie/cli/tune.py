@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from coterie.cli import screen
 from coterie.cli.compare import DEFAULT
-from coterie.cli.flags import method_names, read_settings
+from coterie.cli.flags import SPENDING, method_names, read_settings
 from coterie.cli.run import OUT, fresh
 from coterie.core.errors import BadRun
 from coterie.core.options import Option
@@ -53,7 +53,7 @@ OWN = (
 
 
 def tune(given: Sequence[str]) -> int:
-    settings, extra = read_settings(given, "tune", HELP, OWN, method_names(given, DEFAULT))
+    settings, extra = read_settings(given, "tune", HELP, OWN, method_names(given, DEFAULT), without=SPENDING)
     out = given_folder(extra["out"]) if extra["out"] else None
     tuning = Tuning(settings, **{o.name: extra[o.name] for o in OWN if o.name != "out"})
     split = tuning.way(tuning.methods[0]).split

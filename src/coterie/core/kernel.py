@@ -27,6 +27,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
@@ -85,7 +86,9 @@ class Trainer(Protocol):
     @property
     def keeps(self) -> bool: ...
 
-    def plan(self, samples: int, key: Key) -> Plan: ...
+    def plan(self, samples: int, key: Key) -> Plan:
+        """Rows, rates and seeds of every step; for as many rows always the same number of steps."""
+        ...
 
     def fresh(self, learner: Learner, belief: Belief) -> Belief: ...
 
@@ -183,6 +186,26 @@ def looks(kernel: Any) -> bool:
 def makes(kernel: Any) -> bool:
     """Whether a kernel makes beliefs without looking at data."""
     return hasattr(kernel, "make")
+
+
+def gradient_steps(kernel: Any, samples: int) -> int:
+    """How many gradients of a batch one visit takes at a client of so many training rows; 0 where nothing is
+    trained. A kernel whose step takes several says so (`gradients`).
+    """
+    if scores(kernel) or makes(kernel) or samples < 1:
+        return 0
+    try:
+        return _planned(kernel, samples)
+    except TypeError:  # work of somebody's own that has no hash
+        return _planned.__wrapped__(kernel, samples)
+
+
+@lru_cache(maxsize=4096)
+def _planned(kernel: Any, samples: int) -> int:
+    work, each = kernel, 1
+    while work is not None:
+        each, work = each * int(getattr(work, "gradients", 1)), getattr(work, "inner", None)
+    return each * len(kernel.plan(samples, Key(0)))
 
 
 KERNELS: Registry[Any] = Registry("kernel")

@@ -87,7 +87,8 @@ class Reveals:
 
 class Method(Protocol):
     """A method whose clients send posteriors also has `posteriors(state, look, names)`: see `fl_swag.py`. One
-    with an option `requester` makes models for who asks: a run scores and keeps theirs alone (`asked`).
+    with an option `requester` makes models for who asks: a run scores and keeps theirs alone (`asked`). One
+    that does something else in some rounds because of how many there are says so in `paced`, in words.
     """
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
@@ -113,11 +114,19 @@ METHODS: Registry[Method] = Registry("method")
 ALL = "all"
 NOBODYS = -1  # in the place of a row: that client has no model of its own
 CIRCLE = "circle"
+UNTRAINED = "the last round ranked and trained nothing: models are as they began"
 
 
 def makes_models(method: Method) -> bool:
     """Whether models come of it, to be scored and kept: one that only looks at rows says train=False."""
     return bool(getattr(method, "train", True))
+
+
+def paced(method: Method) -> str:
+    """What a method does otherwise because of how many rounds there are ("fine-tunes in its last rounds"); a
+    budget must not cut it off before. Nothing if every round is like the others.
+    """
+    return str(getattr(method, "paced", ""))
 
 
 def works(method: Method) -> bool:

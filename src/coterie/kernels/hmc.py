@@ -108,6 +108,11 @@ class HMC(Collecting):
     def keeps(self) -> bool:
         return self.keep
 
+    @property
+    def gradients(self) -> int:
+        """Of one step: where it begins, and after each leap."""
+        return self.leaps + 1
+
     def plan(self, samples: int, key: Key) -> Plan:
         refuse_many_steps(f"steps={self.steps}", self.steps)
         rows = torch.arange(samples).expand(self.steps, samples)

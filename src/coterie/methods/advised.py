@@ -42,6 +42,7 @@ from coterie.core.method import (
     Models,
     Reveals,
     asking,
+    paced,
 )
 from coterie.core.net import Beside, Net, Replies
 from coterie.core.options import coerced, options_of, read_pairs
@@ -121,6 +122,13 @@ class Advised:
     def followed(self) -> dict[str, Method]:
         """Those that anybody follows."""
         return {spec: way for spec, way in self.ways.items() if spec in self.choice}
+
+    @property
+    def paced(self) -> str:
+        """What any way that is followed does."""
+        return "; ".join(
+            f"follows {spec}, which {why}" for spec, way in self.followed.items() if (why := paced(way))
+        )
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         asking(self.requester, roster.names)

@@ -2,7 +2,8 @@
 
 Of every verb it is known which rows have to move where: a row that already lies at its receiver does not, nor
 does one of which the receiver got a copy earlier in the round. Models are counted with their bytes, numbers
-apart. Sealed replies go to helpers, who are not among the parties here: `sealed` counts them.
+apart. Sealed replies go to helpers, who are not among the parties here: `sealed` counts them. Gradient steps
+are counted where visits happen, from what the kernel plans for so many rows: a site need not tell them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from coterie.core.belief import Beliefs, Weights
 from coterie.core.held import COORDINATOR, Held
-from coterie.core.kernel import Kernel
+from coterie.core.kernel import Kernel, gradient_steps
 from coterie.core.net import WRAPS, Beside, Distances, Net, Replies
 from coterie.core.seeds import Key
 from coterie.nets.wrapped import Wrapped
@@ -27,17 +28,20 @@ class Traffic(NamedTuple):
     """[sender, receiver] models, their bytes, and numbers that passed; the coordinator comes last.
 
     rows [site]: clients' rows that moved to the coordinator
+    steps [party]: gradient steps of visits that were answered, where they were taken
     """
 
     models: np.ndarray
     bytes: np.ndarray
     numbers: np.ndarray
     rows: np.ndarray
+    steps: np.ndarray
 
 
 def nothing_passed(sites: int) -> Traffic:
     models, sizes, numbers = (np.zeros((sites + 1, sites + 1), dtype=np.int64) for _ in range(3))
-    return Traffic(models, sizes, numbers, np.zeros(sites, dtype=np.int64))
+    rows, steps = (np.zeros(parties, dtype=np.int64) for parties in (sites, sites + 1))
+    return Traffic(models, sizes, numbers, rows, steps)
 
 
 class Book:
@@ -64,6 +68,13 @@ class Book:
         self.traffic.models[place, to] += not known
         self.traffic.bytes[place, to] += sum(sizes[name] for name in new)
         known |= new
+
+    def steps(self, kernel: Kernel, hosts: Sequence[int], sizes: Tensor, place: int | None = None) -> None:
+        """Visits to hosts of these sizes [host]; all at one place, if one is named."""
+        rows = sizes.tolist()
+        each = {n: gradient_steps(kernel, n) for n in {rows[host] for host in hosts}}
+        for host in hosts:
+            self.traffic.steps[host if place is None else place] += each[rows[host]]
 
     def numbers(self, sender: int, count: int) -> None:
         if sender != COORDINATOR:
@@ -111,6 +122,7 @@ class Counting(Wrapped):
         told = sum(t[0].numel() for t in replies.numbers.values()) if answered else 0
         for _, host in answered:
             self.book.numbers(host, told)
+        self.book.steps(kernel, [host for _, host in answered], self.roster.sizes)
         return replies
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
@@ -158,7 +170,7 @@ class Counting(Wrapped):
             self.book.moved.add(chosen)
             for site in (i for group in chosen for i in group):
                 self.book.traffic.rows[site] += int(self.roster.sizes[site])
-        return self.net.in_one_place(groups)
+        return PooledSteps(self.net.in_one_place(groups), self.book, chosen, self.roster.sizes)
 
     def keep(self, live: Iterable[Held], round: int) -> None:
         self.book.known.clear()
@@ -167,6 +179,29 @@ class Counting(Wrapped):
     def regroup(self, live: Iterable[Held], round: int) -> None:
         self.book.known.clear()
         self.net.regroup(live, round)
+
+
+@dataclass(frozen=True, eq=False)
+class PooledSteps(Wrapped):
+    """Sites whose rows moved to the coordinator: nothing passes any more, steps are counted."""
+
+    book: Book
+    groups: tuple[tuple[int, ...], ...]
+    sizes: Tensor
+
+    def visit(
+        self,
+        kernel: Kernel,
+        beliefs: Held,
+        edges: Tensor,
+        key: Key,
+        slot: str = "",
+        beside: Beside | None = None,
+    ) -> Replies:
+        replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
+        pools = torch.stack([self.sizes[list(group)].sum() for group in self.groups])
+        self.book.steps(kernel, replies.hosts.tolist(), pools, COORDINATOR)
+        return replies
 
 
 def renumbered(held: Held, row: int, id: int) -> Held:

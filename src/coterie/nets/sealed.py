@@ -318,6 +318,10 @@ class Sealed(Wrapped):
         self.notes.replies = {int(id) for id in mine.pop(KEPT, ())}
         self.net.restore(mine, live, round)
 
+    @property
+    def sealed_bytes(self) -> int:
+        return int(self.chamber.bytes)
+
     def figures(self) -> dict[str, Any]:
         """What was sealed since it was last asked, and who could not seal its reply."""
         found, self.notes.shown = len(self.notes.shown), set()

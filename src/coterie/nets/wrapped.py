@@ -36,6 +36,11 @@ class Wrapped:
         """Whether any site, here or further in, may withdraw from a sum."""
         return bool(getattr(self.net, "asks", False))
 
+    @property
+    def sealed_bytes(self) -> int:
+        """Of what passed between clients and helpers since `figures` was last asked."""
+        return int(getattr(self.net, "sealed_bytes", 0))
+
     def withdrawing(self, offers: Sequence[Any], circle: bool) -> dict[int, str]:
         """Of some offers (`offers.py`), by number, those whose sites withdraw, and why."""
         ask = getattr(self.net, "withdrawing", None)

@@ -47,7 +47,9 @@ from coterie.nets.ownership import ownership_of
 from coterie.nets.wrapped import innermost
 from coterie.privacy.ledger import cost_of
 from coterie.runs.about import about_run
+from coterie.runs.budget import check_budget
 from coterie.runs.prepared import Origin
+from coterie.runs.rehearsal import affordable, refuse_unforeseen
 from coterie.runs.room import check_model, check_work
 from coterie.runs.settings import PARTS, Settings
 from coterie.sites.footing import Check, Footing, check_outputs, grounded
@@ -110,6 +112,9 @@ class Builder:
             footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
             check_work(method, footing.roster, footing.model)
             method.check(footing.roster, footing.beliefs, key)
+            refuse_unforeseen(method, settings.table(), footing.met is not None)
+        if settings.budget and footing.met is None:
+            self.prepare(settings).net.close()
 
     def footing(self, settings: Settings, check: Check) -> Footing:
         """Sites and model of these settings. Those of the last seed are kept, and found by the next method.
@@ -264,11 +269,17 @@ def experiment_of(
     check_work(method, roster, footing.model, own.loss)
     said = [*method.check(roster, footing.beliefs, key)]
     if isinstance(method, Advised) and method.undecided:
+        if config.get("budget"):
+            raise BadInput(
+                "advised tries every way first, which no budget counts: leave the budget out, or name a "
+                "choice for each client"
+            )
         from coterie.runs.trying import Bench, decided  # trials are experiments themselves
 
         method, found = decided(Bench(method, footing, config, connector, engine, own))
         said += found
         config = {**config, "advised": {**config.get("advised", {}), "choice": list(method.choice)}}
+    check_budget(config)
     admit(tuple(config.get("wrap", ())), method, roster)
     work = local_work(method) if footing.met is not None else ()  # one of somebody's own has no name
     reveals, kernels = shown_by(tuple(config.get("wrap", ())), method.reveals(), work)
@@ -292,12 +303,14 @@ def experiment_of(
         bounded=costs(method, roster) or (hides and not works(method)),
         scores=scores_of(tuple(config.get("wrap", ()))) if makes_models(method) else "none",
     )
+    planned, noted = affordable(method, beliefs, ground, config)
+    config = config if planned == int(config["rounds"]) else {**config, "rounds": planned}
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
     if accounted(net) is None and (costs(method, roster) or hides):
         net = Accounted(net)
     if hasattr(innermost(net), "withdrawing") and not any(ownership_of(net)):
         net = Ownership(net)  # its sites have limits of their own
-    notes = [*footing.notes, *_large_batches(method, roster), *own.notes(roster.task), *said]
+    notes = [*footing.notes, *_large_batches(method, roster), *own.notes(roster.task), *said, *noted]
     return Experiment(
         config=config,
         about={

@@ -16,6 +16,7 @@ from coterie.core.belief import Belief
 from coterie.metrics.bootstrap import Outcomes
 from coterie.metrics.calibration import Calibration, taus
 from coterie.nets.counting import Traffic
+from coterie.runs.budget import spent_by_round
 from coterie.runs.measures import MEASURES
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Record:
     config     the resolved settings (plain values, as in config.toml)
     about      versions, commit, machine, task, clients with their sizes and label counts, notes
     metrics    one entry for each round, see `line`
-    timings    one entry for each round: round, seconds (training), evaluate_seconds
+    timings    one entry for each round: round, seconds (training), evaluate_seconds, cpu_seconds (training)
     weights    round -> [receiver, sender], who listened to whom
     passed     round -> [entry, 5] what passed: sender, receiver, models, bytes, numbers (see `triplets`)
     matrices   name -> round -> [receiver, sender], further ones that the method fills; NaN is nothing
@@ -77,7 +78,18 @@ class Record:
 
     @property
     def finished(self) -> bool:
-        return bool(self.metrics) and self.done >= int(self.config["rounds"])
+        return bool(self.metrics) and (self.done >= int(self.config["rounds"]) or bool(self.ended))
+
+    @property
+    def ended(self) -> str:
+        """The kind of budget that ended the run; nothing if none did."""
+        return str(self.metrics[-1].get("ended", "")) if self.metrics else ""
+
+    def spent(self) -> dict[str, np.ndarray]:
+        """What was spent up to the end of each round, by kind (see `budget.py`): [round], from round 0."""
+        return spent_by_round(
+            self.metrics, self.timings, self.config, lambda m: int(self.transfers(m)["bytes"])
+        )
 
     def evaluated(self) -> Iterator[dict[str, Any]]:
         """The rounds in which models were scored."""
@@ -294,6 +306,8 @@ def line(
     extras: Mapping[str, Any],
     measures: Mapping[str, list[float | None]] | None = None,
     away: Mapping[str, str] | None = None,
+    bytes: int | None = None,
+    ended: str = "",
 ) -> dict[str, Any]:
     """One round of metrics.jsonl: only what is the same each time the run is repeated.
 
@@ -310,6 +324,8 @@ def line(
     measures     of collaboration by name (see `measures.py`), one value for each client, None where it is
                  not defined; runs of earlier versions have none
     away         clients that did not answer, and why, if any
+    spent        gradient steps, and bytes of all that passed: models, rows, numbers, sealed shares
+    ended        the kind of budget that ended the run with this round, if one did
     """
     return {
         "round": round,
@@ -326,4 +342,9 @@ def line(
         "extras": dict(extras),
         "measures": dict(measures or {}),
         **({"away": dict(away)} if away else {}),
+        "spent": {
+            "steps": int(moved.steps.sum()),
+            "bytes": int(moved.bytes.sum()) if bytes is None else bytes,
+        },
+        **({"ended": ended} if ended else {}),
     }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, get_type_hints
@@ -19,7 +21,7 @@ from coterie.core.clock import CLOCK, since
 from coterie.core.errors import BadData, BadInput, Diverged, Gone, Refused
 from coterie.core.held import Held, at_coordinator, handles_in, hold
 from coterie.core.kernel import Part, Scorer
-from coterie.core.method import Info, Models, asked, only_for
+from coterie.core.method import UNTRAINED, Info, Models, asked, only_for
 from coterie.core.net import Net
 from coterie.engines.threads import narrow, use
 from coterie.kernels import Calibrate, Crowd, Tallied
@@ -36,6 +38,7 @@ from coterie.nets.wrapped import innermost
 from coterie.posteriors import Saved
 from coterie.runs.about import fingerprint
 from coterie.runs.body import save_body
+from coterie.runs.budget import bytes_of, kwh, meter_of, row_bytes
 from coterie.runs.experiment import Experiment
 from coterie.runs.facts import facts_of
 from coterie.runs.folder import Folder, read_record
@@ -88,16 +91,20 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
         record.metrics, record.timings = past.metrics, past.timings
         record.weights, record.matrices, record.models = past.weights, past.matrices, past.models
         record.calibration, record.outcomes, record.passed = past.calibration, past.outcomes, past.passed
-    times = Times()
+    times, a_row = Times(), row_bytes(experiment.roster, experiment.beliefs)
+    meter = meter_of(experiment.config, {kind: float(s[-1]) for kind, s in record.spent().items() if len(s)})
     if saved is None:
-        with CLOCK.part("training"):
+        with CLOCK.part("training"), times.work():
             state = first_state(experiment, start)
         moved = net.book.read()
+        cost = bytes_of(moved, 0, a_row)
         with CLOCK.part("scoring"):
             first = only_for(method.models(state), who)
             scores = calmly(net, [*handles_in(state)], 0, partial(evaluate, experiment, first, 0))
             told = measured(experiment, None, first)
-        entry = line(0, scores, [None] * len(net.roster), moved, net.book.read(), {}, told, net.away())
+        looked = net.book.read()
+        entry = line(0, scores, [None] * len(net.roster), moved, looked, {}, told, net.away(), cost)
+        meter.add(**entry["spent"], **times.spent(meter.power))
         _write(record, folder, entry, times.line(0), None, moved)
         done = 0
         if folder:
@@ -110,9 +117,9 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
     watch(record)
     safe, last_saved = state, done
     try:
-        for r in range(done + 1, rounds + 1):
+        for r in range(done + 1, rounds + 1) if not record.ended else ():
             try:
-                with CLOCK.part("training"):
+                with CLOCK.part("training"), times.work():
                     after, info = one_round(experiment, state, r, safe, last_saved)
             except Diverged as error:
                 if folder and done > last_saved:
@@ -120,8 +127,12 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
                 kept = f"; {folder.path} keeps the state after round {r - 1}" if folder else ""
                 raise Diverged(f"{error}{kept}") from None
             moved = net.book.read()
+            cost = bytes_of(moved, net.sealed_bytes, a_row)
+            meter.add(steps=int(moved.steps.sum()), bytes=cost, **times.spent(meter.power))
+            ended = meter.over() if r < rounds else ""
             with CLOCK.part("scoring"):
-                now = only_for(method.models(after), who) if experiment.due("evaluate", r) else None
+                scored = experiment.due("evaluate", r) or ended
+                now = only_for(method.models(after), who) if scored else None
                 live, figured = [*handles_in(after), *handles_in(safe)], None
                 if now is not None:
                     figured = calmly(net, live, r, partial(evaluate, experiment, now, r))
@@ -129,22 +140,27 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
             state, done = after, r
             loss = figures(info.loss.where(who, math.nan))
             extras = {**info.extras, **net.figures()}
-            entry = line(r, figured, loss, moved, net.book.read(), extras, told, net.away())
+            if ended and not info.mixed:
+                extras |= {"note": UNTRAINED}
+            looked = net.book.read()
+            entry = line(r, figured, loss, moved, looked, extras, told, net.away(), cost, ended)
             _write(record, folder, entry, times.line(r), info, moved)
             ledger.round(entry, info)
-            if folder is None or experiment.due("checkpoint", r):
+            if folder is None or experiment.due("checkpoint", r) or ended:
                 if folder:
                     _save(folder, experiment, state, r)
                 safe, last_saved = state, r
             net.keep([*handles_in(state), *handles_in(safe)], last_saved)
             watch(record)
+            if ended:
+                break
     except KeyboardInterrupt:
         if folder and done > last_saved and record.done == done:
             _save(folder, experiment, state, done)
         raise
     with CLOCK.part("scoring"):
         models = only_for(method.models(state), who)
-        tallies = calmly(net, [*handles_in(state)], rounds, partial(tallied, experiment, models))
+        tallies = calmly(net, [*handles_in(state)], done, partial(tallied, experiment, models, done))
         came = row_by_row(experiment, models, record)
     net.book.read()
     spent = accounted(net)
@@ -166,7 +182,7 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
             told_each = {i: facts_of(record, net.roster.names[i]) for i in models.owners.tolist()}
             net.finish(models.beliefs, {i: int(models.of[i]) for i in told_each}, told_each)
             folder.save_models(replace(models, of=used), owners, net)
-            ledger.end(rounds)
+            ledger.end(done)
     else:
         record.calibration, record.outcomes = lambda: tallies, lambda: came
         tensors = net.peek(models.beliefs.rows(torch.unique(models.of[models.owners])))
@@ -222,12 +238,33 @@ class Times:
     """Lines of timings.jsonl: what was spent since the line before, by part."""
 
     def __init__(self) -> None:
-        self._last = CLOCK.read()
+        self._last, self._cpu = CLOCK.read(), 0.0
+
+    @contextlib.contextmanager
+    def work(self) -> Iterator[None]:
+        """Inside, CPU seconds of this process count as training."""
+        before = time.process_time()
+        try:
+            yield
+        finally:
+            self._cpu += time.process_time() - before
+
+    def spent(self, power: float) -> dict[str, float]:
+        """Seconds of training since the last line, and an estimate of kWh."""
+        parts = since(self._last)
+        return {"seconds": parts["training"] + parts["tracing"], "kwh": kwh(self._cpu, power)}
 
     def line(self, round: int) -> dict[str, Any]:
         parts, self._last = since(self._last), CLOCK.read()
         seconds = parts["training"] + parts["tracing"]
-        return {"round": round, "seconds": seconds, "evaluate_seconds": parts["scoring"], "parts": parts}
+        cpu, self._cpu = self._cpu, 0.0
+        return {
+            "round": round,
+            "seconds": seconds,
+            "evaluate_seconds": parts["scoring"],
+            "cpu_seconds": cpu,
+            "parts": parts,
+        }
 
 
 def state_type(experiment: Experiment) -> type:
@@ -305,7 +342,7 @@ def judged(experiment: Experiment, kernel: Scorer, models: Models, round: int) -
     return out
 
 
-def tallied(experiment: Experiment, models: Models) -> Calibration | None:
+def tallied(experiment: Experiment, models: Models, round: int) -> Calibration | None:
     """How sure each client's own model is on its own test set, and how often right; None where there are no
     classes.
 
@@ -313,7 +350,7 @@ def tallied(experiment: Experiment, models: Models) -> Calibration | None:
     """
     if experiment.roster.task != "classification":
         return None
-    numbers = judged(experiment, Tallied(), models, experiment.rounds)
+    numbers = judged(experiment, Tallied(), models, round)
     return unpacked({name: t.nan_to_num(nan=0.0) for name, t in numbers.items()}) if numbers else None
 
 
@@ -324,7 +361,7 @@ def row_by_row(experiment: Experiment, models: Models, record: Record) -> Outcom
     if kernel is None or told is None:
         return None
     here = replace(experiment, net=innermost(experiment.net))
-    at = judged(here, kernel, models, experiment.rounds).get("at")
+    at = judged(here, kernel, models, record.done).get("at")
     return None if at is None else gathered(kernel, at, told)
 
 

@@ -25,6 +25,7 @@ from coterie.methods import METHODS
 from coterie.models import MODELS
 from coterie.nets import NETS
 from coterie.nets.ground import check_wraps
+from coterie.runs.budget import WATTS, check_power, read_budget
 from coterie.sites.features import Features
 from coterie.storage.plugins import load_plugins
 
@@ -101,6 +102,11 @@ class Settings:
     private=3 keeps each to a budget of differential privacy, liars=0.2 makes some of them lie, contributions
     says what each gave.
     """
+    budget: tuple[str, ...] = ()
+    """What a run may spend: steps=20000, bytes=50M, seconds=60, kwh=0.001, or several. It ends after the
+    round that reaches the first of them, after --rounds at the latest."""
+    power: float = WATTS
+    """Watts of a busy core, by which kWh are estimated."""
     evaluate: int = 1
     """Score the models every so many rounds (and after the last)."""
     checkpoint: int = 1
@@ -135,6 +141,10 @@ class Settings:
                 wrong.add(f"{name}={shown(getattr(self, name))} must lie below 2^63: give a smaller number")
         with wrong.one():
             check_wraps(self.wrap, self.net)
+        with wrong.one():
+            read_budget(self.budget)
+        with wrong.one():
+            check_power(self.power)
         wrong.refuse()
 
     @property
@@ -192,6 +202,8 @@ class Settings:
         """As TOML holds it: settings first, then one table of options for each part; no None."""
         tables = ("options", "features")
         flat = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in tables}
+        unsaid = {"budget": [], "power": WATTS}  # left out, so that runs of earlier versions go on
+        flat = {name: v for name, v in flat.items() if name not in unsaid or v != unsaid[name]}
         return {
             **{k: v for k, v in flat.items() if v is not None},
             **{k: {o: x for o, x in v.items() if x is not None} for k, v in self.options.items()},

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -55,6 +55,8 @@ class Alone:
     """Factor of the Gaussian's covariance: below 1 draws stay closer to its mean."""
     samples: int = 30
     """Draws whose predictions are averaged; 0 predicts with the mean."""
+
+    paced: ClassVar[str] = "exchanges models in its last round"
 
     def __post_init__(self) -> None:
         if not 0 <= self.warm < 1:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -52,6 +53,8 @@ class OneShotFedAvg:
     """The work of a client in a round."""
     weighted: bool = False
     """Weigh clients by their number of training samples, or all alike."""
+
+    paced: ClassVar[str] = "exchanges models in its last round"
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         return ()

@@ -124,6 +124,15 @@ class PENS(Greedy):
         """Rounds of step 1: if nothing is said, half of the run's, and one at least to pick in."""
         return self.rounds_step1 or max(first_averaging(self.order), min(ROUNDS, key.rounds // 2))
 
+    @property
+    def paced(self) -> str:
+        """Nothing if step 1 has a length of its own."""
+        return (
+            ""
+            if self.rounds_step1
+            else "picks in the first half of its rounds (unless rounds_step1 is given)"
+        )
+
     def step(self, key: Key) -> int:
         """1 while the history is collected, then 2."""
         return 1 if key.round <= self.step_1(key) else 2

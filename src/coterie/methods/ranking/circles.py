@@ -27,7 +27,7 @@ from torch import Tensor
 from coterie.core.errors import BadData, BadInput
 from coterie.core.held import Held
 from coterie.core.kernel import Scorer, Trainer
-from coterie.core.method import Info, asking, loss_by_reply
+from coterie.core.method import UNTRAINED, Info, asking, loss_by_reply
 from coterie.core.net import Net, Replies, without
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -149,7 +149,7 @@ def conclude(state: State, ranking: Ranking, weights: Tensor, net: Net, key: Key
         asked = known.any(dim=1)
         extras["nobody"] = [name for name, some in zip(net.roster.names, alone & asked, strict=True) if some]
     if key.round == key.rounds:
-        extras["note"] = "the last round ranked and trained nothing: models are as they began"
+        extras["note"] = UNTRAINED
     info = Info(
         weights=torch.zeros_like(weights) if stays is None else without(weights, stays),
         loss=ranking.loss,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -52,6 +53,8 @@ class FineTune:
     """Share of the clients that take part in an averaging round."""
     norm: Norm = "average"
     """Average batch norm like all else, or leave it local: each client keeps its own (FedBN)."""
+
+    paced: ClassVar[str] = "fine-tunes in its last rounds"
 
     def __post_init__(self) -> None:
         if self.tune < 1:
