@@ -24,7 +24,8 @@ from coterie.cli import screen
 from coterie.cli.flags import parse
 from coterie.core.errors import BadInput
 from coterie.papers import PAPERS, drawing, paper
-from coterie.papers.base import PRESETS, Asked, Job, Paper, pick, run_jobs
+from coterie.papers.base import PRESETS, Asked, Job, Paper, Watch, pick, run_jobs
+from coterie.runs.jobs import MOST, Say, processes, side_by_side
 from coterie.storage.atomic import write_whole
 
 HELP = """Runs a paper's experiments, and writes its tables beside ours, its claims and its figures.
@@ -38,6 +39,7 @@ examples:
   coterie reproduce gengler-2020 --scale small
   coterie reproduce gengler-2020 --cells B/100,A/10 --preset as-run --seeds 1
   coterie reproduce karlsson-2021 --cells common-50 --minutes 60
+  coterie reproduce benchmark --jobs 2
 """
 
 INK = {"holds": "green", "fails": "red", "undecided": "yellow"}
@@ -64,6 +66,7 @@ class Reproduce:
     minutes: Annotated[
         float, tyro.conf.arg(help="Stop after so many and write what there is; 0 goes on to the end.")
     ] = 0.0
+    jobs: Annotated[int, tyro.conf.arg(help="Processes side by side, each with some of the cells.")] = 1
     out: Annotated[str, tyro.conf.arg(help="The folder to write; by default runs/PAPER.")] = ""
     figures: Annotated[
         Literal["svg", "png", "none"], tyro.conf.arg(help="What kind of figures to write.")
@@ -82,7 +85,7 @@ def reproduce(words: Sequence[str]) -> int:
     chosen = paper(request.paper)
     asked = asked_of(chosen, request)
     try:
-        ran = run_all(chosen.jobs(asked), 60 * request.minutes)
+        ran = run_all(chosen.jobs(asked), 60 * request.minutes, request.jobs)
     except TimeUp as end:
         ran = True
         screen.err.print(f"[dim]· {escape(str(end))}[/dim]", soft_wrap=True)
@@ -130,6 +133,8 @@ def asked_of(chosen: Paper, request: Reproduce) -> Asked:
         raise BadInput(f"{chosen.name} has no scale {request.scale!r}: it has {known}")
     if not request.minutes >= 0:  # nor NaN
         raise BadInput(f"minutes={request.minutes} must be at least 0: 0 goes on to the end")
+    if not 1 <= request.jobs <= MOST:
+        raise BadInput(f"jobs={request.jobs} must lie between 1 and {MOST}: try 2")
     if request.seeds < 0:
         raise BadInput(f"seeds={request.seeds} must be at least 1: try {chosen.seeds}")
     if request.cells:
@@ -153,7 +158,7 @@ class TimeUp(Exception):
     """The minutes are over; raised between two rounds, when all is saved."""
 
 
-def run_all(jobs: Sequence[Job], seconds: float) -> int:
+def run_all(jobs: Sequence[Job], seconds: float, at_once: int = 1) -> int:
     """Under one bar with the time left, from the speed of the last hour: a round may take a minute."""
     end = time.monotonic() + seconds
     bar = Progress(
@@ -177,4 +182,27 @@ def run_all(jobs: Sequence[Job], seconds: float) -> int:
             if seconds and time.monotonic() > end:
                 raise TimeUp(f"time is up at {said}: the same command goes on")
 
-        return run_jobs(jobs, watch)
+        return in_processes(jobs, watch, at_once) if at_once > 1 else run_jobs(jobs, watch)
+
+
+def in_processes(jobs: Sequence[Job], watch: Watch, at_once: int) -> int:
+    """The same by several processes, each of which takes the next job that nobody has; all end with the
+    first that cannot go on, or when time is up.
+    """
+    left = [job for job in jobs if not job.finished]
+    done = [0.0] * len(left)
+
+    def work(task: int, say: Say) -> None:
+        job = left[task]
+
+        def step(share: float, said: str) -> None:
+            say({"task": task, "share": share, "said": f"{job.label} {said}".strip()})
+
+        job.run(step)
+        step(1.0, "")
+
+    for entry in side_by_side(len(left), processes(at_once, len(left), small=True), work):
+        if "task" in entry:
+            done[entry["task"]] = entry["share"] * left[entry["task"]].cost
+            watch(sum(done), entry["said"])
+    return len(left)

@@ -67,7 +67,7 @@ class Settings:
     split: str = "auto"
     """How samples are dealt to clients; auto takes the natural one for the data."""
     rows: int | None = None
-    """Take so many rows, drawn by the seed that deals them, and a published test set whole; by default all."""
+    """Take so many rows, drawn by the seed that deals them; a published test set stays whole."""
     clients: int | None = None
     """How many clients; by default what the split finds natural."""
     model: str = "auto"

@@ -40,8 +40,8 @@ def write_all(paper: Paper, asked: Asked) -> list[Path]:
     facts = "\n".join(
         [
             f"- {len(found)} cells, seeds {frame['seed'].min()} to {frame['seed'].max()}",
-            f"- for each: {search.trials} trials on {search.folds} folds of the training rows; {failed} trials "
-            "in all diverged or were refused",
+            f"- for each: {search.trials} trials on {search.folds} folds of the training rows; {failed} of "
+            "all trials diverged or were refused",
             *pages.origin_lines(origins.values()),
         ]
     )

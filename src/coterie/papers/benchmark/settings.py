@@ -25,7 +25,7 @@ class Setting:
     def scaled(self, scale: Scale) -> Setting:
         if scale == "full":
             return self
-        return replace(self, run=replace(self.run, rounds=2))
+        return replace(self, run=replace(self.run, rounds=9))
 
 
 def shared(data: str, rounds: int, **more: Any) -> Settings:

@@ -54,8 +54,8 @@ class Trace:
     found: dict[str, Any]
     expected: float
     failed: int
-    steps: float
-    bytes: float
+    steps: int
+    bytes: int
     seconds: float
     settings: str = ""
     origin: dict[str, Any] = field(default_factory=dict)
@@ -90,7 +90,7 @@ def trace(found: Found, settings: Settings, builder: Builder) -> Trace:
         record = run(experiment, None, settings.method, lambda record: None).record
     finally:
         experiment.net.close()
-    names, metric = record.clients, HEADLINE[record.about["task"]]
+    names, metric, spent = record.clients, HEADLINE[record.about["task"]], record.spent()
 
     def by_client(figure: str) -> dict[str, float]:
         if figure not in record.metrics[-1]["scores"]["own/test"]:
@@ -105,7 +105,9 @@ def trace(found: Found, settings: Settings, builder: Builder) -> Trace:
         found=found.options,
         expected=found.expected,
         failed=found.failed,
-        **{kind: float(by_round[-1]) for kind, by_round in record.spent().items() if kind in COSTS},
+        steps=int(spent["steps"][-1]),
+        bytes=int(spent["bytes"][-1]),
+        seconds=float(spent["seconds"][-1]),
     )
 
 
