@@ -37,17 +37,17 @@ class Moreau(Around):
 
     inner: Trainer = SGD()
     """The work on the personal model: sgd, adam or adamw."""
-    pull: float = 15.0
+    pull: float = 2.0
     """How strongly the personal model is held near the shared one."""
     inner_steps: int = 5
     """Steps of the personal model on each batch."""
-    outer_lr: float = 0.03
+    outer_lr: float = 0.25
     """Learning rate of the shared model."""
 
     def __post_init__(self) -> None:
         check_plain("pfedme", self.inner)
         if not 0 < self.pull < math.inf:
-            raise BadInput(f"pull={self.pull} must be above 0 and finite: try 15, or use fedavg for none")
+            raise BadInput(f"pull={self.pull} must be above 0 and finite: try 2, or use fedavg for none")
         if self.inner_steps < 1:
             raise BadInput(f"inner_steps={self.inner_steps} must be at least 1: try 5")
         if not 0 < self.outer_lr * self.pull <= 1:
