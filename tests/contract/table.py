@@ -47,6 +47,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "fl-swag": {"samples": 2},
     "ndoye": {"passes": 1, "folds": 3},
     "pens": {"rounds_step1": 1, "samplings": 2},
+    "pfedme": {"inner_steps": 2},
     "robust-personal": {"local": dataclasses.replace(WORK, keep=False)},
     "weight-erosion": {"local": dataclasses.replace(WORK, keep=False), "p_s": 0.5},
 }
@@ -96,7 +97,7 @@ PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "apfl of some, fixed": ("apfl", {"sample": 0.7, "alpha": 0.25, "alpha_lr": 0.0}),
     "ditto of some": ("ditto", {"sample": 0.7, "personal_epochs": 2, "pull": 1.0}),
     "per-fedavg, exact": ("per-fedavg", {"hessian": "exact", "adapt_steps": 2, "adapt_batch": 4}),
-    "pfedme, a long step": ("pfedme", {"server_step": 1.5, "inner_steps": 2, "weighted": False}),
+    "pfedme, a long step": ("pfedme", {"server_step": 1.5, "inner_steps": 1, "weighted": False}),
 }
 # rows with noise in the local work, which batch norm does not go with
 HIDDEN = DP(SGD(lr=0.1, batch=4, momentum=0.5, keep=True, schedule="cosine"), sigma=0.5)
