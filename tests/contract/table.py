@@ -41,10 +41,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "advised": {"candidates": FOLLOWED[1:], "choice": (*FOLLOWED, "fedavg")},
     "bayes-central": {"samples": 2},
     "bayes-local": {"samples": 2},
+    "fedper": {"home": "*bias"},  # what is left to share also in a model of one layer
+    "fedrep": {"home": "*bias", "head_epochs": 2},
     "finetune": {"tune": 1},
     "fl-swag": {"samples": 2},
     "ndoye": {"passes": 1, "folds": 3},
     "pens": {"rounds_step1": 1, "samplings": 2},
+    "pfedme": {"inner_steps": 2},
     "robust-personal": {"local": dataclasses.replace(WORK, keep=False)},
     "weight-erosion": {"local": dataclasses.replace(WORK, keep=False), "p_s": 0.5},
 }
@@ -86,6 +89,15 @@ NORMED: dict[str, tuple[str, dict[str, Any]]] = {
     "fedavg, norms at home": ("fedavg", {"norm": "local", "sample": 0.7}),
     "finetune, norms at home": ("finetune", {"norm": "local", "tune": 1}),
     "fedunique, norms at home": ("fedunique", {"norm": "local"}),
+    "fedper, the last layer at home": ("fedper", {"sample": 0.7}),
+    "fedrep, the last layer at home": ("fedrep", {"head_epochs": 2}),
+}
+# rows that one model without batch norm is enough for
+PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
+    "apfl of some, fixed": ("apfl", {"sample": 0.7, "alpha": 0.25, "alpha_lr": 0.0}),
+    "ditto of some": ("ditto", {"sample": 0.7, "personal_epochs": 2, "pull": 1.0}),
+    "per-fedavg, exact": ("per-fedavg", {"hessian": "exact", "adapt_steps": 2, "adapt_batch": 4}),
+    "pfedme, a long step": ("pfedme", {"server_step": 1.5, "inner_steps": 1, "weighted": False}),
 }
 # rows with noise in the local work, which batch norm does not go with
 HIDDEN = DP(SGD(lr=0.1, batch=4, momentum=0.5, keep=True, schedule="cosine"), sigma=0.5)
@@ -94,11 +106,12 @@ PRIVATE: dict[str, tuple[str, dict[str, Any]]] = {
     "pens, private": ("pens", {"local": HIDDEN, "rounds_step1": 1, "samplings": 2, "epochs1": 2}),
     "weight-erosion, private": ("weight-erosion", {"local": HIDDEN, "requester": "c3"}),
     "fl-swag, private": ("fl-swag", {"local": HIDDEN, "samples": 2}),
+    "fedrep, private": ("fedrep", {"local": HIDDEN, "head_epochs": 1}),
     "ndoye, whole changes hidden": ("ndoye", {"local": Bounded(SGD(batch=4)), "passes": 1, "folds": 3}),
 }
 ROWS = [*METHODS, *ALSO]
 PAIRS = [(row, model) for row in ROWS for model in ("dropout", "batchnorm")]
-PAIRS += [(row, "batchnorm") for row in NORMED] + [(row, "dropout") for row in PRIVATE]
+PAIRS += [(row, "batchnorm") for row in NORMED] + [(row, "dropout") for row in (*PLAIN, *PRIVATE)]
 
 
 def model_of(name: str, dtype: torch.dtype):
@@ -120,7 +133,7 @@ def clients_of(dtype: torch.dtype) -> tuple[Client, ...]:
 
 
 def method_of(row: str, work=WORK):
-    name, options = {**ALSO, **NORMED, **PRIVATE}.get(row, (row, OPTIONS.get(row, {})))
+    name, options = {**ALSO, **NORMED, **PLAIN, **PRIVATE}.get(row, (row, OPTIONS.get(row, {})))
     fields = {f.name for f in dataclasses.fields(METHODS[name])}
     return METHODS.make(name, **{**({"local": work} if "local" in fields else {}), **options})
 

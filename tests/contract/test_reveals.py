@@ -99,9 +99,7 @@ def test_no_personal_model_reaches_the_coordinator():
     """But replies to a shared model, where there is one: the test above holds the methods to their word."""
     seen = {row for row in ROWS if method_of(row).reveals().coordinator}
     assert {row for row in seen if row not in OPENING and not row.startswith("guided")} == {
-        "advised",
-        "fedavg",
-        "finetune",
+        *("advised", "apfl", "ditto", "fedavg", "fedper", "fedrep", "finetune", "per-fedavg", "pfedme"),
         "robust",
         "robust by a root's trust",
     }

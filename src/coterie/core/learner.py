@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -119,6 +119,24 @@ class Learner:
         grads = dict(zip(self.trainable, found, strict=False))
         return Gradient(value, grads, dict(zip(self.buffers, found[len(grads) :], strict=True)))
 
+    def only(self, names: Collection[str]) -> Learner:
+        """The same with fewer trained parameters: those of these names."""
+        made = copy.copy(self)
+        made.trainable = tuple(n for n in self.trainable if n in names)
+        if not made.trainable:
+            raise BadInput(f"none of {', '.join(names) or 'no names'} is trained in this model: name others")
+        return made
+
+    def bent(
+        self, belief: Belief, batch: Batch, seed: Tensor, along: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """∇²L · d, how the gradient changes along a direction d that has a tensor for each parameter."""
+        moving = [belief[n] for n in self.trainable]
+        still = {n: t for n, t in belief.items() if n not in self.trainable}
+        tensors = (seed, *batch, *still.values(), *moving, *(along[n] for n in self.trainable))
+        found = _Gradient.apply(self, tuple(still), *tensors)  # type: ignore[no-untyped-call]
+        return dict(zip(self.trainable, found, strict=True))
+
     def clipped(self, belief: Belief, batch: Batch, seed: Tensor, clip: float) -> dict[str, Tensor]:
         """The sum of all rows' gradients, each clipped to that norm: see `rowwise.py`; without terms."""
         from coterie.core.rowwise import clipped_sum
@@ -172,7 +190,8 @@ def dropout_of(learner: Learner, seed: Tensor) -> contextlib.AbstractContextMana
 
 
 class _Gradient(torch.autograd.Function):
-    """Loss, gradients and buffers of one edge; under vmap those of all edges, by one backward pass.
+    """Loss, gradients and buffers of one edge; under vmap those of all edges, by one backward pass. With a
+    direction behind the parameters, how the gradients change along it, by a second pass.
 
     Edges do not touch each other, so the gradient of the sum of their losses is that of each. torch.func.grad
     would do the same, but imports torch's compiler, which takes more than a second.
@@ -201,7 +220,8 @@ class _Gradient(torch.autograd.Function):
     def _found(
         learner: Learner, names: Sequence[str], seed: Tensor, tensors: Sequence[Tensor], batched: Any
     ) -> tuple[Tensor, ...]:
-        rows, still, moving = tensors[:3], tensors[3 : 3 + len(names)], tensors[3 + len(names) :]
+        rows, still, rest = tensors[:3], tensors[3 : 3 + len(names)], tensors[3 + len(names) :]
+        moving, along = rest[: len(learner.trainable)], rest[len(learner.trainable) :]
 
         def loss(seed: Tensor, rows: Any, still: Any, moving: Any) -> tuple[Tensor, list[Tensor]]:
             belief = dict(zip((*names, *learner.trainable), (*still, *moving), strict=True))
@@ -210,5 +230,16 @@ class _Gradient(torch.autograd.Function):
         with torch.enable_grad():
             leaves = [t.detach().requires_grad_() for t in moving]
             value, buffers = batched(loss)(seed, tuple(rows), tuple(still), leaves)
+            if along:
+                return curved(value.sum(), leaves, along)
             grads = torch.autograd.grad(value.sum(), leaves, allow_unused=True, materialize_grads=True)
         return value.detach(), *grads, *(b.detach() for b in buffers)
+
+
+def curved(value: Tensor, leaves: Sequence[Tensor], along: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """∇²L · d for the loss L of these leaves: the gradient of ⟨∇L, d⟩."""
+    grads = torch.autograd.grad(value, leaves, create_graph=True, allow_unused=True, materialize_grads=True)
+    slope = torch.stack([(g * d).sum() for g, d in zip(grads, along, strict=True)]).sum()
+    if not slope.requires_grad:  # a loss that is linear in all of them
+        return tuple(torch.zeros_like(leaf) for leaf in leaves)
+    return torch.autograd.grad(slope, leaves, allow_unused=True, materialize_grads=True)

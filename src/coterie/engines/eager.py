@@ -8,13 +8,14 @@ less work around each operation.
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from coterie.core.belief import Belief, belief_of
 from coterie.core.errors import BadInput
-from coterie.core.learner import Batch, Gradient, Learner, dropout_of
+from coterie.core.learner import Batch, Gradient, Learner, curved, dropout_of
 from coterie.engines.flat import ALL, Layout
 from coterie.engines.pictures import channels_last
 
@@ -36,7 +37,29 @@ class EagerLearner(Learner):
         self._named.training = self.training
         self._pictures = any(isinstance(m, nn.Conv2d) for m in self.training.modules())
 
+    def only(self, names: Collection[str]) -> Learner:
+        """Itself: the engine made it for the names that its kernel trains."""
+        if not set(self.layout.names) <= set(names):
+            raise BadInput("this learner trains other parameters than the kernel does: make one for it")
+        return self
+
     def gradient(self, belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
+        buffers = self._placed(belief)
+        with torch.enable_grad(), dropout_of(self, seed):
+            loss = self._loss(batch)
+            grads = torch.autograd.grad(loss, self._moving, allow_unused=True, materialize_grads=True)
+        return Gradient(loss.detach(), {ALL: torch.cat([g.reshape(-1) for g in grads])}, buffers)
+
+    def bent(
+        self, belief: Belief, batch: Batch, seed: Tensor, along: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        self._placed(belief)
+        with torch.enable_grad(), dropout_of(self, seed):
+            found = curved(self._loss(batch), self._moving, self.layout.pieces(along[ALL]))
+        return {ALL: torch.cat([h.reshape(-1) for h in found])}
+
+    def _placed(self, belief: Belief) -> dict[str, Tensor]:
+        """The belief's tensors in the module; its buffers, which a forward pass writes."""
         for param, values in zip(self._moving, self.layout.pieces(belief[ALL]), strict=True):
             param.data = values
         for name, param in self._still.items():
@@ -45,12 +68,12 @@ class EagerLearner(Learner):
         buffers = {name: belief[name].clone() for name in self.buffers}
         for owner, leaf, name in self._homes:
             owner._buffers[leaf] = buffers[name]
+        return buffers
+
+    def _loss(self, batch: Batch) -> Tensor:
         x = channels_last(batch.x) if self._pictures else batch.x
-        with torch.enable_grad(), dropout_of(self, seed):
-            losses = self.losses(self._forward(x), batch.y, batch.weight)
-            loss = (losses * batch.weight).sum() / batch.weight.sum().clamp(min=1)
-            grads = torch.autograd.grad(loss, self._moving, allow_unused=True, materialize_grads=True)
-        return Gradient(loss.detach(), {ALL: torch.cat([g.reshape(-1) for g in grads])}, buffers)
+        losses = self.losses(self._forward(x), batch.y, batch.weight)
+        return (losses * batch.weight).sum() / batch.weight.sum().clamp(min=1)
 
     def clipped(self, belief: Belief, batch: Batch, seed: Tensor, clip: float) -> dict[str, Tensor]:
         x = channels_last(batch.x) if self._pictures else batch.x

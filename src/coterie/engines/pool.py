@@ -22,9 +22,12 @@ from coterie.engines.base import ENGINES, Answers, Ground, Visit, stacked_replie
 from coterie.engines.eager import EagerLearner
 from coterie.engines.loop import alone
 from coterie.engines.threads import all_threads, one_thread_each
+from coterie.kernels.only import trained_by
+
+Names = tuple[str, ...] | None
 
 # each thread needs a module of its own; they last as long as the learner they were made for
-_copies: weakref.WeakKeyDictionary[Learner, list[EagerLearner]] = weakref.WeakKeyDictionary()
+_copies: weakref.WeakKeyDictionary[Learner, dict[Names, list[EagerLearner]]] = weakref.WeakKeyDictionary()
 
 
 @ENGINES.register("pool")
@@ -45,7 +48,7 @@ class Pool:
         lonely = net.traits(visit.beliefs).draws
         workers = 1 if lonely else min(len(pairs), self.workers or os.cpu_count() or 1)
         learners: queue.SimpleQueue[EagerLearner] = queue.SimpleQueue()
-        for learner in learners_for(net.learner, workers):
+        for learner in learners_for(net.learner, workers, trained_by(kernel)):
             learners.put(learner)
 
         def run(edge: int) -> Reply:
@@ -72,8 +75,9 @@ class Pool:
             return stacked_replies(kernel, list(threads.map(run, edges)))
 
 
-def learners_for(learner: Learner, workers: int) -> list[EagerLearner]:
-    made = _copies.setdefault(learner, [])
+def learners_for(learner: Learner, workers: int, names: Names = None) -> list[EagerLearner]:
+    """As many as there are threads, for work that trains these names alone, or all."""
+    made = _copies.setdefault(learner, {}).setdefault(names, [])
     while len(made) < workers:
-        made.append(EagerLearner(learner))
+        made.append(EagerLearner(learner if names is None else learner.only(names)))
     return made[:workers]

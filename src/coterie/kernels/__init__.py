@@ -11,7 +11,11 @@ from coterie.kernels.dp import DP
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.hmc import HMC
 from coterie.kernels.lies import Lie
+from coterie.kernels.meta import Meta
+from coterie.kernels.mixture import Mixture
+from coterie.kernels.moreau import Moreau
 from coterie.kernels.noisy import Noisy
+from coterie.kernels.only import Only
 from coterie.kernels.poisoned import Fooled, Poisoned
 from coterie.kernels.posterior import Draws, Natural, Share, Visited
 from coterie.kernels.proximal import Proximal
@@ -24,6 +28,7 @@ from coterie.kernels.sgld import SGLD
 from coterie.kernels.sketches import Moments, Quantiles
 from coterie.kernels.slopes import Slopes
 from coterie.kernels.swag import SWAG
+from coterie.kernels.taken import Taken
 
 __all__ = [
     "DP",
@@ -48,9 +53,13 @@ __all__ = [
     "HeldOut",
     "Here",
     "Lie",
+    "Meta",
+    "Mixture",
     "Moments",
+    "Moreau",
     "Natural",
     "Noisy",
+    "Only",
     "Poisoned",
     "Proximal",
     "Quantiles",
@@ -59,6 +68,7 @@ __all__ = [
     "Score",
     "Share",
     "Slopes",
+    "Taken",
     "Tallied",
     "Visited",
     "kernel_of",

@@ -38,7 +38,7 @@ from coterie.kernels.hidden import check_noise, refuse_batch_norm
 from coterie.kernels.sgd import SGD
 
 CHANGE = 1 << 24  # calls of `uniform`, apart from all others
-ORIGIN, SEED, ORDER = "origin", "seed", "order:"
+ORIGIN, SEED, ORDER, STILL = "origin", "seed", "order:", "still:"
 
 
 @WORK.register("bounded")
@@ -90,7 +90,8 @@ class Bounded(Around):
     def fresh(self, learner: Learner, belief: Belief) -> Belief:
         self.suits(learner.training)
         places = {f"{ORDER}{i:06d}:{n}": torch.zeros(()) for i, n in enumerate(learner.trainable)}
-        return {**super().fresh(learner, belief), **places}
+        others = {f"{STILL}{n}": torch.zeros(()) for n in belief if n not in learner.trainable}
+        return {**super().fresh(learner, belief), **places, **others}
 
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         carry = super().start(belief, memory, beside)
@@ -119,7 +120,10 @@ def in_order(memory: Belief, belief: Belief) -> list[str]:
     them as one.
     """
     names = [n.split(":", 2)[2] for n in sorted(memory) if n.startswith(ORDER)]
-    return [n for n in names if n in belief] or [n for n, t in belief.items() if t.is_floating_point()]
+    still = {n.removeprefix(STILL) for n in memory if n.startswith(STILL)}
+    return [n for n in names if n in belief] or [
+        n for n, t in belief.items() if t.is_floating_point() and n not in still
+    ]
 
 
 def clipped(changes: list[Tensor], clip: float) -> list[Tensor]:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -121,6 +121,15 @@ class LocalWork(ABC):
         seen = carry["samples"]
         numbers = {"loss": carry["loss"] / seen.clamp(min=1), "samples": seen}
         return Reply(carry["belief"], carry["memory"], numbers)
+
+
+def check_plain(method: str, work: Any) -> None:
+    """Refuses local work that is more than an optimiser: work that hides rows, or that collects states."""
+    if not isinstance(work, LocalWork) or hasattr(work, "mark"):
+        raise BadInput(
+            f"{method} makes several steps of each batch, which {getattr(work, 'name', type(work).__name__)} "
+            "has no rule for: use sgd, adam or adamw, or ditto with any work"
+        )
 
 
 def refuse_many_steps(asked: str, steps: int) -> None:

@@ -24,6 +24,12 @@ from coterie.methods.peers import (
     Random,
     RandomWeighted,
 )
+from coterie.methods.personal.apfl import APFL
+from coterie.methods.personal.ditto import Ditto
+from coterie.methods.personal.fedper import FedPer
+from coterie.methods.personal.fedrep import FedRep
+from coterie.methods.personal.per_fedavg import PerFedAvg
+from coterie.methods.personal.pfedme import PFedMe
 from coterie.methods.ranking import Influence, Ndoye, Similar
 from coterie.methods.server.fedavg import FedAvg
 from coterie.methods.server.finetune import FineTune
@@ -33,6 +39,7 @@ from coterie.methods.server.robust_personal import RobustPersonal
 from coterie.methods.server.weight_erosion import WeightErosion
 
 __all__ = [
+    "APFL",
     "DAC",
     "DPSGD",
     "FLSWAG",
@@ -43,9 +50,12 @@ __all__ = [
     "BayesCentral",
     "BayesLocal",
     "Central",
+    "Ditto",
     "EpsilonGreedy",
     "FedAvg",
     "FedKG",
+    "FedPer",
+    "FedRep",
     "FedUnique",
     "FineTune",
     "Gossip",
@@ -57,6 +67,8 @@ __all__ = [
     "OneShotFedAvg",
     "OneShotWFedAvg",
     "Oracle",
+    "PFedMe",
+    "PerFedAvg",
     "Random",
     "RandomWeighted",
     "Robust",

@@ -12,12 +12,13 @@ None and u the whole model. v holds a layer's scale and shift, its running mean 
 of batches. A method is given tensors by name, so a batch norm is known by its running mean: one that keeps no
 statistics is averaged, and an instance norm that does keep them stays at home too.
 
-With v at home there is no model for everybody: u alone cannot be run. v is sent to nobody.
+With v at home there is no model for everybody: u alone cannot be run. v is sent to nobody. Any other tensors
+may be v by their names (`parted_by`): `methods/personal/fedper.py` keeps layers at home in this way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal, get_args
 
 import torch
@@ -56,11 +57,15 @@ def norm_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def parted(norm: Norm, start: Held, net: Net) -> tuple[Held, Held | None]:
-    """(u, v) at the start: u from the first of the initial beliefs, v from each client's own."""
+    """(u, v) at the start, v being batch norms, or nothing."""
     if norm == "average":
         return first_of(start), None
     check_has_norms(norm, start.names)
-    names = norm_names(start.names)
+    return parted_by(norm_names(start.names), start, net)
+
+
+def parted_by(names: Collection[str], start: Held, net: Net) -> tuple[Held, Held]:
+    """(u, v) with v of these names: u from the first of the initial beliefs, v from each client's own."""
     return first_of(start).without(names), handed_out(start.only(names), net)
 
 

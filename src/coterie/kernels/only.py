@@ -1,0 +1,47 @@
+"""Local work on some of a model's parameters: the others stay as they are, and no gradient is taken for them.
+
+    θ_names ← LocalWork(θ_names; θ)
+
+Batch norm's statistics go on as in any training step, whichever layer is trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from coterie.core.belief import Belief
+from coterie.core.charge import Charge
+from coterie.core.kernel import KERNELS, Carry, Tick, Trainer
+from coterie.core.learner import Batch, Learner
+from coterie.kernels.around import Around, charges_of
+from coterie.kernels.sgd import SGD
+
+
+@KERNELS.register("only")
+@dataclass(frozen=True)
+class Only(Around):
+    """The same work, on parameters of these names alone."""
+
+    inner: Trainer = SGD()
+    """The local work itself."""
+    names: tuple[str, ...] = ()
+    """Which tensors of the model are trained."""
+
+    def charges(self, samples: int) -> tuple[Charge, ...] | None:
+        return charges_of(self.inner, samples)
+
+    def fresh(self, learner: Learner, belief: Belief) -> Belief:
+        return super().fresh(learner.only(self.names), belief)
+
+    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
+        return super().step(learner.only(self.names), carry, batch, tick)
+
+
+def trained_by(kernel: Any) -> tuple[str, ...] | None:
+    """The names of the only tensors that work trains; None: all that can be."""
+    while isinstance(kernel, Around):
+        if isinstance(kernel, Only):
+            return kernel.names
+        kernel = kernel.inner
+    return None

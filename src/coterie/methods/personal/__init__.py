@@ -1,0 +1,17 @@
+"""A model for each client beside, around or inside of a shared one."""
+
+from coterie.methods.personal.apfl import APFL
+from coterie.methods.personal.ditto import Ditto
+from coterie.methods.personal.fedper import FedPer
+from coterie.methods.personal.fedrep import FedRep
+from coterie.methods.personal.per_fedavg import PerFedAvg
+from coterie.methods.personal.pfedme import PFedMe
+
+__all__ = [
+    "APFL",
+    "Ditto",
+    "FedPer",
+    "FedRep",
+    "PFedMe",
+    "PerFedAvg",
+]

@@ -1,0 +1,79 @@
+"""What stays at home: layers of a model by their names, and models of one's own.
+
+Patterns are those of file names (`*` for any text, `?` for one sign), several of them with + between. Without
+a pattern it is the last layer: the last tensor that is a matrix or more, and whatever is in the same module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+
+from coterie.core.belief import Beliefs
+from coterie.core.errors import BadInput, shown
+from coterie.core.held import Held
+from coterie.core.kernel import Trainer
+from coterie.core.net import Net, Replies
+from coterie.core.seeds import Key
+from coterie.kernels.around import innermost, reworked
+from coterie.kernels.local import LocalWork
+from coterie.kernels.taken import OWN, Taken
+
+
+def names_at_home(home: str, start: Beliefs) -> tuple[str, ...]:
+    """The tensors, of those of the first belief [row, ...], that the patterns of `home` match."""
+    if not home:
+        chosen = last_layer(start)
+    else:
+        patterns = [pattern.strip() for pattern in home.split("+")]
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in start):
+                raise BadInput(f"home: {shown(pattern)} matches none of the model's tensors, {listed(start)}")
+        chosen = tuple(name for name in start if any(fnmatchcase(name, p) for p in patterns))
+    if len(chosen) == len(start):
+        biases = [name for name in start if name.endswith("bias")]
+        less = " with home=*bias only biases stay at home," if biases and len(biases) < len(start) else ""
+        raise BadInput(
+            f"home={shown(home)} keeps all of the model at home ({listed(start)}), and nothing is left to "
+            f"share:{less} a model of more layers (mlp) shares all but the last, local shares nothing"
+        )
+    return chosen
+
+
+def last_layer(start: Beliefs) -> tuple[str, ...]:
+    """The names in the module of the last matrix; tensors are [row, ...]."""
+    matrices = [name for name, t in start.items() if t.ndim > 2]
+    layer = (matrices or list(start))[-1].rpartition(".")[0]
+    return tuple(name for name in start if name.rpartition(".")[0] == layer)
+
+
+def listed(names: Sequence[str] | Beliefs, most: int = 8) -> str:
+    some = list(names)
+    return ", ".join(some[:most]) + (f" and {len(some) - most} more" if len(some) > most else "")
+
+
+def for_epochs(method: str, option: str, work: Trainer, epochs: int) -> Trainer:
+    """The same local work for so many epochs; 0 leaves it as it is."""
+    inside: Any = innermost(work)
+    if not isinstance(inside, LocalWork):
+        name = getattr(inside, "name", type(inside).__name__)
+        raise BadInput(f"{method} needs work by one gradient a step (sgd, adam, adamw, ...); got {name}")
+    if epochs < 0:
+        raise BadInput(f"{option}={epochs} must be at least 0: 0 takes as many as the shared model's work")
+    if not epochs:
+        return work
+    changed: Trainer = reworked(work, lambda w: replace(w, epochs=epochs, steps=0))
+    return changed
+
+
+def kept(net: Net, own: Held, replies: Replies, key: Key, prefix: str = OWN) -> Held:
+    """Clients' own beliefs [client, ...], with those that replies have under a prefix in the places of the
+    last ones. They are taken from the replies where these lie.
+    """
+    edges = torch.stack([torch.arange(len(replies)), replies.hosts], dim=1)
+    found = net.visit(Taken(prefix), replies.beliefs, edges, key.at("taken", prefix))
+    return own.put(found.hosts, found.beliefs) if len(found) else own

@@ -1,0 +1,100 @@
+"""FedRep (Collins, Hassani, Mokhtari and Shakkottai, 2021, "Exploiting shared representations for
+personalized federated learning", Algorithm 1): clients fit their heads to a shared body first, then improve
+the body.
+
+    h_k ← LocalWork(h_k; φ)      many steps on the head alone, φ standing still
+    φ_k ← LocalWork(φ; h_k)      then on the body alone, with the new head
+    φ ← Σ p_k φ_k                h_k stays at client k
+
+h_k are the tensors that `home` names, the last layer if it names none; the work on it takes `head_epochs`,
+that on the body what the local work says. p_k are FedAvg's weights (the paper's are equal: weighted=false).
+h_k is sent to nobody. What holds for models of one layer is in `fedper.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from coterie.core.belief import Beliefs
+from coterie.core.errors import BadInput
+from coterie.core.held import Held
+from coterie.core.kernel import Trainer
+from coterie.core.method import METHODS, Info, Models, Reveals
+from coterie.core.net import SERVER, Net
+from coterie.core.roster import Roster
+from coterie.core.seeds import Key
+from coterie.kernels.only import Only
+from coterie.kernels.sgd import SGD
+from coterie.methods.personal.at_home import for_epochs
+from coterie.methods.personal.fedper import FedPer
+from coterie.methods.server import fedavg
+from coterie.methods.server.norms import calls, models_of
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The shared body [1, ...], and each client's own head [client, ...], at home."""
+
+    body: Held
+    heads: Held
+
+
+@METHODS.register("fedrep")
+@dataclass(frozen=True)
+class FedRep:
+    """A shared body; each client fits its own head to it first, then improves the body."""
+
+    local: Trainer = SGD()
+    """The work of a client on the body in a round."""
+    home: str = ""
+    """Which tensors are the head, by patterns with + between (head.*, *bias); none: the last layer."""
+    head_epochs: int = 5
+    """Passes over the training rows for the head, before those for the body."""
+    weighted: bool = True
+    """Weigh clients by their number of training samples, or all alike."""
+    sample: float = 1.0
+    """Share of the clients that take part in a round, drawn anew each time; at least one does."""
+
+    def __post_init__(self) -> None:
+        fedavg.FedAvg(sample=self.sample)
+        if self.head_epochs < 1:
+            raise BadInput(f"head_epochs={self.head_epochs} must be at least 1: try 5")
+        self.head  # refuses what it cannot be  # noqa: B018
+
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        return FedPer(self.local, self.home).check(roster, start, key)
+
+    def init(self, start: Held, net: Net) -> State:
+        begun = FedPer(self.local, self.home).init(start, net)
+        assert begun.norms is not None
+        return State(begun.beliefs, begun.norms)
+
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        n, heads, body = len(net.roster), state.heads.names, state.body.names
+        hosts = fedavg.sample_clients(n, self.sample, key.at("sample"))
+        whole, edges = calls(state.body, state.heads, hosts)
+        fitted = net.visit(Only(self.head, heads), whole, edges, key.at("head"), slot="head")
+        none = torch.zeros(0, dtype=torch.float64)
+        if len(fitted) == 0:
+            return state, fedavg.server_info(n, fitted, none)
+        edges = torch.stack([torch.arange(len(fitted)), fitted.hosts], dim=1)
+        replies = net.visit(Only(self.local, body), fitted.beliefs, edges, key, slot="body")
+        if len(replies) == 0:
+            return state, fedavg.server_info(n, replies, none)
+        shares = fedavg.averaging_weights(net.roster.sizes[replies.hosts], self.weighted)
+        mixed = net.mix(shares.unsqueeze(0), replies.beliefs.only(body), SERVER)
+        new = state.heads.put(replies.hosts, replies.beliefs.only(heads))
+        return State(mixed, new), fedavg.server_info(n, replies, shares)
+
+    @property
+    def head(self) -> Trainer:
+        return for_epochs("fedrep", "head_epochs", self.local, self.head_epochs)
+
+    def models(self, state: State) -> Models:
+        return models_of(state.body, state.heads, len(state.heads))
+
+    def reveals(self) -> Reveals:
+        return fedavg.FedAvg(self.local).reveals()
