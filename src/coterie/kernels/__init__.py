@@ -2,6 +2,7 @@
 
 from coterie.core.kernel import KERNELS, WORK, kernel_of, told
 from coterie.kernels.adam import Adam, AdamW
+from coterie.kernels.ala import ALA
 from coterie.kernels.bayes import Gather
 from coterie.kernels.bounded import Bounded
 from coterie.kernels.calibrate import Calibrate, Tallied
@@ -10,6 +11,7 @@ from coterie.kernels.downhill import Downhill
 from coterie.kernels.dp import DP
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.hmc import HMC
+from coterie.kernels.leaning import Leaning
 from coterie.kernels.lies import Lie
 from coterie.kernels.noisy import Noisy
 from coterie.kernels.poisoned import Fooled, Poisoned
@@ -26,6 +28,7 @@ from coterie.kernels.slopes import Slopes
 from coterie.kernels.swag import SWAG
 
 __all__ = [
+    "ALA",
     "DP",
     "HMC",
     "KERNELS",
@@ -47,6 +50,7 @@ __all__ = [
     "Gather",
     "HeldOut",
     "Here",
+    "Leaning",
     "Lie",
     "Moments",
     "Natural",

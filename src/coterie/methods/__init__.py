@@ -24,6 +24,10 @@ from coterie.methods.peers import (
     Random,
     RandomWeighted,
 )
+from coterie.methods.personal.fedala import FedALA
+from coterie.methods.personal.fedamp import FedAMP
+from coterie.methods.personal.fedfomo import FedFomo
+from coterie.methods.personal.pfedgraph import PFedGraph
 from coterie.methods.ranking import Influence, Ndoye, Similar
 from coterie.methods.server.fedavg import FedAvg
 from coterie.methods.server.finetune import FineTune
@@ -44,7 +48,10 @@ __all__ = [
     "BayesLocal",
     "Central",
     "EpsilonGreedy",
+    "FedALA",
+    "FedAMP",
     "FedAvg",
+    "FedFomo",
     "FedKG",
     "FedUnique",
     "FineTune",
@@ -57,6 +64,7 @@ __all__ = [
     "OneShotFedAvg",
     "OneShotWFedAvg",
     "Oracle",
+    "PFedGraph",
     "Random",
     "RandomWeighted",
     "Robust",
