@@ -67,7 +67,7 @@ class FedAMP:
     """Squared distance at which attention has fallen to 1/e; auto: half of the median over all pairs."""
     alpha: float | Auto = "auto"
     """How strong attention is, at most sigma / (clients - 1); auto: sigma / clients."""
-    pull: float = 1.0
+    pull: float = 0.3
     """How strongly a client's model is held near its mean, the paper's lambda / alpha."""
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class FedAMP:
             if value != "auto" and (isinstance(value, str) or not 0 < value < math.inf):
                 raise BadInput(f"{option}={value} must be above 0 and finite: try 0.1 or auto")
         if not 0 <= self.pull < math.inf:
-            raise BadInput(f"pull={self.pull} must be at least 0 and finite: try 1")
+            raise BadInput(f"pull={self.pull} must be at least 0 and finite: try 0.3")
         if self.sigma == "auto" and self.alpha != "auto":
             raise BadInput(
                 f"alpha={self.alpha} is in units of sigma: give sigma a number too, or set alpha=auto"
@@ -89,7 +89,7 @@ class FedAMP:
         if self.alpha != "auto" and self.sigma != "auto" and self.alpha * (n - 1) > self.sigma:
             most = self.sigma / (n - 1)
             raise BadInput(
-                f"alpha={self.alpha} must be at most sigma / (clients - 1), {most:.4g}: lower it, or take auto"
+                f"alpha={self.alpha} must be at most sigma / (clients - 1), {most:.4g}: lower it, or set auto"
             )
         return ()
 
