@@ -78,9 +78,7 @@ class FedAMP:
         if not 0 <= self.pull < math.inf:
             raise BadInput(f"pull={self.pull} must be at least 0 and finite: try 0.3")
         if self.sigma == "auto" and self.alpha != "auto":
-            raise BadInput(
-                f"alpha={self.alpha} is in units of sigma: give sigma a number too, or set alpha=auto"
-            )
+            raise BadInput(f"alpha={self.alpha} needs a number for sigma, its unit: set sigma, or alpha=auto")
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         n = len(roster)
