@@ -2,6 +2,7 @@
 
 from coterie.core.kernel import KERNELS, WORK, kernel_of, told
 from coterie.kernels.adam import Adam, AdamW
+from coterie.kernels.ala import ALA
 from coterie.kernels.bayes import Gather
 from coterie.kernels.bounded import Bounded
 from coterie.kernels.calibrate import Calibrate, Tallied
@@ -10,6 +11,7 @@ from coterie.kernels.downhill import Downhill
 from coterie.kernels.dp import DP
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.hmc import HMC
+from coterie.kernels.leaning import Leaning
 from coterie.kernels.lies import Lie
 from coterie.kernels.meta import Meta
 from coterie.kernels.mixture import Mixture
@@ -31,6 +33,7 @@ from coterie.kernels.swag import SWAG
 from coterie.kernels.taken import Taken
 
 __all__ = [
+    "ALA",
     "DP",
     "HMC",
     "KERNELS",
@@ -52,6 +55,7 @@ __all__ = [
     "Gather",
     "HeldOut",
     "Here",
+    "Leaning",
     "Lie",
     "Meta",
     "Mixture",

@@ -30,6 +30,10 @@ from coterie.methods.personal.fedper import FedPer
 from coterie.methods.personal.fedrep import FedRep
 from coterie.methods.personal.per_fedavg import PerFedAvg
 from coterie.methods.personal.pfedme import PFedMe
+from coterie.methods.personal.fedala import FedALA
+from coterie.methods.personal.fedamp import FedAMP
+from coterie.methods.personal.fedfomo import FedFomo
+from coterie.methods.personal.pfedgraph import PFedGraph
 from coterie.methods.ranking import Influence, Ndoye, Similar
 from coterie.methods.server.fedavg import FedAvg
 from coterie.methods.server.finetune import FineTune
@@ -52,7 +56,10 @@ __all__ = [
     "Central",
     "Ditto",
     "EpsilonGreedy",
+    "FedALA",
+    "FedAMP",
     "FedAvg",
+    "FedFomo",
     "FedKG",
     "FedPer",
     "FedRep",
@@ -69,6 +76,7 @@ __all__ = [
     "Oracle",
     "PFedMe",
     "PerFedAvg",
+    "PFedGraph",
     "Random",
     "RandomWeighted",
     "Robust",
