@@ -100,8 +100,11 @@ def test_no_personal_model_reaches_the_coordinator():
     seen = {row for row in ROWS if method_of(row).reveals().coordinator}
     assert {row for row in seen if row not in OPENING and not row.startswith("guided")} == {
         "advised",
+        "cfl",
         "fedavg",
         "finetune",
+        "ifca",
+        "ifca of three, gradients",
         "robust",
         "robust by a root's trust",
     }

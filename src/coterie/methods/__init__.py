@@ -4,6 +4,7 @@ from coterie.core.method import METHODS
 from coterie.methods.advised import Advised
 from coterie.methods.baselines.central import Central
 from coterie.methods.baselines.local import Local
+from coterie.methods.clustered import CFL, IFCA, DataInterpolation
 from coterie.methods.one_shot import (
     FLSWAG,
     BayAvg,
@@ -33,9 +34,11 @@ from coterie.methods.server.robust_personal import RobustPersonal
 from coterie.methods.server.weight_erosion import WeightErosion
 
 __all__ = [
+    "CFL",
     "DAC",
     "DPSGD",
     "FLSWAG",
+    "IFCA",
     "METHODS",
     "PENS",
     "Advised",
@@ -43,6 +46,7 @@ __all__ = [
     "BayesCentral",
     "BayesLocal",
     "Central",
+    "DataInterpolation",
     "EpsilonGreedy",
     "FedAvg",
     "FedKG",
