@@ -42,7 +42,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "bayes-central": {"samples": 2},
     "bayes-local": {"samples": 2},
     "cfl": {"eps1": 100.0, "eps2": 0.0, "gamma": 0.0, "wait": 0},
-    "data-interpolation": {"local": dataclasses.replace(WORK, keep=False)},
+    "data-interpolation": {"local": dataclasses.replace(WORK, keep=False), "lam": "auto"},
     "finetune": {"tune": 1},
     "fl-swag": {"samples": 2},
     "ndoye": {"passes": 1, "folds": 3},
@@ -58,11 +58,6 @@ ALSO: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "fl-swag weighed by variance": ("fl-swag", {"samples": 2, "weigh": "variance", "form": "low-rank"}),
     "central by cluster": ("central", {"by": "cluster"}),
-    "data-interpolation by validation": (
-        "data-interpolation",
-        {"local": dataclasses.replace(WORK, keep=False), "lam": "auto", "others": 0},
-    ),
-    "ifca of three, gradients": ("ifca", {"k": 3, "average": "gradients", "least": 2}),
     "pens in turn, stopping": (
         "pens",
         {"rounds_step1": 1, "samplings": 2, "order": "program", "patience": 1, "window": 1},

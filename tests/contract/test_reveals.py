@@ -104,7 +104,6 @@ def test_no_personal_model_reaches_the_coordinator():
         "fedavg",
         "finetune",
         "ifca",
-        "ifca of three, gradients",
         "robust",
         "robust by a root's trust",
     }

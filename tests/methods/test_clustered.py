@@ -321,7 +321,8 @@ def test_it_finds_the_kinds_and_gains_by_them(two_kinds, method):
         (lambda: DataInterpolation(others=-1), "others=-1 must be at least 0: try 2, or 0 for all"),
         (
             lambda: DataInterpolation(SGD(keep=True)),
-            "keep=true does not go with data-interpolation, as a client trains models of several: set keep=false",
+            "keep=true does not go with data-interpolation, as a client trains models of several: "
+            "set keep=false",
         ),
     ],
 )
