@@ -102,8 +102,10 @@ def test_no_personal_model_reaches_the_coordinator():
         *("advised", "apfl", "ditto", "fedavg", "fedper", "fedrep", "finetune", "per-fedavg", "pfedme"),
         "advised",
         "fedala",
+        "cfl",
         "fedavg",
         "finetune",
+        "ifca",
         "robust",
         "robust by a root's trust",
     }

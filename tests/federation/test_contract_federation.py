@@ -41,6 +41,8 @@ OPTIONS = {
     "advised": {"candidates": ("fedavg", "finetune:tune=1"), "folds": 2},
     "bayes-central": {"samples": 2},
     "bayes-local": {"samples": 2},
+    "cfl": {"eps1": 100.0, "eps2": 0.0, "gamma": 0.0, "wait": 0},
+    "data-interpolation": {"lam": "auto", "others": 0},
     "finetune": {"tune": 1},
     "fl-swag": {"samples": 2},
     "ndoye": {"passes": 1, "folds": 3},
@@ -49,7 +51,7 @@ OPTIONS = {
 }
 # a momentum that lasts from round to round, short last batches; not where a client is visited more than once
 WORK = {"lr": 0.1, "batch": 8, "momentum": 0.5, "keep": True, "schedule": "cosine"}
-ONCE = {"weight-erosion", "robust-personal"}
+ONCE = {"weight-erosion", "robust-personal", "data-interpolation"}
 # rows of a table are of no cluster, and oracle joins those of one
 NEEDS = {"oracle": "has no cluster, which oracle needs"}
 OF_MODELS = {"drift"}  # measures that take models of several sites, which nobody has there

@@ -4,6 +4,7 @@ from coterie.core.method import METHODS
 from coterie.methods.advised import Advised
 from coterie.methods.baselines.central import Central
 from coterie.methods.baselines.local import Local
+from coterie.methods.clustered import CFL, IFCA, DataInterpolation
 from coterie.methods.one_shot import (
     FLSWAG,
     BayAvg,
@@ -44,9 +45,11 @@ from coterie.methods.server.weight_erosion import WeightErosion
 
 __all__ = [
     "APFL",
+    "CFL",
     "DAC",
     "DPSGD",
     "FLSWAG",
+    "IFCA",
     "METHODS",
     "PENS",
     "Advised",
@@ -55,6 +58,7 @@ __all__ = [
     "BayesLocal",
     "Central",
     "Ditto",
+    "DataInterpolation",
     "EpsilonGreedy",
     "FedALA",
     "FedAMP",
