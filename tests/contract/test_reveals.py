@@ -100,10 +100,17 @@ def test_no_personal_model_reaches_the_coordinator():
     seen = {row for row in ROWS if method_of(row).reveals().coordinator}
     assert {row for row in seen if row not in OPENING and not row.startswith("guided")} == {
         "advised",
+        "fedadagrad",
+        "fedadam",
         "fedavg",
+        "fedavgm",
+        "fedprox",
+        "fedyogi",
         "finetune",
         "robust",
         "robust by a root's trust",
+        "scaffold",
+        "scaffold of some, weighed, half a step",
     }
 
 
