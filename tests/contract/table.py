@@ -51,6 +51,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "pens": {"rounds_step1": 1, "samplings": 2},
     "pfedme": {"inner_steps": 2},
     "robust-personal": {"local": dataclasses.replace(WORK, keep=False)},
+    "scaffold": {"local": dataclasses.replace(WORK, momentum=0.0)},
     "weight-erosion": {"local": dataclasses.replace(WORK, keep=False), "p_s": 0.5},
 }
 # further rows, where options change what happens in a round
@@ -80,6 +81,10 @@ ALSO: dict[str, tuple[str, dict[str, Any]]] = {
         "robust-personal",
         {"requester": "c3", "rule": "nnm+median", "f": 2, "server_step": 0.5, "local": WORK},
     ),
+    "scaffold of some, weighed, half a step": (
+        "scaffold",
+        {"sample": 0.7, "weighted": True, "server_step": 0.5, "local": SGD(lr=0.1, batch=8)},
+    ),
     "similar with noise": ("similar", {"also": ("transport",), "epsilon": 3.0, "best": 1}),
     "weight-erosion of one, half a step": (
         "weight-erosion",
@@ -89,6 +94,8 @@ ALSO: dict[str, tuple[str, dict[str, Any]]] = {
 # rows for models with batch norm alone
 NORMED: dict[str, tuple[str, dict[str, Any]]] = {
     "fedavg, norms at home": ("fedavg", {"norm": "local", "sample": 0.7}),
+    "cyclic, norms at home": ("cyclic", {"norm": "local", "order": "fixed"}),
+    "fedyogi, norms at home": ("fedyogi", {"norm": "local"}),
     "finetune, norms at home": ("finetune", {"norm": "local", "tune": 1}),
     "fedunique, norms at home": ("fedunique", {"norm": "local"}),
     "fedper, the last layer at home": ("fedper", {"sample": 0.7}),

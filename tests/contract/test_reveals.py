@@ -103,11 +103,18 @@ def test_no_personal_model_reaches_the_coordinator():
         "advised",
         "fedala",
         "cfl",
+        "fedadagrad",
+        "fedadam",
         "fedavg",
+        "fedavgm",
+        "fedprox",
+        "fedyogi",
         "finetune",
         "ifca",
         "robust",
         "robust by a root's trust",
+        "scaffold",
+        "scaffold of some, weighed, half a step",
     }
 
 

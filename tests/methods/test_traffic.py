@@ -15,6 +15,7 @@ from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.methods import (
     METHODS,
+    Cyclic,
     FedAvg,
     FineTune,
     Influence,
@@ -22,6 +23,7 @@ from coterie.methods import (
     Ndoye,
     Robust,
     RobustPersonal,
+    Scaffold,
     WeightErosion,
 )
 from coterie.methods.peers import PENS, Gossip, Greedy
@@ -46,6 +48,14 @@ RESTING = {
     "apfl": {"beliefs": HERE, "own": HOME, "alpha": HOME, "mixed": HOME},
     "fedper": {"beliefs": HERE, "norms": HOME},
     "fedrep": {"body": HERE, "heads": HOME},
+    "fedprox": {"beliefs": HERE},
+    "scaffold": {"beliefs": HERE, "control": HERE, "own": HOME},
+    "fedavgm": {"shared.beliefs": HERE, "mean": HERE},
+    **{
+        k: {"shared.beliefs": HERE, "mean": HERE, "square": HERE}
+        for k in ("fedadam", "fedyogi", "fedadagrad")
+    },
+    "cyclic": {"beliefs": [2]},
     "guided": {"beliefs": HERE},
     "fedkg": {"beliefs": HERE},
     "fedunique": {"beliefs": HERE},
@@ -69,6 +79,7 @@ OPTIONS = {
     "advised": {"candidates": ("fedavg",), "choice": ("local", "fedavg", "local")},
     **{key: {"patience": 9} for key in PEERS},
     "pens": {"patience": 9, "rounds_step1": 1},
+    "cyclic": {"order": "fixed"},
     "finetune": {"tune": 1},
     **{key: {"samples": 2} for key in ("fl-swag", "bayes-local", "bayes-central")},
 }
@@ -146,6 +157,19 @@ class TestServer:
     def test_finetune_hands_out_what_is_tuned(self, pull, passed):
         found = passed(FineTune(FULL, tune=2), pull([1, 3, 4]), START, 3)
         assert models(found) == [NOTHING, UP_AND_DOWN, HANDED_OUT, NOTHING]
+
+    def test_control_variates_go_beside_the_model_and_those_of_clients_stay(self, pull, passed):
+        found = passed(Scaffold(FULL), pull([1, 3, 4]), START, 1)
+        assert models(found)[0] == HANDED_OUT  # the clients' own, which are 0
+        out_and_back = [*[[0, 0, 0, 1]] * 3, [2, 2, 2, 0]]
+        assert models(found)[1] == out_and_back
+        assert found[1].bytes.tolist() == [*[[0, 0, 0, 16]] * 3, [16, 16, 16, 0]]
+
+    def test_a_cycle_goes_past_the_coordinator(self, pull, passed):
+        found = passed(Cyclic(FULL, order="fixed"), pull([1, 3, 4]), START, 2)
+        first = [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0]]
+        then = [[0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
+        assert models(found) == [NOTHING, first, then]
 
     def test_robust_rules(self, pull, passed):
         assert models(passed(Robust(FULL), pull([1, 3, 4]), START, 1)) == [NOTHING, UP_AND_DOWN]

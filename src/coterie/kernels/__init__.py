@@ -7,6 +7,7 @@ from coterie.kernels.bayes import Gather
 from coterie.kernels.bounded import Bounded
 from coterie.kernels.calibrate import Calibrate, Tallied
 from coterie.kernels.choice import Choice
+from coterie.kernels.controlled import Controlled
 from coterie.kernels.downhill import Downhill
 from coterie.kernels.dp import DP
 from coterie.kernels.fold import Fold, HeldOut
@@ -20,7 +21,7 @@ from coterie.kernels.noisy import Noisy
 from coterie.kernels.only import Only
 from coterie.kernels.poisoned import Fooled, Poisoned
 from coterie.kernels.posterior import Draws, Natural, Share, Visited
-from coterie.kernels.proximal import Proximal
+from coterie.kernels.proximal import Proximal, Tethered
 from coterie.kernels.psgld import PSGLD
 from coterie.kernels.refresh import Refresh
 from coterie.kernels.relative import Relative
@@ -47,6 +48,7 @@ __all__ = [
     "Bounded",
     "Calibrate",
     "Choice",
+    "Controlled",
     "Crowd",
     "Downhill",
     "Draws",
@@ -74,6 +76,7 @@ __all__ = [
     "Slopes",
     "Taken",
     "Tallied",
+    "Tethered",
     "Visited",
     "kernel_of",
     "told",

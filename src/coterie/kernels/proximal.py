@@ -54,6 +54,15 @@ class Proximal(Around):
         return super().step(pulled(learner, carry[ANCHOR], self.strength), carry, batch, tick)
 
 
+@KERNELS.register("tethered")
+@dataclass(frozen=True)
+class Tethered(Proximal):
+    """The same work, pulled towards the belief that it began with."""
+
+    def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
+        return super().start(belief, memory, {**beside, ANCHOR: belief})
+
+
 def pulled(learner: Learner, anchor: Belief, strength: float) -> Learner:
     """A learner whose gradients have the pull in them."""
 

@@ -36,11 +36,15 @@ from coterie.methods.personal.fedamp import FedAMP
 from coterie.methods.personal.fedfomo import FedFomo
 from coterie.methods.personal.pfedgraph import PFedGraph
 from coterie.methods.ranking import Influence, Ndoye, Similar
+from coterie.methods.server.cyclic import Cyclic
 from coterie.methods.server.fedavg import FedAvg
+from coterie.methods.server.fedopt import FedAdagrad, FedAdam, FedAvgM, FedYogi
+from coterie.methods.server.fedprox import FedProx
 from coterie.methods.server.finetune import FineTune
 from coterie.methods.server.guided import FedKG, FedUnique, Guided
 from coterie.methods.server.robust import Robust
 from coterie.methods.server.robust_personal import RobustPersonal
+from coterie.methods.server.scaffold import Scaffold
 from coterie.methods.server.weight_erosion import WeightErosion
 
 __all__ = [
@@ -67,7 +71,16 @@ __all__ = [
     "FedKG",
     "FedPer",
     "FedRep",
+    "Cyclic",
+    "EpsilonGreedy",
+    "FedAdagrad",
+    "FedAdam",
+    "FedAvg",
+    "FedAvgM",
+    "FedKG",
+    "FedProx",
     "FedUnique",
+    "FedYogi",
     "FineTune",
     "Gossip",
     "Greedy",
@@ -85,6 +98,7 @@ __all__ = [
     "RandomWeighted",
     "Robust",
     "RobustPersonal",
+    "Scaffold",
     "Similar",
     "WBayAvg",
     "WeightErosion",

@@ -57,6 +57,11 @@ class FedAvg:
             raise BadInput(f"sample={self.sample} must lie above 0 and up to 1: try 0.1")
         check_norm(self.norm)
 
+    @property
+    def work(self) -> Trainer:
+        """What the model does at a client."""
+        return self.local
+
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         check_has_norms(self.norm, start)
         return ()
@@ -68,7 +73,7 @@ class FedAvg:
         n, sizes = len(net.roster), net.roster.sizes
         hosts = sample_clients(n, self.sample, key.at("sample"))
         beliefs, edges = calls(state.beliefs, state.norms, hosts)
-        replies = net.visit(self.local, beliefs, edges, key)
+        replies = net.visit(self.work, beliefs, edges, key)
         if len(replies) == 0:
             return state, server_info(n, replies, torch.zeros(0, dtype=torch.float64))
         shares = averaging_weights(sizes[replies.hosts], self.weighted)

@@ -24,7 +24,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Weights
+from coterie.core.belief import Beliefs, Weights
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.held import Held, side_by_side
 from coterie.core.method import Models, first_of, handed_out
@@ -54,6 +54,12 @@ def norm_names(names: Iterable[str]) -> tuple[str, ...]:
     layers = [name.removesuffix(STATISTIC) for name in names if name.rpartition(".")[2] == STATISTIC]
     held = {layer + part for layer in layers for part in HELD}
     return tuple(name for name in names if name in held)
+
+
+def trained_names(like: Beliefs) -> tuple[str, ...]:
+    """The names of numbers that gradients may move: all but integers and batch norm's statistics."""
+    counted = {name for name in norm_names(like) if name.rpartition(".")[2] not in HELD[:2]}
+    return tuple(n for n, t in like.items() if t.is_floating_point() and n not in counted)
 
 
 def parted(norm: Norm, start: Held, net: Net) -> tuple[Held, Held | None]:
