@@ -41,7 +41,8 @@ class Report:
         tyro.conf.arg(help="The folder of a run, a comparison, or several of them."),
     ]
     csv: Annotated[
-        bool, tyro.conf.arg(help="Also write history, summary, clients, collaboration and matrices as CSV.")
+        bool,
+        tyro.conf.arg(help="Also write history, summary, clients, collaboration, costs and matrices as CSV."),
     ] = False
     figures: Annotated[
         Literal["none", "png", "svg"], tyro.conf.arg(help="Also write the figures, for a paper.")

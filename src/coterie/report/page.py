@@ -12,6 +12,7 @@ from typing import Any
 from coterie.core.errors import BadInput
 from coterie.report import (
     contributions,
+    costs,
     followed,
     glossary,
     little,
@@ -115,6 +116,7 @@ def _section(
     records = section.records
     first = next(iter(by_label.values()))[0]
     warnings = "".join(f'<p class="warning">Unfinished: {escape(t)}.</p>' for t in tables.unfinished(records))
+    warnings += "".join(f"<p>{escape(text)}.</p>" for text in costs.ended(records))
     summary = f'<div class="box">{tables.summary_html(records, colours)}</div>'
     summary += f"<p>{glossary.linked(tables.legend(records, trust=False))}</p>"
     summary += f"<p>{escape(said)}</p>" if (said := little.line(records)) else ""
@@ -126,6 +128,7 @@ def _section(
     shown = [
         ("summary", "Summary", warnings + summary),
         ("rounds", "Round by round", page_figures.rounds_part(by_label, colours, at("rounds"))),
+        ("costs", costs.TITLE, costs.part(by_label, colours, at("costs"))),
         ("clients", "Client by client", page_figures.clients_part(by_label, colours, at("clients"))),
         ("followed", "What each was advised to follow", followed.part(by_label)),
         ("calibration", "Calibration", page_figures.calibration_part(by_label, colours, at("calibration"))),

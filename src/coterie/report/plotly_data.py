@@ -74,7 +74,7 @@ def _curves(
         for label, runs in by_label.items():
             curve = views.curve(label, runs, band, metric, scores)
             if curve.rounds:
-                data += _curve_traces(curve, inks[label], metric)
+                data += curve_traces(curve, inks[label], metric)
                 data[-1]["hovertemplate"] = "%{customdata}" if few else "round %{x}: %{customdata}"
         title = f"{name}, %" if metric in words.PERCENT else name
         layout: dict[str, Any] = {
@@ -103,7 +103,7 @@ def _curve_choices(by_label: views.Groups) -> list[tuple[str, str, str]]:
     return found
 
 
-def _curve_traces(curve: views.Curve, ink: Ink, metric: str) -> list[dict[str, Any]]:
+def curve_traces(curve: views.Curve, ink: Ink, metric: str) -> list[dict[str, Any]]:
     keep = views.thin(range(len(curve.rounds)), POINTS)
     rounds, seeds = [curve.rounds[i] for i in keep], [curve.seeds[i] for i in keep]
     mean, low, high = (v[keep] for v in (curve.mean, curve.low, curve.high))

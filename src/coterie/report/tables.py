@@ -14,6 +14,7 @@ from coterie.metrics.summary import Interval, worst
 from coterie.report import glossary, views, words
 from coterie.report.inks import Ink
 from coterie.report.kinds import covers, kind_of, overlap
+from coterie.report.spent import costs_frame, mean_total
 from coterie.runs.record import Record
 from coterie.storage.atomic import replace_atomically, write_whole
 
@@ -34,7 +35,8 @@ def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
     `recall`, `circle_precision`, `circle_recall` and `drift` are the last that were measured, where any were.
     Metrics of your own have `worst_NAME` and `gain_NAME` too.
     `models` (that passed, each transfer once whoever its ends are), `models_each` (by client), their `bytes`,
-    `sent` and `received` (by clients) and `seconds` are means over seeds of a whole run.
+    `sent` and `received` (by clients) and `seconds` are means over seeds of a whole run; so are `steps`,
+    gradient steps of all clients, and `kwh`, an estimate, where they were counted.
     """
     import pandas as pd  # only where a frame is asked for: it takes a while to import
 
@@ -78,7 +80,8 @@ def summary_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
             "models": cost["models"],
             "models_each": cost["each"],
         }
-        rows.append(row | {"bytes": cost["bytes"], "seconds": cost["seconds"]})
+        row |= {"bytes": cost["bytes"], "seconds": cost["seconds"]}
+        rows.append(row | {kind: mean_total(runs, kind) for kind in ("steps", "kwh")})
     return rows
 
 
@@ -170,7 +173,7 @@ def matrix_frames(records: Sequence[Record]) -> Iterator[pd.DataFrame]:
 
 
 def write_csv(folder: str | Path, records: Sequence[Record]) -> list[Path]:
-    """Writes history.csv, summary.csv, clients.csv and collaboration.csv; returns their paths.
+    """Writes history.csv, summary.csv, clients.csv, collaboration.csv and costs.csv; returns their paths.
 
     Where samples were counted by confidence, calibration.csv has them. Where a method named matrices, they
     are in matrices.csv, written round by round: they may be many.
@@ -180,6 +183,7 @@ def write_csv(folder: str | Path, records: Sequence[Record]) -> list[Path]:
         "summary.csv": summary_frame(records),
         "clients.csv": clients_frame(records),
         "collaboration.csv": collaboration_frame(records),
+        "costs.csv": costs_frame(records),
     }
     counted = calibration_frame(records)
     frames |= {} if counted.empty else {"calibration.csv": counted}

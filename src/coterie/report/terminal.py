@@ -13,7 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from coterie.report import advice, calibration, contributions, little, privacy, sealed, tables, views
+from coterie.report import advice, calibration, contributions, costs, little, privacy, sealed, tables, views
+from coterie.report.spent import budgeted
 from coterie.runs.record import Record
 
 POINT, GAIN, WORST = "point/test", "gain over local", "worst client"
@@ -79,13 +80,29 @@ def render_contributions(records: Sequence[Record], width: int | None = None) ->
     return fitting(header, rows, said, said, width)
 
 
+def render_costs(records: Sequence[Record], width: int | None = None) -> Table | None:
+    """Methods at equal cost, where they had budgets."""
+    wanted = budgeted(records)
+    if not wanted or len(views.groups(records)) < 2:
+        return None
+    said = costs.equal_legend(records)
+    return fitting(*costs.equal_cells(records, wanted), said, said, width)
+
+
 def print_table(records: Sequence[Record], console: Console | None = None) -> None:
     """Prints the summary, calibration and measures, as wide as the console allows."""
     console = console or Console()
     console.print(render_table(records, console.width))
     if said := little.line(records):
         console.print(Text(said, style="dim"))
-    for render in (render_trust, render_measures, render_contributions, render_sealed, render_privacy):
+    for render in (
+        render_costs,
+        render_trust,
+        render_measures,
+        render_contributions,
+        render_sealed,
+        render_privacy,
+    ):
         table = render(records, console.width)
         if table is not None:
             console.print()

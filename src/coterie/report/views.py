@@ -14,7 +14,7 @@ Tables, page and figures all start here, so that no number is worked out in two 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -203,6 +203,7 @@ class Curve:
 
 
 Band = Literal["seeds", "clients"]
+Over = Callable[[np.ndarray], np.ndarray]
 
 
 def band_kind(by_label: Groups) -> Band:
@@ -210,15 +211,24 @@ def band_kind(by_label: Groups) -> Band:
     return "seeds" if any(len(runs) > 1 for runs in by_label.values()) else "clients"
 
 
-def curve(label: str, runs: Sequence[Record], band: Band, metric: str, scores: str = OWN) -> Curve:
-    """Means by round over the seeds that have it; rounds without any figure are left out."""
+def curve(
+    label: str,
+    runs: Sequence[Record],
+    band: Band,
+    metric: str,
+    scores: str = OWN,
+    over: Over = means_of_known,
+) -> Curve:
+    """Means by round over the seeds that have it; rounds without any figure are left out. `over` makes one
+    figure of those of all clients [round, client].
+    """
     drawn = [_with_figures(*figures(record, metric, scores)) for record in runs]
     rounds = sorted({round for known, _ in drawn for round in known})
     means = np.full((len(rounds), len(runs)), math.nan)
     seeds = np.zeros(len(rounds), dtype=int)
     for i, (known, values) in enumerate(drawn):
         places = np.searchsorted(rounds, known)
-        means[places, i] = means_of_known(values)
+        means[places, i] = over(values)
         seeds[places] += 1
     scored = np.isfinite(np.concatenate([values for _, values in drawn])).any(axis=0)
     mean, half, _ = intervals(means, overlap=overlap(runs, scored))

@@ -144,10 +144,9 @@ def spent_by_round(
         found["bytes"] = np.cumsum([passed(line) for line in metrics])
     took = {line["round"]: line for line in timings}
     lines = [took.get(line["round"], {}) for line in metrics]
-    if all("seconds" in line for line in lines):
-        found["seconds"] = np.cumsum([line["seconds"] for line in lines])
-    if estimates_energy(config) and all("cpu_seconds" in line for line in lines):
-        found["kwh"] = kwh(
-            np.cumsum([line["cpu_seconds"] for line in lines]), float(config.get("power", WATTS))
-        )
+    if took:
+        found["seconds"] = np.cumsum([line.get("seconds", 0.0) for line in lines])
+    if estimates_energy(config) and took and all("cpu_seconds" in line for line in timings):
+        cpu = np.cumsum([line.get("cpu_seconds", 0.0) for line in lines])
+        found["kwh"] = kwh(cpu, float(config.get("power", WATTS)))
     return found
