@@ -41,10 +41,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "advised": {"candidates": FOLLOWED[1:], "choice": (*FOLLOWED, "fedavg")},
     "bayes-central": {"samples": 2},
     "bayes-local": {"samples": 2},
-    "fedper": {"home": "*bias"},  # what is left to share also in a model of one layer
-    "fedrep": {"home": "*bias", "head_epochs": 2},
     "cfl": {"eps1": 100.0, "eps2": 0.0, "gamma": 0.0, "wait": 0},
     "data-interpolation": {"local": dataclasses.replace(WORK, keep=False), "lam": "auto"},
+    "fedper": {"home": "*bias"},  # what is left to share also in a model of one layer
+    "fedrep": {"home": "*bias", "head_epochs": 2},
     "finetune": {"tune": 1},
     "fl-swag": {"samples": 2},
     "ndoye": {"passes": 1, "folds": 3},

@@ -99,21 +99,20 @@ def test_no_personal_model_reaches_the_coordinator():
     """But replies to a shared model, where there is one: the test above holds the methods to their word."""
     seen = {row for row in ROWS if method_of(row).reveals().coordinator}
     assert {row for row in seen if row not in OPENING and not row.startswith("guided")} == {
-        *("advised", "apfl", "ditto", "fedavg", "fedper", "fedrep", "finetune", "per-fedavg", "pfedme"),
-        "advised",
-        "fedala",
-        "cfl",
-        "fedadagrad",
-        "fedadam",
-        "fedavg",
-        "fedavgm",
-        "fedprox",
-        "fedyogi",
-        "finetune",
-        "ifca",
-        "robust",
+        *(
+            "advised",
+            "apfl",
+            "cfl",
+            "ditto",
+            "fedadagrad",
+            "fedadam",
+            "fedala",
+            "fedavg",
+            "fedavgm",
+            "fedper",
+        ),
+        *("fedprox", "fedrep", "fedyogi", "finetune", "ifca", "per-fedavg", "pfedme", "robust", "scaffold"),
         "robust by a root's trust",
-        "scaffold",
         "scaffold of some, weighed, half a step",
     }
 

@@ -25,16 +25,18 @@ from coterie.methods.peers import (
     Random,
     RandomWeighted,
 )
-from coterie.methods.personal.apfl import APFL
-from coterie.methods.personal.ditto import Ditto
-from coterie.methods.personal.fedper import FedPer
-from coterie.methods.personal.fedrep import FedRep
-from coterie.methods.personal.per_fedavg import PerFedAvg
-from coterie.methods.personal.pfedme import PFedMe
-from coterie.methods.personal.fedala import FedALA
-from coterie.methods.personal.fedamp import FedAMP
-from coterie.methods.personal.fedfomo import FedFomo
-from coterie.methods.personal.pfedgraph import PFedGraph
+from coterie.methods.personal import (
+    APFL,
+    Ditto,
+    FedALA,
+    FedAMP,
+    FedFomo,
+    FedPer,
+    FedRep,
+    PerFedAvg,
+    PFedGraph,
+    PFedMe,
+)
 from coterie.methods.ranking import Influence, Ndoye, Similar
 from coterie.methods.server.cyclic import Cyclic
 from coterie.methods.server.fedavg import FedAvg
@@ -61,24 +63,21 @@ __all__ = [
     "BayesCentral",
     "BayesLocal",
     "Central",
-    "Ditto",
+    "Cyclic",
     "DataInterpolation",
+    "Ditto",
     "EpsilonGreedy",
     "FedALA",
     "FedAMP",
-    "FedAvg",
-    "FedFomo",
-    "FedKG",
-    "FedPer",
-    "FedRep",
-    "Cyclic",
-    "EpsilonGreedy",
     "FedAdagrad",
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedFomo",
     "FedKG",
+    "FedPer",
     "FedProx",
+    "FedRep",
     "FedUnique",
     "FedYogi",
     "FineTune",
@@ -91,9 +90,9 @@ __all__ = [
     "OneShotFedAvg",
     "OneShotWFedAvg",
     "Oracle",
+    "PFedGraph",
     "PFedMe",
     "PerFedAvg",
-    "PFedGraph",
     "Random",
     "RandomWeighted",
     "Robust",
