@@ -72,7 +72,7 @@ class Found(NamedTuple):
 
 def searched(way: Way, shared: Settings, search: Search, builder: Builder) -> Found:
     """The best options of a method for these settings, by cross-validation on training rows."""
-    mine = replace(shared, **way.settings)
+    mine = replace(shared, **way.settings, options={**shared.options, **way.options})
     tuning = Tuning(mine, (way.spec,), way.searches, search.trials, search.folds)
     tuned = tune(tuning, builder=builder)
     best = tuned.best(way.spec)
