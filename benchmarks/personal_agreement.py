@@ -1,24 +1,24 @@
 """Coterie's personal methods beside other programs, on the same batches: the largest difference of each.
 
-Ditto, FedPer and FedRep run beside fluke 0.8.1 (https://github.com/makgyver/fluke), whose clients' `fit` is called
-and whose models are averaged here. It wants packages of its own, so it gets an environment of its own:
+Ditto, FedPer and FedRep run beside fluke 0.8.1 (https://github.com/makgyver/fluke), whose clients' `fit` is
+called and whose models are averaged here. It wants packages of its own, so it gets an environment of its own:
 
     python -m venv fluke-env
     fluke-env/bin/pip install -c constraints.txt . fluke-fl==0.8.1
     fluke-env/bin/python benchmarks/personal_agreement.py
 
-Without fluke these lines say so and the others go on. fluke's pFedMe hands its optimiser the personal model as
-the anchor, so that nothing pulls; its APFL trains a copy of the mixture, so that no gradient reaches the
+Without fluke these lines say so and the others go on. fluke's pFedMe hands its optimiser the personal model
+as the anchor, so that nothing pulls; its APFL trains a copy of the mixture, so that no gradient reaches the
 personal model; its Per-FedAvg makes the second step from w̃ and not from w. Those three are therefore held
 against the authors' rules, written here in NumPy for a softmax regression, with the gradient and the Hessian
 worked out by hand:
 
-    pFedMe       CharlieDinh/pFedMe, FLAlgorithms/users/userpFedMe.py, servers/serverpFedMe.py; without its
+    pFedMe       CharlieDinh/pFedMe, FLAlgorithms/users/userpFedMe.py, servers/serverbase.py; without its
                  weight decay of 0.001
-    APFL         MLOPTPSU/FedTorch, fedtorch/comms/trainings/federated/centered/apfl.py, with a fixed α; with a
-                 learnt one the text of the paper, from which the program differs (`methods/personal/apfl.py`)
+    APFL         MLOPTPSU/FedTorch, fedtorch/comms/trainings/federated/centered/apfl.py, with a fixed α; with
+                 a learnt one the paper's text, from which the program differs (`methods/personal/apfl.py`)
     Per-FedAvg   CharlieDinh/pFedMe, FLAlgorithms/users/userperavg.py, which is FO; with second derivatives
-                 Algorithm 1 of the paper, whose authors' program is not public
+                 Algorithm 1 of the paper: no program of its authors was found
 
 Three clients of 12, 18 and 24 rows, three rounds, batches in order, float64, equal weights.
 """
@@ -31,6 +31,7 @@ import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ def apart(a: Models, b: Models) -> float:
 
 
 def fluke_parts() -> Any:
-    """Its clients; torchvision, which a metric that is not used here wants, is stood in for if it is missing."""
+    """Its clients; torchvision, which metrics that are not used here want, is stood in for if missing."""
     try:
         import torchvision.transforms  # noqa: F401
     except ImportError:
@@ -126,10 +127,14 @@ def nothing_of(name: str) -> Any:
 def fluke_client(fluke: Any, kind: Any, i: int, model: Any, **options: Any) -> Any:
     x, y = (torch.as_tensor(v) for v in rows()[i])
     return kind(
-        index=i, model=model, train_set=fluke.loader(x, y, num_labels=CLASSES, batch_size=BATCH), test_set=None,
-        optimizer_cfg=fluke.optimiser({"name": torch.optim.SGD, "lr": LR}), loss_fn=nn.CrossEntropyLoss(),
+        index=i,
+        model=model,
+        train_set=fluke.loader(x, y, num_labels=CLASSES, batch_size=BATCH),
+        test_set=None,
+        optimizer_cfg=fluke.optimiser({"name": torch.optim.SGD, "lr": LR}),
+        loss_fn=nn.CrossEntropyLoss(),
         **options,
-    )  # fmt: skip
+    )
 
 
 def mean_of(states: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
@@ -143,7 +148,7 @@ def fluke_ditto(fluke: Any) -> Models:
         fluke_client(fluke, kind, i, two_layers(), local_epochs=1, tau=2, lam=0.5) for i in range(len(SIZES))
     ]
     for client in clients:
-        client.optimizer_cfg = {"lr": LR}
+        # the personal model's optimiser takes a rate and a strength, and no name
         client._optimizer_cfg.optimizer_cfg = {"lr": LR}
     for _ in range(ROUNDS):
         states = []
@@ -155,13 +160,14 @@ def fluke_ditto(fluke: Any) -> Models:
     return [numbers(c.personalized_model) for c in clients] + [numbers(shared)]
 
 
-def fluke_layers(fluke: Any, kind: Any, **options: Any) -> Models:
+def fluke_layers(fluke: Any, name: str, **options: Any) -> Models:
     """FedPer's and FedRep's clients: bodies are averaged here, heads stay."""
 
     def whole() -> Any:
         parts = two_layers()
         return fluke.net(parts.body, parts.head)
 
+    kind = {"fedper": fluke.fedper.FedPerClient, "fedrep": fluke.fedrep.FedRepClient}[name]
     clients = [fluke_client(fluke, kind, i, whole(), **options) for i in range(len(SIZES))]
     for _ in range(ROUNDS):
         for client in clients:
@@ -263,28 +269,29 @@ def main() -> None:
     work = SGD(lr=LR, batch=BATCH, shuffle=False)
     fluke = fluke_parts()
     whole, plain = two_layers(), one_layer()
-    meta = {"adapt_lr": 0.3, "weighted": False}
     half, third = SGD(lr=LR, batch=BATCH // 2, shuffle=False), SGD(lr=LR, batch=BATCH // 3, shuffle=False)
-    found: list[tuple[str, str, Any, Callable[[], Models] | None]] = [
-        ("ditto", "fluke 0.8.1", (Ditto(work, 0.5, 2, weighted=False), whole), fluke and (lambda: fluke_ditto(fluke))),
-        ("fedper", "fluke 0.8.1", (FedPer(work, weighted=False), whole),
-         fluke and (lambda: fluke_layers(fluke, fluke.fedper.FedPerClient, local_epochs=1))),
-        ("fedrep", "fluke 0.8.1", (FedRep(work, head_epochs=2, weighted=False), whole),
-         fluke and (lambda: fluke_layers(fluke, fluke.fedrep.FedRepClient, local_epochs=2, tau=1))),
-        ("pfedme", "authors' rule", (PFedMe(work, 2.0, 3, 0.25, weighted=False), plain),
-         lambda: pfedme(2.0, 3, 0.25, 1.0)),
-        ("pfedme, β = 1.5", "authors' rule", (PFedMe(work, 2.0, 3, 0.25, 1.5, weighted=False), plain),
-         lambda: pfedme(2.0, 3, 0.25, 1.5)),
-        ("apfl, α fixed", "authors' rule", (APFL(work, 0.4, 0.0, weighted=False), plain), lambda: apfl(0.4, 0.0)),
-        ("apfl, α learnt", "the paper's text", (APFL(work, 0.4, 0.5, weighted=False), plain),
-         lambda: apfl(0.4, 0.5)),
-        ("per-fedavg, FO", "pFedMe authors' rule", (PerFedAvg(half, **meta), plain),
-         lambda: per_fedavg(0.3, False)),
-        ("per-fedavg, exact", "the paper's text", (PerFedAvg(third, hessian="exact", **meta), plain),
-         lambda: per_fedavg(0.3, True)),
-        ("per-fedavg, HF", "the paper's text, exact", (PerFedAvg(third, hessian="difference", **meta), plain),
-         lambda: per_fedavg(0.3, True)),
-    ]  # fmt: skip
+    named, rule, text = "fluke 0.8.1", "authors' rule", "the paper's text"
+    per = FedPer(work, weighted=False), whole
+    rep = FedRep(work, head_epochs=2, weighted=False), whole
+    found: list[tuple[str, str, tuple[Any, nn.Module], Callable[[], Models] | None]] = [
+        ("ditto", named, (Ditto(work, 0.5, 2, weighted=False), whole), fluke and partial(fluke_ditto, fluke)),
+        ("fedper", named, per, fluke and partial(fluke_layers, fluke, "fedper", local_epochs=1)),
+        ("fedrep", named, rep, fluke and partial(fluke_layers, fluke, "fedrep", local_epochs=2, tau=1)),
+    ]
+    for beta in (1.0, 1.5):
+        mine = PFedMe(work, 2.0, 3, 0.25, beta, weighted=False)
+        found.append((f"pfedme, β = {beta}", rule, (mine, plain), partial(pfedme, 2.0, 3, 0.25, beta)))
+    for rate, said in ((0.0, rule), (0.5, text)):
+        mixing = APFL(work, 0.4, rate, weighted=False)
+        found.append((f"apfl, η_α = {rate}", said, (mixing, plain), partial(apfl, 0.4, rate)))
+    for hessian, some, said in (
+        ("none", half, "pFedMe's authors' rule"),
+        ("exact", third, text),
+        ("difference", third, text),
+    ):
+        ahead = PerFedAvg(some, 0.3, hessian=hessian, weighted=False)
+        theirs = partial(per_fedavg, 0.3, hessian != "none")
+        found.append((f"per-fedavg, hessian = {hessian}", said, (ahead, plain), theirs))
     print("| method | against | largest difference |\n| --- | --- | ---: |")
     for name, against, (method, module), theirs in found:
         far = f"{apart(ours(method, module), theirs()):.1e}" if theirs else "fluke is not installed here"
