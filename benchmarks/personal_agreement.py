@@ -16,7 +16,8 @@ worked out by hand:
     pFedMe       CharlieDinh/pFedMe, FLAlgorithms/users/userpFedMe.py, servers/serverbase.py; without its
                  weight decay of 0.001
     APFL         MLOPTPSU/FedTorch, fedtorch/comms/trainings/federated/centered/apfl.py, with a fixed α; with
-                 a learnt one the paper's text, from which the program differs (`methods/personal/apfl.py`)
+                 a learnt one the paper's text, from which the program differs (`methods/personal/apfl.py`).
+                 The program mixes outputs, which for one linear layer is to mix weights
     Per-FedAvg   CharlieDinh/pFedMe, FLAlgorithms/users/userperavg.py, which is FO; with second derivatives
                  Algorithm 1 of the paper: no program of its authors was found
 
