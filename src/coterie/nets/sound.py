@@ -31,7 +31,7 @@ def not_finite(beliefs: Beliefs, numbers: Mapping[str, Tensor]) -> dict[int, str
     fine = torch.isfinite(loss).cpu()
     for t in beliefs.values():
         if t.is_floating_point():
-            fine &= torch.isfinite(t).flatten(1).all(dim=1).cpu()
+            fine &= torch.isfinite(t).reshape(len(t), -1).all(dim=1).cpu()
     told = "loss" in numbers
     return {i: why(tree.row(beliefs, i), float(loss[i]), told) for i in (~fine).nonzero().flatten().tolist()}
 

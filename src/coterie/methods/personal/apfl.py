@@ -14,8 +14,10 @@ The model interpolation, MAPPER, of Mansour, Mohri, Ro and Suresh, 2020, "Three 
 with applications to federated learning", is the same idea: there λ, our α, is chosen among a few values for
 each client instead of learnt, and v is trained from the shared model after that is.
 
-Where the authors' program (FedTorch) differs from their text: it learns α at the first step of a round alone,
-takes α² + (1 - α)² times the slope above, and adds 0.02 α to it. Here it is as in the text, at each step.
+Where the authors' program (FedTorch) differs from their text: it mixes the outputs of the two models and not
+their weights, which is the same for one linear layer. It learns α at the first step of a round alone, by
+⟨v - w, α ∇_v + (1 - α) ∇_w⟩ of the mixture's loss (for one linear layer α² + (1 - α)² times the slope above),
+plus 0.02 α. Here it is as in the text, at each step.
 """
 
 from __future__ import annotations

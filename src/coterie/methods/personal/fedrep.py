@@ -8,7 +8,8 @@ the body.
 
 h_k are the tensors that `home` names, the last layer if it names none; the work on it takes `head_epochs`,
 that on the body what the local work says. p_k are FedAvg's weights (the paper's are equal: weighted=false).
-h_k is sent to nobody. What holds for models of one layer is in `fedper.py`.
+h_k is sent to nobody. While the head is fitted the body stands still, batch norm's statistics too. What holds
+for models of one layer is in `fedper.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from coterie.core.errors import BadInput
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals
-from coterie.core.net import SERVER, Net
+from coterie.core.net import SERVER, Net, settle
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.only import Only
@@ -73,21 +74,18 @@ class FedRep:
         return State(begun.beliefs, begun.norms)
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        n, heads, body = len(net.roster), state.heads.names, state.body.names
+        n, none = len(net.roster), torch.zeros(0, dtype=torch.float64)
         hosts = fedavg.sample_clients(n, self.sample, key.at("sample"))
         whole, edges = calls(state.body, state.heads, hosts)
-        fitted = net.visit(Only(self.head, heads), whole, edges, key.at("head"), slot="head")
-        none = torch.zeros(0, dtype=torch.float64)
-        if len(fitted) == 0:
-            return state, fedavg.server_info(n, fitted, none)
-        edges = torch.stack([torch.arange(len(fitted)), fitted.hosts], dim=1)
-        replies = net.visit(Only(self.local, body), fitted.beliefs, edges, key, slot="body")
+        fitted = net.visit(Only(self.head, state.heads.names), whole, edges, key.at("head"), slot="head")
+        heads = settle(net, state.heads, fitted)
+        whole, edges = calls(state.body, heads, fitted.hosts)
+        replies = net.visit(Only(self.local, state.body.names), whole, edges, key, slot="body")
         if len(replies) == 0:
-            return state, fedavg.server_info(n, replies, none)
+            return State(state.body, heads), fedavg.server_info(n, replies, none)
         shares = fedavg.averaging_weights(net.roster.sizes[replies.hosts], self.weighted)
-        mixed = net.mix(shares.unsqueeze(0), replies.beliefs.only(body), SERVER)
-        new = state.heads.put(replies.hosts, replies.beliefs.only(heads))
-        return State(mixed, new), fedavg.server_info(n, replies, shares)
+        mixed = net.mix(shares.unsqueeze(0), replies.beliefs.only(state.body.names), SERVER)
+        return State(mixed, settle(net, heads, replies)), fedavg.server_info(n, replies, shares)
 
     @property
     def head(self) -> Trainer:
