@@ -31,7 +31,7 @@ from torch import Tensor
 
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
-from coterie.core.held import Held
+from coterie.core.held import Held, together
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out, losses_of, scatter
 from coterie.core.net import SERVER, Net, settle, to_own
@@ -102,15 +102,17 @@ class FedALA:
             return state, Info(torch.zeros(n, n, dtype=torch.float64), loss)
         shares = averaging_weights(net.roster.sizes[here], weighted=True)
         weights = heard(taken, state.shares)
+        # the last average is there with no weight: what to go on with if all sites withdraw from the sum
+        summed = torch.cat([shares, shares.new_zeros(1)]).unsqueeze(0)
         after = State(
-            net.mix(shares.unsqueeze(0), replies.beliefs, SERVER),
+            net.mix(summed, together([replies.beliefs.only(state.shared.names), state.shared]), SERVER),
             settle(net, state.own, replies),
             scatter(shares, here, n, empty=0),
             state.rounds.index_add(0, here, torch.ones_like(here)),
         )
         told = {net.roster.names[i]: float(taken[i]) for i in here.tolist() if state.rounds[i] > 0}
         reached = torch.zeros(n, 1, dtype=torch.float64).index_fill_(0, here, 1)
-        return after, Info(weights * reached, loss, extras={TAKEN: told})
+        return after, Info(weights * reached, loss, extras={TAKEN: told}, mixed=False)
 
     def begun(self, state: State, net: Net, key: Key) -> tuple[Held, Tensor, Tensor]:
         """θ̂ [client, ...], who has one [client], and ω [client]: newcomers have θ, and have heard nobody."""
