@@ -6,11 +6,12 @@ Ten clients with linear regressions of two kinds; every step is on all rows, so 
 batches. No package has these methods, so the rules are written here anew, from the authors' programs as read:
 
 - IFCA, github.com/jichan3751/ifca (97db9d1): mnist/train_cluster_mnist.py averages models of τ steps over
-  the clients of a cluster, all alike; synthetic/train_cluster.py adds up gradients and divides by all clients.
-- CFL, github.com/felisat/clustered-federated-learning (0981a20): fl_devices.py and its notebook part a cluster
-  of more than two clients when its mean update is shorter than EPS_1 and its longest longer than EPS_2, by
-  complete linkage, and average all alike. The program lowers the learning rate by 1 % in each round; here it
-  stays.
+  the clients of a cluster, all alike; synthetic/train_cluster.py adds up gradients and divides by all
+  clients.
+- CFL, github.com/felisat/clustered-federated-learning (0981a20): fl_devices.py and its notebook part a
+  cluster of more than two clients when its mean update is shorter than EPS_1 and its longest longer than
+  EPS_2, by complete linkage, and average all alike. The program lowers the learning rate by 1 % in each
+  round; here it stays.
 - Data interpolation: there is no program of the authors; the yardstick is gradient descent on the mixed loss
   λ L_i + (1 - λ) Σ p_j L_j of all rows in one place.
 """
