@@ -14,7 +14,7 @@ from coterie.core.errors import BadData, BadInput
 from coterie.core.seeds import Key
 from coterie.data.clients import check_clients, samples
 from coterie.data.dataset import Arrays, Dataset, FitsTogether, Prepare
-from coterie.data.holdout import hold_out_whole
+from coterie.data.holdout import hold_out_last, hold_out_whole
 from coterie.data.intake import Array
 from coterie.data.partition.base import Deal, Split
 from coterie.data.partition.silos import Silos
@@ -61,6 +61,7 @@ def deal_clients(
     data = apart_from_split(data, split)
     deal = split.deal(data, data.train, clients, key)
     published = None if data.test is None else split.deal(data, data.test, len(deal.names), key)
+    data = as_dealt(data, deal, published)
     dealt = list[list[Arrays]]()
     for i, name in enumerate(deal.names):
         rows, held = np.flatnonzero(deal.owner == i), None
@@ -81,7 +82,8 @@ def deal_clients(
         notes += [n for n in published.notes if n not in deal.notes]
         notes += _left_over("published test rows", published.owner)
     else:
-        notes.append(f"each client holds out {test:g} of its rows for testing")
+        last = "the last " if deal.order is not None else ""
+        notes.append(f"each client holds out {last}{test:g} of its rows for testing")
     return Dealt(tuple(made), (*notes, *said), data.recipe, published is not None)
 
 
@@ -101,17 +103,30 @@ def parted(
     Nothing here depends on what other clients have, so that each can do it where its rows are.
     """
     units = _units(data.train, data.together, rows)
+    if held is None and data.order is not None:
+        keep, out = hold_out_last(data.order[rows], units, test, whose)
+        held = data.train.take(rows[out])
+        rows, units = rows[keep], units[keep]
     if held is None:
         keep, out = hold_out_whole(data.train.y[rows], units, test, key.at("test", number).numpy(), whose)
         held = data.train.take(rows[out])
         rows, units = rows[keep], units[keep]
     kept, aside = rows, rows[:0]
     if validation:
-        keep, out = hold_out_whole(
-            data.train.y[rows], units, validation, key.at("validation", number).numpy(), whose
-        )
+        if data.order is not None:
+            keep, out = hold_out_last(data.order[rows], units, validation, whose)
+        else:
+            rng = key.at("validation", number).numpy()
+            keep, out = hold_out_whole(data.train.y[rows], units, validation, rng, whose)
         kept, aside = rows[keep], rows[out]
     return [data.train.take(kept), data.train.take(aside), held]
+
+
+def as_dealt(data: Dataset, deal: Deal, published: Deal | None) -> Dataset:
+    """The data as the split changes it for its clients, and in the order that it says."""
+    train = data.train if deal.rows is None else deal.rows
+    test = data.test if published is None or published.rows is None else published.rows
+    return replace(data, train=train, test=test, order=deal.order)
 
 
 def turned(pool: Arrays, deal: Deal, number: int) -> Arrays:

@@ -63,6 +63,7 @@ class Dataset:
     one_class   whether clients with a single class are welcome
     together    columns that tell who a row is about: rows of one are never trained and tested on
     lines       [row of train] its line in the file that it was read from, if it was
+    order       [row of train] when it was, where rows held out are to be later than those trained on
     """
 
     name: str
@@ -79,6 +80,7 @@ class Dataset:
     one_class: bool = False
     together: tuple[str, ...] = ()
     lines: Array | None = None
+    order: Array | None = None
 
     @property
     def pools(self) -> Sequence[Arrays]:

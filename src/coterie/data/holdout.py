@@ -31,6 +31,33 @@ def hold_out(
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)
 
 
+def hold_out_last(
+    order: npt.NDArray[np.generic], unit: Rows, fraction: float, whose: str
+) -> tuple[Rows, Rows]:
+    """Splits rows into (kept, held), each in its original order: held are those after some time, about a
+    fraction of them, and all kept rows are of that time or before.
+
+    Rows of one time stay on one side. Rows with the same number in `unit` do too, and count as of the last of
+    them.
+    """
+    n = len(order)
+    if not 0 < fraction < 1:
+        raise BadInput(f"{whose}: held-out fraction {fraction} must lie between 0 and 1: try 0.3")
+    _, of = np.unique(unit, return_inverse=True)
+    times, rank = np.unique(order, return_inverse=True)
+    last = np.zeros(of.max(initial=0) + 1, dtype=np.int64)
+    np.maximum.at(last, of, rank)
+    when = last[of]
+    after = np.array([int((when > t).sum()) for t in np.unique(when)[:-1]])
+    if not len(after):
+        raise BadInput(
+            f"{whose}: {n} row(s) of {len(times)} time(s) cannot be parted into earlier and later ones: ask for "
+            "fewer clients or go by another column"
+        )
+    cut = np.unique(when)[int(np.abs(after - fraction * n).argmin())]
+    return np.flatnonzero(when <= cut), np.flatnonzero(when > cut)
+
+
 def hold_out_whole(
     y: npt.NDArray[np.generic], unit: Rows, fraction: float, rng: np.random.Generator, whose: str
 ) -> tuple[Rows, Rows]:

@@ -25,7 +25,7 @@ from coterie.core.checks import is_number, is_whole
 from coterie.core.client import Client, class_count, counts_of, digest_of
 from coterie.core.errors import BadData, BadInput, Refused, UnknownName, shown
 from coterie.core.seeds import Key
-from coterie.data.build import apart_from_split, client_of, parted, turned
+from coterie.data.build import apart_from_split, as_dealt, client_of, parted, turned
 from coterie.data.clients import check_clients
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
@@ -85,13 +85,15 @@ class Holding:
         if name not in deal.names:
             raise UnknownName(f"client of {data.name}", name, deal.names)
         number = deal.names.index(name)
-        train, test = data.train.take(np.flatnonzero(deal.owner == number)), None
-        if data.test is not None:
-            owner = split.deal(data, data.test, len(deal.names), key).owner
-            test = turned(data.test.take(np.flatnonzero(owner == number)), deal, number)
+        published = None if data.test is None else split.deal(data, data.test, len(deal.names), key)
+        data = as_dealt(data, deal, published)
+        mine, test = np.flatnonzero(deal.owner == number), None
+        if data.test is not None and published is not None:
+            test = turned(data.test.take(np.flatnonzero(published.owner == number)), deal, number)
         data = replace(
             data,
-            train=turned(train, deal, number),
+            train=turned(data.train.take(mine), deal, number),
+            order=None if data.order is None else data.order[mine],
             test=test,
             one_class=data.one_class or deal.one_class,
             notes=(*data.notes, *deal.notes),

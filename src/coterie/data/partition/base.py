@@ -25,6 +25,8 @@ class Deal:
     clusters   the true group of each client, where the split makes groups
     turns      the name of the picture transformation of each client ("identity", "rotate-180", ...)
     one_class  whether clients with a single class are the very point of this split
+    rows       the pool as clients see it, where the split changes inputs or targets; the same rows in order
+    order      [row] when it was, where a client is to be tested on rows after those that it trains on
     """
 
     owner: Array
@@ -32,6 +34,8 @@ class Deal:
     clusters: tuple[int, ...] | None = None
     turns: tuple[str, ...] | None = None
     one_class: bool = False
+    rows: Arrays | None = None
+    order: Array | None = None
     notes: tuple[str, ...] = field(default=())
 
 
