@@ -10,8 +10,8 @@ fluke (https://github.com/makgyver/fluke, PyPI fluke-fl) gets an environment of 
 Four clients of 12, 20, 31 and 45 rows, three classes, logistic regression in float64, three local passes over
 a client's rows in one batch each, so that no order of batches is in it, eight rounds. Where the two differ
 by design, both get what they have in common: fluke's optimisers begin with v = 0 and ours with τ², so τ is
-1e-12; its SCAFFOLD sums control variates with equal weights, so both get equal weights. Its FedAvgM leaves the
-first round out (its momentum is made, and stays 0): it gets one round more.
+1e-12; its SCAFFOLD sums control variates with equal weights, so both get equal weights. Its FedAvgM leaves
+the first round out (its momentum is made, and stays 0): it gets one round more.
 
 Cyclic transfer is in no package that we know, and is held against a loop in NumPy.
 """
