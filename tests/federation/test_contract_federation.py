@@ -52,6 +52,8 @@ OPTIONS = {
 # a momentum that lasts from round to round, short last batches; not where a client is visited more than once
 WORK = {"lr": 0.1, "batch": 8, "momentum": 0.5, "keep": True, "schedule": "cosine"}
 ONCE = {"weight-erosion", "robust-personal", "data-interpolation"}
+ONCE = {"weight-erosion", "robust-personal"}
+PLAIN = {"scaffold"}  # no momentum
 # rows of a table are of no cluster, and oracle joins those of one
 NEEDS = {"oracle": "has no cluster, which oracle needs"}
 OF_MODELS = {"drift"}  # measures that take models of several sites, which nobody has there
@@ -100,7 +102,7 @@ class Ward:
         return self.folder / "ward" / "sites" / name
 
     def settings(self, net: str, method: str, options=None, rounds: int = ROUNDS, **more) -> Settings:
-        work = {**WORK, "keep": method not in ONCE}
+        work = {**WORK, "keep": method not in ONCE, "momentum": 0.0 if method in PLAIN else WORK["momentum"]}
         tables = {"sgd": work, "mlp": {"hidden": [6]}}
         if method in METHODS:
             tables[method] = OPTIONS.get(method, {}) if options is None else options

@@ -73,6 +73,7 @@ REST = [
     "ndoye",
 ]
 REST += ["greedy", "epsilon-greedy", "influence", "local", "bayes-local"]
+REST += ["fedprox", "fedadam", "scaffold"]
 
 
 @pytest.mark.parametrize("method", REST)
