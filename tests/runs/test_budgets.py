@@ -80,8 +80,12 @@ def test_steps_and_bytes_of_a_round_by_hand(played):
 
 
 def test_every_visit_of_a_round_counts(played):
-    """Of those who take part: ndoye looks at held-out rows first, by trainings that leave others out."""
-    print(steps(played("ndoye", options={"folds": 2, "passes": 1})))
+    """Of those who take part. ndoye trains each on all of its rows and then without each half of them, before
+    anybody trains in a circle; a circle's visits are those of its members.
+    """
+    ndoye = played("ndoye", options={"folds": 2, "passes": 1})
+    circles = (ndoye.weights[2] > 0) @ np.array([2, 4, 3])
+    assert steps(ndoye) == [0, EACH + EACH, circles.sum()]
     sampled = played(options={"sample": 0.34}, rounds=4)
     assert {*steps(sampled)[1:]} <= {2, 3, 4}
     away = played(wrap=["absent=0.5"], rounds=6)
