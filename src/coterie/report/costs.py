@@ -124,7 +124,8 @@ def spent_cells(by_label: views.Groups) -> tuple[list[str], list[list[str]]]:
     """Header and rows: what a whole run spent, the mean over seeds."""
     records = [r for runs in by_label.values() for r in runs]
     known = counted(records)
-    header = ["method", "rounds", *(AXES[kind] for kind in known)]
+    titles = AXES | {"kwh": "energy (estimate)"}
+    header = ["method", "rounds", *(titles[kind] for kind in known)]
     rows = []
     for label, runs in by_label.items():
         line = [label, words.whole(float(np.mean([r.done for r in runs])))]
