@@ -127,7 +127,7 @@ def test_csv_round_trip(two_seeds, tmp_path):
     paths = write_csv(tmp_path / "out", two_seeds)
     tables = ("history", "summary", "clients", "collaboration", "costs")
     assert [p.name for p in paths] == [f"{name}.csv" for name in tables]
-    history, summary, clients, collaboration = (pd.read_csv(p) for p in paths)
+    history, summary, clients, collaboration, _ = (pd.read_csv(p) for p in paths)
     assert list(history)[:2] == ["label", "seed"]
     one = history.query(
         "label == 'fedavg' and seed == 1 and round == 2 and split == 'test' and metric == 'accuracy'"
