@@ -15,6 +15,7 @@ from coterie.report import Section, render_page, write_report
 PARTS = [
     "summary",
     "rounds",
+    "costs",
     "clients",
     "matrix",
     "collected",
@@ -91,7 +92,7 @@ def test_every_part_is_there(make_likely):
     assert [i for i in made.ids if i.startswith("s0-") and not i.endswith("plot")] == [
         f"s0-{p}" for p in PARTS
     ]
-    plots_there = {"rounds", "clients", "matrix", "collected", "contributions", "sizes", "labels"}
+    plots_there = {"rounds", "costs", "clients", "matrix", "collected", "contributions", "sizes", "labels"}
     assert set(made.data) == {f"s0-{p}-plot" for p in plots_there}
     for text in (
         "Over 10 clients and 2 seeds, fedavg reaches",
@@ -110,7 +111,7 @@ def test_close_ups_are_there_where_there_is_something_to_see(make_likely, tellin
     records[0].matrices = {}
     made = page(records)
     parts = [i for i in made.ids if i.startswith("s0-") and not i.endswith("plot")]
-    assert parts == [f"s0-{p}" for p in [*PARTS[:5], "traces", "features", *PARTS[5:]]]
+    assert parts == [f"s0-{p}" for p in [*PARTS[:6], "traces", "features", *PARTS[6:]]]
     assert {"s0-traces-plot", "s0-features-plot"} < set(made.data)
     options = [made.texts[i + 1] for i, text in enumerate(made.texts) if text.strip() == "Show"]
     shown = [

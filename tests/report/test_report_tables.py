@@ -125,8 +125,9 @@ def test_html_table_escapes_and_has_every_method(make_known):
 
 def test_csv_round_trip(two_seeds, tmp_path):
     paths = write_csv(tmp_path / "out", two_seeds)
-    assert [p.name for p in paths] == ["history.csv", "summary.csv", "clients.csv", "collaboration.csv"]
-    history, summary, clients, collaboration = (pd.read_csv(p) for p in paths)
+    tables = ("history", "summary", "clients", "collaboration", "costs")
+    assert [p.name for p in paths] == [f"{name}.csv" for name in tables]
+    history, summary, clients, collaboration, _ = (pd.read_csv(p) for p in paths)
     assert list(history)[:2] == ["label", "seed"]
     one = history.query(
         "label == 'fedavg' and seed == 1 and round == 2 and split == 'test' and metric == 'accuracy'"
@@ -144,6 +145,7 @@ def test_csv_round_trip(two_seeds, tmp_path):
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         "clients.csv",
         "collaboration.csv",
+        "costs.csv",
         "history.csv",
         "summary.csv",
     ]

@@ -56,6 +56,7 @@ def test_round_0_scores_the_first_model(tiny):
         "scoring": {"models": 2, "bytes": 8},
         "extras": {},
         "measures": {"drift": [0, 0]},
+        "spent": {"steps": 0, "bytes": 0},
     }
     alone = run(tiny("local"), None, "x").record.metrics[0]
     assert (alone["received"], alone["received_bytes"]) == ([1, 1], [4, 4])

@@ -80,7 +80,11 @@ def other(option: Option) -> Any:
 
 def test_the_digest_tells_all_settings_apart():
     plain = Settings(data="titanic").resolved()
-    bound = {"wrap": ("absent=0.5",), "memory": "4G"}  # of these, not every value is taken
+    bound = {
+        "wrap": ("absent=0.5",),
+        "memory": "4G",
+        "budget": ("steps=5",),
+    }  # of these, not every value is taken
     others = [replace(plain, **{o.name: bound.get(o.name) or other(o)}) for o in options_of(Settings)]
     for name, table in plain.options.items():
         for o in table:
@@ -193,4 +197,5 @@ def test_every_source_has_something_natural():
 
 
 def test_setting_names_are_what_a_table_may_hold():
-    assert set(Settings(clients=1, deal=1, history=1).table()) == {o.name for o in options_of(Settings)}
+    given = Settings(clients=1, deal=1, history=1, budget=("steps=5",), power=5.0)
+    assert set(given.table()) == {o.name for o in options_of(Settings)}

@@ -23,7 +23,7 @@ AXES = {
     "steps": "gradient steps of all clients",
     "bytes": "bytes that passed",
     "seconds": "seconds of training",
-    "kwh": "kWh, estimated",
+    "kwh": "kWh (estimate)",
 }
 
 
@@ -33,7 +33,14 @@ def amount(value: float, kind: str) -> str:
         return words.size(value)
     if kind == "seconds":
         return words.duration(value)
-    return words.several(value, "step") if kind == "steps" else f"{words.number(value)} kWh"
+    return words.several(value, "step") if kind == "steps" else energy(value)
+
+
+def energy(kwh: float) -> str:
+    """Two digits, in the unit that suits: short runs take millionths of a kWh."""
+    units = ((kwh, "kWh"), (1e3 * kwh, "Wh"), (1e6 * kwh, "mWh"))
+    value, unit = next(((v, name) for v, name in units if v >= 1), units[-1])
+    return f"{value:.0f}{words.GAP}{unit}" if value >= 10 else f"{value:.2g}{words.GAP}{unit}"
 
 
 # curves
@@ -117,7 +124,8 @@ def spent_cells(by_label: views.Groups) -> tuple[list[str], list[list[str]]]:
     """Header and rows: what a whole run spent, the mean over seeds."""
     records = [r for runs in by_label.values() for r in runs]
     known = counted(records)
-    header = ["method", "rounds", *(AXES[kind] for kind in known)]
+    titles = AXES | {"kwh": "energy (estimate)"}
+    header = ["method", "rounds", *(titles[kind] for kind in known)]
     rows = []
     for label, runs in by_label.items():
         line = [label, words.whole(float(np.mean([r.done for r in runs])))]
@@ -130,31 +138,32 @@ def spent_cells(by_label: views.Groups) -> tuple[list[str], list[list[str]]]:
 
 def _energy(mean: float, runs: Sequence[Record]) -> str:
     """With a range, unless somebody said what a core draws."""
-    said = words.number(mean)
     if any("power" in r.config for r in runs):
-        return said
-    return f"{said} ({words.number(mean * LEAST / WATTS)} to {words.number(mean * MOST / WATTS)})"
+        return energy(mean)
+    return f"{energy(mean)} ({energy(mean * LEAST / WATTS)} to {energy(mean * MOST / WATTS)})"
 
 
 def ended(records: Sequence[Record]) -> list[str]:
-    """A line for each method that a budget ended, and what to know of its models."""
-    said = []
+    """Which methods a budget ended, those alike in one line, and what to know of their models."""
+    by_line: dict[str, list[str]] = {}
     for label, runs in views.groups(records).items():
         cut = [r for r in runs if r.ended]
-        if not cut:
-            continue
-        done = sorted({r.done for r in cut})
-        rounds = str(done[0]) if len(done) == 1 else f"{done[0]} to {done[-1]}"
-        which = sorted({r.ended for r in cut}, key=KINDS.index)
-        many = "" if len(cut) == len(runs) == 1 else f", {len(cut)} of {words.several(len(runs), 'seed')}"
-        spent = ", ".join(overshot(cut, kind) for kind in which if kind in counted(cut))
-        line = f"{label}: its budget ended it after round {rounds} of {cut[0].config['rounds']}"
-        line += f" ({spent}{many})"
-        if any(r.metrics[-1].get("extras", {}).get("note") == UNTRAINED for r in cut):
-            line += f"; {UNTRAINED}"
-        if falls(cut[0]):
-            line += "; its learning rate was to fall until the last of all rounds, and did not get there"
-        said.append(line)
+        if cut:
+            by_line.setdefault(_ending(cut, len(runs)), []).append(label)
+    return [f"{', '.join(labels)}: {line}" for line, labels in by_line.items()]
+
+
+def _ending(cut: Sequence[Record], of: int) -> str:
+    done = sorted({r.done for r in cut})
+    rounds = str(done[0]) if len(done) == 1 else f"{done[0]} to {done[-1]}"
+    which = sorted({r.ended for r in cut}, key=KINDS.index)
+    spent = ", ".join(overshot(cut, kind) for kind in which if kind in counted(cut))
+    many = "" if len(cut) == of else f", {len(cut)} of {words.several(of, 'seed')}"
+    said = f"the budget is spent after round {rounds} of {cut[0].config['rounds']} ({spent}{many})"
+    if any(r.metrics[-1].get("extras", {}).get("note") == UNTRAINED for r in cut):
+        said += f"; {UNTRAINED}"
+    if falls(cut[0]):
+        said += "; its learning rate was to fall until the last of all rounds, and did not get there"
     return said
 
 
@@ -204,6 +213,6 @@ def energy_legend(records: Sequence[Record]) -> str:
         return f"kWh: an estimate, CPU seconds of training x {drawn} W for a busy core, as was given."
     return (
         f"kWh: an estimate, CPU seconds of training x {WATTS:g} W for a busy core; in brackets for {LEAST:g} "
-        f"and {MOST:g} W, the least and most of the processors in Green Algorithms (Lannelongue et al., 2021). "
-        "Memory and cooling are not in it."
+        f"and {MOST:g} W, the least and most of the processors that Green Algorithms lists (Lannelongue et "
+        "al., 2021). Memory and cooling are not in it."
     )

@@ -37,7 +37,7 @@ def what(records: Sequence[Record]) -> str:
     """What was run, in one line."""
     config, by_label = records[0].config, views.groups(records)
     seeds = {views.seed(r) for r in records}
-    rounds = sorted({int(r.config["rounds"]) for r in records})
+    rounds = sorted({r.done if r.ended else int(r.config["rounds"]) for r in records})
     parts = [
         str(config.get("data", "own data")) + (f" split by {config['split']}" if config.get("split") else ""),
         words.several(len(records[0].clients), "client"),
