@@ -14,8 +14,8 @@ SHALLOW = ("logistic", "linear")
 @dataclass(frozen=True)
 class Way:
     """A method as it is run: its spec, what is searched beside the rate, further settings and options, the
-    spec for a model of a single layer if that is another, and whether it knows what nobody in a federation does (all
-    rows in one place), so that it stands beside the ranks.
+    spec for a model of a single layer if that is another, and whether it knows what nobody in a federation
+    does (all rows in one place), so that it stands beside the ranks.
     """
 
     spec: str
