@@ -116,3 +116,20 @@ class TestPlan:
 
         key = Key(0).at("host", 3)
         assert torch.equal(Adam(batch=4).plan(20, key).rows, SGD(batch=4, momentum=0.9).plan(20, key).rows)
+
+
+def test_work_that_takes_several_gradients_in_a_step_says_so():
+    """20 rows in batches of 8 are 3 steps; in three batches of 8 each they are one step."""
+    from coterie.core.kernel import gradient_steps
+    from coterie.kernels import SGD
+    from coterie.kernels.meta import Meta
+    from coterie.kernels.mixture import Mixture
+    from coterie.kernels.moreau import Moreau
+
+    sgd = SGD(batch=8)
+    assert gradient_steps(sgd, 20) == 3
+    assert gradient_steps(Moreau(sgd, inner_steps=5), 20) == 15
+    assert gradient_steps(Mixture(sgd), 20) == 6
+    assert gradient_steps(Meta(sgd), 20) == 4  # two steps of two batches of 5
+    assert gradient_steps(Meta(sgd, hessian="exact"), 20) == 3
+    assert gradient_steps(Meta(sgd, hessian="difference"), 20) == 4

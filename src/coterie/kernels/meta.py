@@ -67,6 +67,11 @@ class Meta(Around):
         """Into how many batches the rows of a step go."""
         return 2 if self.hessian == "none" else 3
 
+    @property
+    def gradients(self) -> int:
+        """Of one step, each of a batch of its own size; a product with the Hessian counts as one."""
+        return {"none": 2, "exact": 3, "difference": 4}[self.hessian]
+
     def plan(self, samples: int, key: Key) -> Plan:
         rows = evenly(samples, self.batches * self.inner.batch)  # type: ignore[attr-defined]
         return replace(self.inner, batch=rows).plan(samples, key)  # type: ignore[type-var]

@@ -55,6 +55,11 @@ class Mixture(Around):
             )
 
     @property
+    def gradients(self) -> int:
+        """Of one step: one for each model."""
+        return 2
+
+    @property
     def numbers(self) -> tuple[str, ...]:
         return (*numbers_of(self.inner), "alpha")
 

@@ -56,6 +56,11 @@ class Moreau(Around):
                 f"shared model takes the personal one's place: try outer_lr={1 / (2 * self.pull):.2g}"
             )
 
+    @property
+    def gradients(self) -> int:
+        """Of one step."""
+        return self.inner_steps
+
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         return {"own": super().start(belief, memory, {}), "shared": dict(belief)}
 
