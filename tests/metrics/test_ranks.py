@@ -16,7 +16,7 @@ def test_ranks_by_hand():
 
 
 def test_the_worked_example_of_demsar():
-    """Section 3.2 there: four classifiers, 14 data sets; of their mean ranks F = 3.69, Nemenyi's CD = 1.25."""
+    """Section 3.2 there: four classifiers, 14 data sets; F = 3.69 of their mean ranks, and CD = 1.25."""
     ranks = np.tile([3.143, 2.000, 2.893, 1.964], (14, 1))
     found = friedman(ranks)
     assert found.statistic == pytest.approx(3.69, abs=0.02)
