@@ -28,7 +28,7 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.proximal import ANCHOR, Proximal
 from coterie.kernels.sgd import SGD
-from coterie.methods.personal.at_home import for_epochs
+from coterie.methods.personal.at_home import for_epochs, overshooting
 from coterie.methods.server import fedavg
 
 
@@ -61,7 +61,7 @@ class Ditto:
         self.personal  # refuses what it cannot be  # noqa: B018
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-        return ()
+        return overshooting(self.local, self.pull)
 
     def init(self, start: Held, net: Net) -> State:
         return State(self.averaging.init(start, net), handed_out(start, net))

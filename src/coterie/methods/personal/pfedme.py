@@ -30,7 +30,7 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.moreau import Moreau
 from coterie.kernels.sgd import SGD
-from coterie.methods.personal.at_home import kept
+from coterie.methods.personal.at_home import kept, overshooting
 from coterie.methods.server import fedavg
 from coterie.methods.server.norms import norm_names
 
@@ -70,7 +70,7 @@ class PFedMe:
         self.kernel  # refuses what it cannot be  # noqa: B018
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-        return ()
+        return overshooting(self.local, self.pull)
 
     def init(self, start: Held, net: Net) -> State:
         return State(first_of(start), handed_out(start, net))
