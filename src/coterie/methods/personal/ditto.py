@@ -58,7 +58,7 @@ class Ditto:
 
     def __post_init__(self) -> None:
         fedavg.FedAvg(sample=self.sample)
-        self.personal  # refuses what it cannot be  # noqa: B018
+        _ = self.personal  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         return overshooting(self.local, self.pull)

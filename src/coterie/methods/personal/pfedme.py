@@ -67,7 +67,7 @@ class PFedMe:
         fedavg.FedAvg(sample=self.sample)
         if not 0 < self.server_step < math.inf:
             raise BadInput(f"server_step={self.server_step} must be above 0 and finite: try 1")
-        self.kernel  # refuses what it cannot be  # noqa: B018
+        _ = self.kernel  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         return overshooting(self.local, self.pull)
