@@ -262,6 +262,14 @@ def test_options_out_of_bounds_are_refused(make, said):
         make()
 
 
+def test_steps_that_overshoot_are_spoken_of(pull):
+    roster = pull([1]).roster
+    for method in (Ditto(FULL, pull=8.0), PFedMe(FULL, pull=8.0, outer_lr=0.1)):
+        (said,) = method.check(roster, START, KEY)
+        assert said.startswith("lr=0.25 times pull=8.0 is 2: from 2 on")
+    assert Ditto(FULL, pull=7.9).check(roster, START, KEY) == ()
+
+
 def test_per_fedavg_refuses_names_it_does_not_know_and_clients_of_too_few_rows(pull, play):
     with pytest.raises(UnknownName, match="hessian"):
         PerFedAvg(hessian="some")

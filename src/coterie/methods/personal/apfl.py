@@ -71,7 +71,7 @@ class APFL:
         fedavg.FedAvg(sample=self.sample)
         if not 0 <= self.alpha <= 1:
             raise BadInput(f"alpha={self.alpha} must lie between 0 and 1: try 0.5")
-        self.kernel  # refuses what it cannot be  # noqa: B018
+        _ = self.kernel  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         return ()

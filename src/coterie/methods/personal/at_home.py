@@ -21,6 +21,7 @@ from coterie.core.net import Net, Replies
 from coterie.core.seeds import Key
 from coterie.kernels.around import innermost, reworked
 from coterie.kernels.local import LocalWork
+from coterie.kernels.sgd import SGD
 from coterie.kernels.taken import OWN, Taken
 
 
@@ -68,6 +69,17 @@ def for_epochs(method: str, option: str, work: Trainer, epochs: int) -> Trainer:
         return work
     changed: Trainer = reworked(work, lambda w: replace(w, epochs=epochs, steps=0))
     return changed
+
+
+def overshooting(work: Trainer, pull: float) -> tuple[str, ...]:
+    """What to say of plain steps that end farther from the shared model than they began: η λ from 2 on."""
+    inside: Any = innermost(work)
+    if not isinstance(inside, SGD) or inside.lr * pull < 2:
+        return ()
+    return (
+        f"lr={inside.lr} times pull={pull} is {inside.lr * pull:.3g}: from 2 on, steps towards the shared "
+        "model end farther from it than they began: lower one of them",
+    )
 
 
 def kept(net: Net, own: Held, replies: Replies, key: Key, prefix: str = OWN) -> Held:

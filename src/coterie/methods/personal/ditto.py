@@ -28,7 +28,7 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.proximal import ANCHOR, Proximal
 from coterie.kernels.sgd import SGD
-from coterie.methods.personal.at_home import for_epochs
+from coterie.methods.personal.at_home import for_epochs, overshooting
 from coterie.methods.server import fedavg
 
 
@@ -58,10 +58,10 @@ class Ditto:
 
     def __post_init__(self) -> None:
         fedavg.FedAvg(sample=self.sample)
-        self.personal  # refuses what it cannot be  # noqa: B018
+        _ = self.personal  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-        return ()
+        return overshooting(self.local, self.pull)
 
     def init(self, start: Held, net: Net) -> State:
         return State(self.averaging.init(start, net), handed_out(start, net))

@@ -5,7 +5,8 @@ Algorithms 1 and 2): some layers are shared, the others stay at home.
     u ← Σ p_k u_k                      v_k stays at client k
 
 v_k are the tensors that `home` names, the last layer if it names none; p_k are FedAvg's weights. v_k is sent
-to nobody. With batch norms at home this is FedBN (`methods/server/norms.py`, whose mechanism this is).
+to nobody. With batch norms at home this is FedBN (`methods/server/norms.py`): the mechanism is the same, and
+so is the state, with layers as its `norms`.
 
 A model of one layer has nothing left to share if that stays at home, and is refused; home=*bias keeps only
 its biases, so that all have the same slopes and each its own level.

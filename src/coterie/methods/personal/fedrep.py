@@ -63,7 +63,7 @@ class FedRep:
         fedavg.FedAvg(sample=self.sample)
         if self.head_epochs < 1:
             raise BadInput(f"head_epochs={self.head_epochs} must be at least 1: try 5")
-        self.head  # refuses what it cannot be  # noqa: B018
+        _ = self.head  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         return FedPer(self.local, self.home).check(roster, start, key)

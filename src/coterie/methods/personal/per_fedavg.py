@@ -74,7 +74,7 @@ class PerFedAvg:
             raise BadInput(f"adapt_steps={self.adapt_steps} must be at least 1: use fedavg for none")
         if self.adapt_batch < 0:
             raise BadInput(f"adapt_batch={self.adapt_batch} must be at least 0: 0 takes all rows")
-        self.averaging  # refuses what it cannot be  # noqa: B018
+        _ = self.averaging  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         need = Meta(self.local, hessian=self.hessian).batches

@@ -30,7 +30,7 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.moreau import Moreau
 from coterie.kernels.sgd import SGD
-from coterie.methods.personal.at_home import kept
+from coterie.methods.personal.at_home import kept, overshooting
 from coterie.methods.server import fedavg
 from coterie.methods.server.norms import norm_names
 
@@ -67,10 +67,10 @@ class PFedMe:
         fedavg.FedAvg(sample=self.sample)
         if not 0 < self.server_step < math.inf:
             raise BadInput(f"server_step={self.server_step} must be above 0 and finite: try 1")
-        self.kernel  # refuses what it cannot be  # noqa: B018
+        _ = self.kernel  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-        return ()
+        return overshooting(self.local, self.pull)
 
     def init(self, start: Held, net: Net) -> State:
         return State(first_of(start), handed_out(start, net))
