@@ -18,8 +18,8 @@ who is nearer than most counts, whatever the scale of the model.
 Deviations. The paper's server holds all w; here client i gets those of the others, measures and mixes them,
 and the coordinator sees distances. α (n - 1) > σ is refused, as u might leave the models that it is made of
 (the paper has α small enough). Both auto are ours. Whoever is away keeps w and u, and is in nobody's sum. Two
-other programs differ from the paper: PFLlib pulls by the norm, not by its square, and by λ/(2α) of it without
-its gradient being followed; fluke takes the learning rate for the α of the pull.
+other programs differ from the paper. PFLlib's term is of the norm, not of its square, and of copies, so that
+it pulls nothing; fluke takes the learning rate for the α of the pull.
 """
 
 from __future__ import annotations

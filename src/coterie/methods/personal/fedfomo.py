@@ -126,8 +126,8 @@ class FedFomo:
         epsilon, draws = max(0.0, self.epsilon - (key.round - 1) * self.decay), key.at("tried").torch()
         found = []
         for i in here.tolist():
-            row = affinity[i].clone()
-            picked = chosen(row, [j for j in here.tolist() if j != i], self.others, epsilon, draws)
+            others = [j for j in here.tolist() if j != i]
+            picked = chosen(affinity[i], others, self.others, epsilon, draws)
             found.append((i, [i, *picked]))
         return found
 
