@@ -227,7 +227,7 @@ class TestTemporal:
         (lambda: Concept(classes=1), "split concept: classes=1 must be 0, for all, or at least 2: try 0"),
         (
             lambda: dealt(Concept(4), table(), 4),
-            "split concept: clusters=4 must be at most 3, the number of classes that move: lower it",
+            "split concept: clusters=4 must be at most 3, the classes that move: lower it",
         ),
         (
             lambda: dealt(Concept(classes=4), table(), 4),
@@ -269,8 +269,8 @@ class TestTemporal:
         ),
         (
             lambda: dealt(Missingness(), Dataset("toy", "classification", table().train), 3),
-            "split missingness takes values out of a table, but toy has no rule for missing ones: use a table "
-            "of files, heart-disease or tcga-brca",
+            "split missingness takes values out of a table, but toy has no rule for missing ones: use a "
+            "table of files, heart-disease or tcga-brca",
         ),
     ],
 )

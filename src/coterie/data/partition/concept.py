@@ -52,8 +52,8 @@ class Concept:
             )
         if self.clusters > moved:
             raise BadInput(
-                f"split concept: clusters={self.clusters} must be at most {moved}, the number of classes that "
-                "move: lower it"
+                f"split concept: clusters={self.clusters} must be at most {moved}, the classes that move: "
+                "lower it"
             )
         n = how_many("concept", data, clients, minimum=2)
         cluster = blocks(n, (1.0,) * self.clusters, "concept")
