@@ -51,7 +51,7 @@ def hold_out_last(
     after = np.array([int((when > t).sum()) for t in np.unique(when)[:-1]])
     if not len(after):
         raise BadInput(
-            f"{whose}: {n} row(s) of {len(times)} time(s) cannot be parted into earlier and later ones: ask for "
+            f"{whose}: {n} row(s) of {len(times)} time(s) cannot be parted into earlier and later: ask for "
             "fewer clients or go by another column"
         )
     cut = np.unique(when)[int(np.abs(after - fraction * n).argmin())]

@@ -7,6 +7,7 @@ from coterie.data.partition.base import SPLITS, Deal, Split
 from coterie.data.partition.clusters import Clusters
 from coterie.data.partition.concept import Concept
 from coterie.data.partition.dirichlet import Dirichlet
+from coterie.data.partition.flower import Flower
 from coterie.data.partition.iid import Iid
 from coterie.data.partition.interests import Interests
 from coterie.data.partition.missingness import Missingness
@@ -28,6 +29,7 @@ __all__ = [
     "Concept",
     "Deal",
     "Dirichlet",
+    "Flower",
     "Iid",
     "Interests",
     "Missingness",

@@ -47,7 +47,7 @@ class Appearance:
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         x, columns = cells_of("appearance", data, pool), numbers_of("appearance", data)
         n = how_many("appearance", data, clients, minimum=2)
-        cluster = blocks(n, (1.0,) * self.clusters)
+        cluster = blocks(n, (1.0,) * self.clusters, "appearance")
         owner = deal_equally(len(pool), n, key.at("rows", len(pool)).numpy())
         of = np.array(cluster)[owner]
         labelled = data.task == "classification"
@@ -57,8 +57,8 @@ class Appearance:
         offsets = self.offsets(classes, spread, key.at("clients").numpy())
         x[:, columns] += offsets[of, label]
         said = (
-            f"columns of numbers moved by cluster and class, by about {self.strength:g} deviations, in all but "
-            f"the first cluster: {len(columns)} columns, {int((of > 0).sum())} of {len(pool)} rows"
+            f"columns of numbers moved by cluster and class, by {self.strength:g} deviations or so, in all "
+            f"but the first cluster: {len(columns)} columns, {int((of > 0).sum())} of {len(pool)} rows"
         )
         rows = replace(pool, x=x.astype(np.asarray(pool.x).dtype))
         return Deal(owner, client_names(n), cluster, rows=rows, notes=(said, *empty_note(len(pool), n)))

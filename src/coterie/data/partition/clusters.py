@@ -86,13 +86,13 @@ class Clusters:
         )
 
 
-def blocks(clients: int, shares: tuple[float, ...]) -> tuple[int, ...]:
+def blocks(clients: int, shares: tuple[float, ...], split: str = "clusters") -> tuple[int, ...]:
     """The cluster of each client: contiguous blocks, sizes by largest remainder."""
     parts = np.array(shares, dtype=np.float64)
     sizes = round_column(clients, parts / parts.sum(), np.zeros(len(parts)))
     if sizes.min() < 1:
         raise BadInput(
-            f"split clusters: {clients} clients leave cluster {int(sizes.argmin())} of {len(parts)} empty: "
+            f"split {split}: {clients} clients leave cluster {int(sizes.argmin())} of {len(parts)} empty: "
             "ask for more clients or more even shares"
         )
     return tuple(np.repeat(np.arange(len(parts)), sizes).tolist())

@@ -44,8 +44,8 @@ def columns_in(split: str, data: Dataset) -> tuple[str, ...]:
     """The names of a table's columns that become inputs."""
     if not isinstance(data.prepare, TabularPrepare):
         raise BadInput(
-            f"split {split} takes values out of a table, but {data.name} comes without a rule for missing ones: "
-            "use a table of files, heart-disease or tcga-brca"
+            f"split {split} takes values out of a table, but {data.name} has no rule for missing ones: use "
+            "a table of files, heart-disease or tcga-brca"
         )
     return tuple(c.name for c in data.prepare.columns)
 

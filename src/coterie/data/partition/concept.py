@@ -1,12 +1,12 @@
 """Concept shift: the same inputs mean another label in another cluster of clients, p(y|x) skew.
 
-Sattler, Müller and Samek, "Clustered federated learning: model-agnostic distributed multitask optimization under
-privacy constraints", 2021, permute labels by cluster. Here, in cluster c of M:
+Sattler, Müller and Samek, "Clustered federated learning: model-agnostic distributed multitask optimization
+under privacy constraints", 2021, permute labels by cluster. Here, in cluster c of M:
 
     y ← (y + c) mod K      for the first K classes; others keep their label
 
-K is `classes`, M `clusters`. With two classes, cluster 1 has them the other way round. No model that sees inputs
-alone can serve two clusters.
+K is `classes`, M `clusters`. With two classes, cluster 1 has them the other way round. No model that sees
+inputs alone can serve two clusters.
 """
 
 from __future__ import annotations
@@ -46,15 +46,20 @@ class Concept:
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         there = class_total("concept", data)
         moved = self.classes or there
-        if not self.clusters <= moved <= there:
+        if moved > there:
             raise BadInput(
-                f"split concept: {self.clusters} clusters need from {self.clusters} to {there} classes to move, "
-                f"and {moved} are asked for: set classes=0 and at most {there} clusters"
+                f"split concept: classes={moved} must be at most {there}, all that there are: try 0"
+            )
+        if self.clusters > moved:
+            raise BadInput(
+                f"split concept: clusters={self.clusters} must be at most {moved}, the classes that move: "
+                "lower it"
             )
         n = how_many("concept", data, clients, minimum=2)
-        cluster = blocks(n, (1.0,) * self.clusters)
+        cluster = blocks(n, (1.0,) * self.clusters, "concept")
         owner = deal_equally(len(pool), n, key.at("rows", len(pool)).numpy())
-        changed = int(((np.array(cluster)[owner] > 0) & (pool.y < moved)).sum())
+        of = np.array(cluster)[owner]
+        changed = int(((of > 0) & (pool.y < moved)).sum())
         said = (
             f"labels moved on by their cluster's number, among {moved} classes: {changed} of {len(pool)} rows"
         )
@@ -62,7 +67,7 @@ class Concept:
             owner,
             client_names(n),
             clusters=cluster,
-            rows=replace(pool, y=moved_on(pool.y, np.array(cluster)[owner], moved)),
+            rows=replace(pool, y=moved_on(pool.y, of, moved)),
             notes=(said, *empty_note(len(pool), n)),
         )
 

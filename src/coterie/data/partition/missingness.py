@@ -1,10 +1,10 @@
-"""Missingness skew: values that are missing at random, at each client and in each column as often as it happens.
+"""Missingness skew: values that are missing at random, at each client and in each column at another rate.
 
     r_kj ~ U(0, most),     a value of column j at client k is missing with probability r_kj
 
-and with probability `whole`, client k has no value of column j at all. Training and test rows of a client lose
-values alike. What becomes of missing values is the data's own rule (refuse, drop or median, and for whole
-columns `absent`): nothing is filled in here, and each client's notes say what was.
+and with probability `whole`, client k has no value of column j at all. Training and test rows of a client
+lose values alike. What becomes of missing values is the data's own rule (refuse, drop or median, and for
+whole columns `absent`): nothing is filled in here, and each client's notes say what was.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Missingness:
         for option in ("most", "whole"):
             if not 0 <= getattr(self, option) < 1:
                 raise BadInput(
-                    f"split missingness: {option}={getattr(self, option)} must be at least 0 and below 1: try 0.3"
+                    f"split missingness: {option}={getattr(self, option)} must lie in [0, 1): try 0.3"
                 )
         if not self.most and not self.whole:
             raise BadInput("split missingness: most=0 and whole=0 leave nothing out: set one, or take iid")
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
-        x, names = cells_of("missingness", data, pool), columns_in("missingness", data)
+        names, x = columns_in("missingness", data), cells_of("missingness", data, pool)
         for name in self.columns:
             if name not in names:
                 raise UnknownName(f"column of {data.name}", name, names)
@@ -58,7 +58,7 @@ class Missingness:
         gone = rng.random(x.shape) < rates[owner]
         known = int((~np.isnan(x)).sum())
         lost = int((gone & ~np.isnan(x)).sum())
-        said = f"values made missing, at rates of each client's own: {lost} of {known} known ones in {len(pool)} rows"
+        said = f"values made missing, at rates of each client's own: {lost} of {known}"
         rows = replace(pool, x=np.where(gone, np.nan, x))
         return Deal(owner, client_names(n), rows=rows, notes=(said, *empty_note(len(pool), n)))
 

@@ -43,16 +43,17 @@ class Quantiles:
         own = bool(missing.any()) and self.unknown == "own"
         n = how_many("quantiles", data, clients, minimum=2, default=5 + own)
         if n < 2 + own:
+            why = ", as rows without a value are a client of their own" if own else ""
             raise BadInput(
-                f"split quantiles: clients={n} leaves {n - own} part(s) of {self.column}"
-                f"{', as rows without a value are a client of their own' if own else ''}: ask for {2 + own} or more"
+                f"split quantiles: clients={n} leaves {n - own} part(s) of {self.column}{why}: ask for at "
+                f"least {2 + own}"
             )
         known = values[~missing].astype(np.float64)
         edges = np.quantile(known, np.arange(1, n - own) / (n - own), method="lower")
         if len(np.unique(edges)) < len(edges) or (len(edges) and edges[-1] >= known.max()):
             raise BadInput(
-                f"split quantiles: {self.column} has too few different values for {n - own} parts: ask for fewer "
-                "clients or choose another column"
+                f"split quantiles: {self.column} has too few different values for {n - own} parts: ask for "
+                "fewer clients or choose another column"
             )
         bands = Bands(self.column, tuple(edges.tolist()), unknown=self.unknown)
         return bands.deal(data, pool, n, key)

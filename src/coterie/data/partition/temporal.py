@@ -38,8 +38,8 @@ class Temporal:
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         if data.test is not None:
             raise BadInput(
-                f"split temporal holds out each client's last rows, but {data.name} has a published test set: "
-                "use other data or another split"
+                f"split temporal holds out each client's last rows, but {data.name} has a published test "
+                "set: use other data or another split"
             )
         n = how_many("temporal", data, clients, minimum=4)
         when = np.arange(len(pool), dtype=np.float64)
@@ -49,8 +49,8 @@ class Temporal:
         times, rank = np.unique(when[known], return_inverse=True)
         if len(times) < (2 * n if self.periods else 2):
             raise BadInput(
-                f"split temporal: {self.column} has {len(times)} different value(s), too few for {n} clients that "
-                "are tested after they are trained: ask for fewer clients or go by another column"
+                f"split temporal: {self.column} has {len(times)} different value(s), too few for {n} clients "
+                "that are tested after they are trained: ask for fewer clients or go by another column"
             )
         owner = np.full(len(pool), -1, dtype=np.int64)
         owner[known] = periods_of(rank, n) if self.periods else in_turn(rank, n, key.at("rows", len(pool)))
@@ -101,7 +101,7 @@ def time_of(value: object, name: str) -> float:
         found = datetime.datetime.fromisoformat(str(value))
     except ValueError:
         raise BadInput(
-            f"split temporal: {name} holds {shown(str(value))}, which is neither a number nor a date like 2024-01-31: "
+            f"split temporal: {name} holds {shown(str(value))}, neither a number nor a date like 2024-01-31: "
             "go by another column, or write dates so"
         ) from None
     return found.replace(tzinfo=found.tzinfo or datetime.UTC).timestamp()
