@@ -29,7 +29,7 @@ from coterie.runs.budget import REPEATED, Meter, bytes_of, read_budget, row_byte
 
 
 @dataclass(frozen=True, eq=False)
-class Idle(Wrapped):
+class Untrained(Wrapped):
     """Local work does nothing, at sites and where rows are in one place; all else happens."""
 
     def visit(
@@ -50,7 +50,7 @@ class Idle(Wrapped):
         return Replies(edges, numbers, same, beliefs)
 
     def in_one_place(self, groups: Sequence[Sequence[int]]) -> Net:
-        return Idle(self.net.in_one_place(groups))
+        return Untrained(self.net.in_one_place(groups))
 
 
 def copied(part: Part, at: Tensor) -> Part:
@@ -118,7 +118,7 @@ def begins_its_last(
     rounds: int,
 ) -> bool:
     """Whether something of the budget is left when the last round of a plan of so many begins."""
-    net = Counting(wrapped(Idle(Simulated().connect(ground)), wraps))
+    net = Counting(wrapped(Untrained(Simulated().connect(ground)), wraps))
     meter, a_row = Meter(budget), row_bytes(ground.roster, beliefs)
 
     def spend() -> None:
