@@ -72,7 +72,7 @@ REST = [
     "dac",
     "ndoye",
 ]
-REST += ["greedy", "epsilon-greedy", "influence", "local", "bayes-local"]
+REST += ["greedy", "epsilon-greedy", "influence", "local", "bayes-local", "ifca", "cfl", "data-interpolation"]
 
 
 @pytest.mark.parametrize("method", REST)
