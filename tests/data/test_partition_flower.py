@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -27,6 +28,8 @@ class EveryOtherPartitioner:
 
     def __init__(self, num_partitions: int, partition_by: str, seed: int, drop: int = 0):
         self.num_partitions, self.partition_by, self.drop = num_partitions, partition_by, drop
+        if drop == 1:
+            warnings.warn("a row\nis left out", stacklevel=2)
         if drop > 2:
             raise ValueError("drop is\ntoo large")
 
@@ -60,6 +63,11 @@ def test_rows_that_nobody_gets_are_said(stand_in):
     deal = Flower("EveryOtherPartitioner", ("drop=2",)).deal(data := toy(), data.train, 4, Key(0))
     assert deal.owner[:4].tolist() == [-1, -1, 0, 1]
     assert deal.notes == ("rows that no client gets: 2 of 80, as Flower dealt them",)
+
+
+def test_what_flower_warns_of_is_a_note(stand_in):
+    deal = Flower("EveryOtherPartitioner", ("drop=1",)).deal(data := toy(), data.train, 4, Key(0))
+    assert deal.notes[0] == "Flower warns: a row is left out"
 
 
 def test_published_test_rows_go_with_the_training_rows_of_their_class(stand_in):

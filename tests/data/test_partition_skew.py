@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +20,7 @@ from coterie.data.partition.quantity import at_least
 from coterie.data.partition.temporal import in_turn, periods_of, time_of
 from coterie.data.preparation import Column
 from coterie.data.tabular import TabularPrepare
+from coterie.federation.rows import Holding
 
 COLUMNS = (Column("age"), Column("dose"), Column("sex", "flag"))
 
@@ -293,3 +296,20 @@ def test_pictures_are_refused_where_columns_are_changed():
         BadInput, match=r"has inputs of shape \[1, 8, 8\]: use a table, or the split clusters"
     ):
         dealt(Appearance(), data, 2)
+
+
+@pytest.mark.parametrize(
+    "split", [Concept(), Appearance(), Missingness(0.3), Temporal("age"), Quantity()], ids=lambda s: s.name
+)
+def test_a_site_that_deals_by_itself_has_the_rows_of_one_machine(split):
+    data, key = table(120), Key(0).at("data")
+    alone = Holding.dealt(SimpleNamespace(load=lambda: data), split, 3, 0, "client-1")
+    deal = split.deal(data, data.train, 3, key)
+    mine = deal.owner == 1
+    rows = data.train if deal.rows is None else deal.rows
+    np.testing.assert_array_equal(alone.data.train.x, rows.x[mine])
+    np.testing.assert_array_equal(alone.data.train.y, rows.y[mine])
+    assert (alone.data.order is None) == (deal.order is None)
+    if deal.order is not None:
+        np.testing.assert_array_equal(alone.data.order, deal.order[mine])
+    assert alone.cluster == (deal.clusters[1] if deal.clusters else None)

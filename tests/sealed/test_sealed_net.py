@@ -74,6 +74,7 @@ REST = [
 ]
 REST += ["greedy", "epsilon-greedy", "influence", "local", "bayes-local"]
 REST += ["fedprox", "fedadam", "scaffold"]
+REST += ["greedy", "epsilon-greedy", "influence", "local", "bayes-local", "ifca", "cfl", "data-interpolation"]
 
 
 @pytest.mark.parametrize("method", REST)

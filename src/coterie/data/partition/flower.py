@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,29 +56,38 @@ class Flower:
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         n = how_many("flower", data, clients, minimum=2)
-        owner, names = self.owners(data, n, key)
+        owner, names, said = self.owners(data, n, key)
         if pool is data.train:
-            return Deal(owner, names, one_class=True, notes=notes_on(owner, names, "as Flower dealt them"))
+            notes = (*said, *notes_on(owner, names, "as Flower dealt them"))
+            return Deal(owner, names, one_class=True, notes=notes)
         classes = class_total("flower", data)
         plan = label_counts(data.train.y, owner, len(names), classes)
         counts = round_shares(tally(pool.y, classes), columns_to_shares(plan))
         owner, notes = deal_table(pool, counts, plan, 1, key.at("rows", len(pool)).numpy())
         return Deal(owner, names, one_class=True, notes=notes)
 
-    def owners(self, data: Dataset, clients: int, key: Key) -> tuple[Counts, tuple[str, ...]]:
-        """Whose each training row is, and what clients are called."""
+    def owners(self, data: Dataset, clients: int, key: Key) -> tuple[Counts, tuple[str, ...], list[str]]:
+        """Whose each training row is, what clients are called, and what Flower warns of."""
         made = partitioner_of(self.partitioner)
         pool, options = data.train, filled(made, parsed(self.options), clients, key)
         try:
-            partitioner = made(**options)
-            partitioner.dataset = table_of(pool)
-            parts = [partitioner.load_partition(k)[ROW] for k in range(partitioner.num_partitions)]
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                partitioner = made(**options)
+                partitioner.dataset = table_of(pool)
+                parts = [partitioner.load_partition(k)[ROW] for k in range(partitioner.num_partitions)]
         except Exception as error:  # whatever it may raise of its own
-            said = " ".join(str(error).split()) or type(error).__name__
+            said = in_a_line(error) or type(error).__name__
             raise BadInput(
-                f"split flower: {self.partitioner} refuses: {said[:300]}: change options or clients"
+                f"split flower: {self.partitioner} refuses: {said}: change options or clients"
             ) from None
-        return owners_of(parts, len(pool)), client_names(len(parts))
+        told = dict.fromkeys(f"Flower warns: {in_a_line(w.message)}" for w in caught)
+        return owners_of(parts, len(pool)), client_names(len(parts)), list(told)
+
+
+def in_a_line(said: object) -> str:
+    """What Flower says of its own, on one line of bearable length."""
+    return " ".join(str(said).split())[:300]
 
 
 def parsed(entries: Sequence[str]) -> dict[str, Any]:
