@@ -304,7 +304,11 @@ def experiment_of(
         scores=scores_of(tuple(config.get("wrap", ()))) if makes_models(method) else "none",
     )
     planned, noted = affordable(method, beliefs, ground, config)
-    config = config if planned == int(config["rounds"]) else {**config, "rounds": planned}
+    if planned != int(config["rounds"]):  # then what it says of its rounds is of these
+        before = [*method.check(roster, footing.beliefs, key)]
+        said = [note for note in said if note not in before]
+        said += method.check(roster, footing.beliefs, Key(key.seed, rounds=planned))
+        config = {**config, "rounds": planned}
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
     if accounted(net) is None and (costs(method, roster) or hides):
         net = Accounted(net)
