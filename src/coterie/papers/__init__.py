@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from coterie.papers.base import Paper
 
 PAPERS = {
-    "flamby": "two federations of FLamby again, four hospitals and six regions; then personal methods on them",
+    "flamby": "FLamby's four hospitals and six regions again, and then personal methods on them",
     "gengler-2020": "Weight Erosion on MNIST: distributions A to G, 10 to 100 agents, Table II, figure 2",
     "grimberg-2020": "Weight Erosion on Titanic by age groups and on four hospitals, figures 6 to 9",
     "karlsson-2021": "PENS and its family on CIFAR-10 in two clusters, Tables 4.1 to 4.3, figures 4.1 to 4.3",

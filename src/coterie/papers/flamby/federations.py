@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coterie.core.client import Samples
+from coterie.core.client import Client, Samples
 from coterie.core.errors import CoterieWarning
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
-from coterie.data.clients import Client
+from coterie.data.clients import Client as Participant
 from coterie.data.intake import Array
 from coterie.data.partition import Silos
 from coterie.data.sources import SOURCES
@@ -57,7 +57,7 @@ class Rows:
 
 
 class OneLogit(nn.Module):
-    """A linear model with one output z: class probabilities (1 - σ(z), σ(z)), so that the cross-entropy of two
+    """A linear model with one output z: the classes have 1 - σ(z) and σ(z), so that the cross-entropy of two
     classes is the logistic loss of z.
     """
 
@@ -131,7 +131,7 @@ def client(name: str, x: Array, y: Array, train: Array) -> Client:
     scaled = (x - mean) / np.where(deviation > 0, deviation, 1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CoterieWarning)
-        return Client.from_arrays(
+        return Participant.from_arrays(
             scaled[train], y[train], name=name, test=(scaled[~train], y[~train]), classes=(0, 1)
         )
 

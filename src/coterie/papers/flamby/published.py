@@ -1,9 +1,10 @@
 """What FLamby published: means and standard deviations over its five seeds, 42 to 46, by test set.
 
-Worked out from the results files of its repository (owkin/FLamby, results/results_benchmark_fed_heart_disease.csv
-and results_benchmark_fed_tcga_brca.csv; MIT licence): Ogier du Terrail et al., 2022. Accuracy for heart disease,
-concordance for breast cancer. `alone` is "Local k" on client k's own test rows; `pooled` as a test set is all
-clients' test rows, standardised together where they are standardised at all.
+Worked out from the results files of its repository (owkin/FLamby,
+results/results_benchmark_fed_heart_disease.csv and results_benchmark_fed_tcga_brca.csv; MIT licence): Ogier
+du Terrail et al., 2022. Accuracy for heart disease, concordance for breast cancer. `alone` is "Local k" on
+client k's own test rows; `pooled` as a test set is all clients' test rows, standardised together where they
+are standardised at all.
 """
 
 from __future__ import annotations
