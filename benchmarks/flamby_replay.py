@@ -139,6 +139,7 @@ def scores_of(name: str, way: str, seed: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--federation", choices=list(FEDERATIONS), default="heart")
+    parser.add_argument("--ways", nargs="*", help="all that are published, if none is named")
     parser.add_argument("--seeds", type=int, default=5)
     told = parser.parse_args()
     torch.set_num_threads(1)
@@ -146,7 +147,8 @@ def main() -> None:
     tests = (*FEDERATIONS[name].clients, POOLED)
     print("| way | largest difference of a mean, points | " + " | ".join(tests) + " |")
     print("| --- |" + " ---: |" * (len(tests) + 1))
-    for way, theirs in PUBLISHED[name].items():
+    for way in told.ways or PUBLISHED[name]:
+        theirs = PUBLISHED[name][way]
         found = [scores_of(name, way, FIRST_SEED + s) for s in range(told.seeds)]
         means = {test: float(np.mean([f[test] for f in found])) for test in theirs}
         apart = {test: 100 * (means[test] - theirs[test][0]) for test in theirs}
