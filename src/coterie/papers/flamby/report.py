@@ -20,7 +20,7 @@ from coterie.papers.base import Asked, Paper, Scale
 from coterie.papers.flamby.claims import CLAIMS, gains, means
 from coterie.papers.flamby.federations import FEDERATIONS, POOLED
 from coterie.papers.flamby.published import FINE_TUNED, PUBLISHED
-from coterie.papers.flamby.study import AS_RUN, BASELINES, PUBLISHED_WAYS, RATED, kept, ways
+from coterie.papers.flamby.study import AS_RUN, BASELINES, PERSONAL, PUBLISHED_WAYS, RATED, kept, ways
 from coterie.papers.flamby.words import INTRO, PERSONAL_INTRO, TITLES, why
 
 if TYPE_CHECKING:
@@ -98,6 +98,9 @@ def body(frame: pd.DataFrame) -> str:
     if len(refused):
         said = [f"- `{r.way}` on {r.federation}: {r.refused}" for r in refused.itertuples()]
         parts.append("\n".join(["Refused, each for its reason:", "", *said]))
+    absent = [f"`{name}`" for name in PERSONAL if f"{name}{RATED}" not in set(frame["way"])]
+    if absent:
+        parts.append(f"Not run: {', '.join(absent)}.")
     return "\n\n".join(parts)
 
 
