@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PAPERS = {
     "benchmark": "one table, a study of our own: thirty methods in eight settings, tuned alike, ranked",
+    "flamby": "FLamby's four hospitals and six regions again, and then personal methods on them",
     "gengler-2020": "Weight Erosion on MNIST: distributions A to G, 10 to 100 agents, Table II, figure 2",
     "grimberg-2020": "Weight Erosion on Titanic by age groups and on four hospitals, figures 6 to 9",
     "karlsson-2021": "PENS and its family on CIFAR-10 in two clusters, Tables 4.1 to 4.3, figures 4.1 to 4.3",

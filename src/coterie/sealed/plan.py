@@ -103,6 +103,11 @@ def received(
     return made
 
 
+def whole_base(base: Any, names: Sequence[str]) -> Any:
+    """What went out, if it has all of these tensors: a reply may bring more than that home."""
+    return base if base is not None and set(names) <= set(base.held.names) else None
+
+
 def sum_of(
     net: Any, place: int, weights: Mapping[str, Tensor], held: Held, far: list[int], heard: list[int]
 ) -> Sum:
@@ -117,7 +122,7 @@ def sum_of(
     return Sum(
         far,
         [row for row in heard if row not in far],
-        {row: net.base_of(ids[row], place) for row in far},
+        {row: whole_base(net.base_of(ids[row], place), floats) for row in far},
         weights,
         whole,
         points,

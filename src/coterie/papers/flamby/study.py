@@ -1,0 +1,232 @@
+"""Cells, and what each of them runs; the facts are in the package's own text."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.api.folders import digest, origin
+from coterie.api.train import train
+from coterie.core.errors import BadData, BadInput, CoterieWarning
+from coterie.core.kernel import Trainer
+from coterie.core.method import METHODS
+from coterie.data.sources import SOURCES
+from coterie.kernels import SGD, Adam
+from coterie.papers.base import Asked, Job, Preset, Scale, Step
+from coterie.papers.flamby.federations import FEDERATIONS, POOLED, Federation, model_of, rows_of, score
+from coterie.storage.atomic import append_line, keep_lines, read_lines
+
+FIRST_SEED = 42
+UPDATES = 100
+OURS = 0.01  # the rate of all that FLamby did not search one for
+PROGRAM = {"beta1": 0.9, "tau": 1e-8}
+ADAPTIVE = {**PROGRAM, "beta2": 0.999}
+PUBLISHED_WAYS: dict[str, dict[str, tuple[float, dict[str, Any]]]] = {
+    "fedavg": {"heart": (0.001, {}), "brca": (0.1, {})},
+    "fedprox": {"heart": (0.001, {"mu": 0.01}), "brca": (0.1, {"mu": 0.1})},
+    "scaffold": {"heart": (0.001, {"weighted": True}), "brca": (0.01, {"weighted": True})},
+    "fedadam": {
+        "heart": (0.01, {"server_lr": 0.01, **ADAPTIVE}),
+        "brca": (0.01, {"server_lr": 0.1, **ADAPTIVE}),
+    },
+    "fedyogi": {
+        "heart": (0.003162, {"server_lr": 0.01, **ADAPTIVE}),
+        "brca": (0.01, {"server_lr": 0.1, **ADAPTIVE}),
+    },
+    "fedadagrad": {
+        "heart": (0.003162, {"server_lr": 0.316228, **PROGRAM}),
+        "brca": (0.01, {"server_lr": 1.0, **PROGRAM}),
+    },
+    "cyclic": {"heart": (0.01, {}), "brca": (0.01, {})},
+    "finetune": {"heart": (0.001, {"tune": 1}), "brca": (0.1, {"tune": 1})},
+}
+"""By federation the rate of clients and the method's options, as published."""
+BASELINES = ("pooled", "alone")
+AS_RUN = "cyclic-as-run"
+AT_OUR_RATE = ("local", "fedavg", "finetune")
+"""Beside the personal methods, with their rate."""
+PERSONAL = (
+    "ditto", "pfedme", "apfl", "fedper", "fedrep", "lg-fedavg", "fedbabu", "per-fedavg", "fedfomo", "fedamp",
+    "fedala", "pfedgraph", "ifca", "cfl", "fedsoft", "fedem", "advised", "weight-erosion", "pens", "ndoye",
+    "influence", "similar", "dac", "d-psgd", "robust-personal", "fl-swag",
+)  # fmt: skip
+"""Those that are registered are run; the page says which are not."""
+RATED = "-0.01"
+TINY = {"rounds": 2, "updates": 3, "epochs": 1}
+
+
+def ways() -> tuple[str, ...]:
+    """What there is to run, in the order of the tables."""
+    mine = [f"{name}{RATED}" for name in (*AT_OUR_RATE, *PERSONAL) if name in METHODS]
+    return (*BASELINES, *PUBLISHED_WAYS, AS_RUN, *mine)
+
+
+def missing() -> tuple[str, ...]:
+    return tuple(name for name in PERSONAL if name not in METHODS)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What is kept of a run: figures by test set; `refused` says why there is none."""
+
+    seed: int
+    scores: dict[str, float]
+    refused: str = ""
+    settings: str = ""
+    origin: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long is trained."""
+
+    rounds: int
+    updates: int
+    epochs: int
+
+
+def length_of(study: Federation, scale: Scale) -> Length:
+    full = Length(study.rounds, UPDATES, study.epochs)
+    return dataclasses.replace(full, **TINY) if scale == "tiny" else full
+
+
+def trace(name: str, way: str, seed: int, long: Length) -> Trace:
+    """One run; seeds count from 0 here and are FLamby's inside."""
+    study, seed = FEDERATIONS[name], FIRST_SEED + seed
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CoterieWarning)
+            return Trace(seed, run(name, study, way, seed, long))
+    except BadInput as error:
+        return Trace(seed, {}, refused=str(error).splitlines()[0])
+
+
+def run(name: str, study: Federation, way: str, seed: int, long: Length) -> dict[str, float]:
+    rows, model = rows_of(name), model_of(name, seed)
+    adam = Adam(lr=study.rate, batch=study.batch, epochs=long.epochs)
+    told: dict[str, Any] = {"seed": seed, "one_class": "allow", "progress": False}
+    if way == "pooled":
+        made = train(model, [rows.pooled], "local", rounds=1, kernel=adam, **told)
+        return {test: score(name, made.models[POOLED], r) for test, r in rows.tests.items()}
+    clients = list(rows.clients)
+    if way == "alone":
+        made = train(model, clients, "local", rounds=1, kernel=adam, **told)
+        return own_scores(name, made.models)
+    if way == AS_RUN:
+        turns = turns_of_first(len(clients), long.rounds, seed)
+        work = sgd(study, PUBLISHED_WAYS["cyclic"][name][0], long)
+        if turns:
+            made = train(model, clients[:1], "local", rounds=turns, kernel=work, **told)
+            model = made.models[clients[0].name]
+        return {test: score(name, model, r) for test, r in rows.tests.items()}
+    called = way.removesuffix(RATED)
+    rate, options = PUBLISHED_WAYS[way][name] if way in PUBLISHED_WAYS else (OURS, {})
+    if called == "finetune":
+        options = {"tune": 1}
+    rounds = long.rounds + (called == "finetune")
+    method = METHODS.make(called, local=sgd(study, rate, long), **options)
+    made = train(model, clients, method, rounds=rounds, evaluate=rounds, **told)
+    found = own_scores(name, made.models)
+    if made.shared is not None and called != "finetune":
+        found[POOLED] = score(name, made.shared, rows.tests[POOLED])
+    return found
+
+
+def sgd(study: Federation, rate: float, long: Length) -> Trainer:
+    return SGD(lr=rate, batch=study.batch, steps=long.updates)
+
+
+def own_scores(name: str, models: Any) -> dict[str, float]:
+    return {c.name: score(name, models[c.name], c.test) for c in rows_of(name).clients}
+
+
+def turns_of_first(clients: int, rounds: int, seed: int) -> int:
+    """In how many of so many rounds FLamby's program has the turn of its first client."""
+    rng, drawn = np.random.default_rng(seed), list[int]()
+    while len(drawn) < rounds:
+        drawn += rng.permutation(clients).tolist()
+    return drawn[:rounds].count(0)
+
+
+def settings_of(name: str, way: str, scale: Scale) -> str:
+    """A fingerprint of all that decides a run but its seed: others' results do not count."""
+    study = FEDERATIONS[name]
+    told = {"study": str(study), "way": repr(PUBLISHED_WAYS.get(way, {}).get(name, (OURS, way)))}
+    return digest({**told, "length": str(length_of(study, scale))})
+
+
+def place(out: Path, scale: Scale, name: str, way: str) -> Path:
+    return out / "text" / scale / name / f"{way}.jsonl"
+
+
+def kept(out: Path, scale: Scale, name: str, way: str) -> list[Trace]:
+    """The finished runs of a cell, each once."""
+    wanted = settings_of(name, way, scale)
+    lines = [e for e in read_lines(place(out, scale, name, way)) if e["settings"] == wanted]
+    return [Trace(**e) for e in {e["seed"]: e for e in lines}.values()]
+
+
+@dataclass(frozen=True)
+class Flamby:
+    """Cells are federation/way: heart/fedavg, brca/scaffold, ..."""
+
+    name: str = "flamby"
+    citation: str = (
+        "Ogier du Terrail et al., FLamby: datasets and benchmarks for cross-silo federated learning in "
+        "realistic healthcare settings, 2022"
+    )
+    presets: tuple[Preset, ...] = ("text",)
+    seeds: int = 5
+    scales: tuple[Scale, ...] = ("full", "tiny")
+
+    def cells(self, scale: Scale) -> tuple[str, ...]:
+        return tuple(f"{name}/{way}" for name in FEDERATIONS for way in ways())
+
+    def usual(self, scale: Scale) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        notes, there = [], []
+        for name, study in FEDERATIONS.items():
+            try:
+                fetch: Callable[[], object] = SOURCES.make(study.source).fetch
+                fetch()
+                there.append(name)
+            except BadData as error:
+                notes.append(f"{name} is left out: {error}")
+        if missing():
+            notes.append(f"not among the methods here, and left out: {', '.join(missing())}")
+        return tuple(c for c in self.cells(scale) if c.partition("/")[0] in there), tuple(notes)
+
+    def jobs(self, asked: Asked) -> list[Job]:
+        said = cache(origin)
+        return [job_of(asked, cell, said) for cell in asked.cells]
+
+    def write(self, asked: Asked) -> list[Path]:
+        from coterie.papers.flamby.report import write_all
+
+        return write_all(self, asked)
+
+
+def job_of(asked: Asked, cell: str, said: Callable[[], dict[str, Any]]) -> Job:
+    """All seeds of a cell; each run is kept as soon as it is finished."""
+    name, _, way = cell.partition("/")
+    settings, path = settings_of(name, way, asked.scale), place(asked.out, asked.scale, name, way)
+    have = {t.seed - FIRST_SEED for t in kept(asked.out, asked.scale, name, way)}
+    left: Sequence[int] = [seed for seed in range(asked.seeds) if seed not in have]
+
+    def run(step: Step) -> None:
+        keep_lines(path, lambda entry: entry["settings"] == settings)  # and no half line that a kill left
+        for done, seed in enumerate(left, start=1):
+            found = trace(name, way, seed, length_of(FEDERATIONS[name], asked.scale))
+            append_line(path, {**asdict(found), "settings": settings, "origin": said()})
+            step(done / len(left), f"seed {FIRST_SEED + seed}")
+
+    return Job(cell, float(len(left)), not left, run)
+
+
+PAPER = Flamby()
