@@ -72,9 +72,8 @@ REST = [
     "dac",
     "ndoye",
 ]
-REST += ["greedy", "epsilon-greedy", "influence", "local", "bayes-local"]
-REST += ["fedprox", "fedadam", "scaffold"]
 REST += ["greedy", "epsilon-greedy", "influence", "local", "bayes-local", "ifca", "cfl", "data-interpolation"]
+REST += ["fedprox", "fedadam", "scaffold"]
 
 
 @pytest.mark.parametrize("method", REST)
