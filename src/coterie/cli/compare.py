@@ -21,17 +21,20 @@ from coterie.runs.folder import empty, not_there, read_record
 from coterie.runs.jobs import Say, processes, side_by_side
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings
+from coterie.runs.sweeps import expanded
 
 HELP = """Trains with several methods and seeds on the same clients, and puts them into one table.
 
 A method may carry options: fedavg:weighted=false,sample=0.5, and local work of its own:
-"fedavg:kernel=dp(sgd)"
+"fedavg:kernel=dp(sgd)". Several values of an option, or of several, are a sweep: all combinations are
+compared. --grid does the same for every method that has the option.
 
 examples:
   coterie compare --data titanic
   coterie compare --data digits --split shift --shift.distribution F --methods local fedavg finetune --seeds 5
   coterie compare --data digits --methods fedavg fedavg:weighted=false --sgd.lr 0.05
   coterie compare --data digits --methods fedavg "fedavg:kernel=dp(sgd)" --dp.sigma 0.5
+  coterie compare --data digits --methods fedavg "finetune:tune=1|5" --grid "sgd.lr=0.03|0.1|0.3"
 """
 
 JOBS = Option("jobs", int, 0, "Processes side by side; 0: one for each core if models and data are small.")
@@ -40,15 +43,17 @@ Cell = tuple[tuple[str, str], Settings]
 OFTEN = 0.1  # seconds between what a process says of a run
 DEFAULT = ("local", "fedavg", "finetune", "central")
 METHODS = Option("methods", tuple[str, ...], DEFAULT, "Methods to compare, with options if wanted.")
+GRID = Option("grid", tuple[str, ...], (), "Values for every method that has the option: sgd.lr=0.01|0.1.")
 SEEDS = Option("seeds", int, 3, "How many seeds, counted from --seed.")
 
 
 def compare(words: Sequence[str]) -> int:
     with CLOCK.part("start-up"):
         names = method_names(words, DEFAULT)
-        own, kernels = [METHODS, SEEDS, OUT, JOBS], kernel_names(words)
+        own, kernels = [METHODS, GRID, SEEDS, OUT, JOBS], kernel_names(words)
         settings, extra = read_settings(words, "compare", HELP, own, names, kernels=kernels)
-    comparison, out = Comparison(settings, tuple(extra["methods"]), extra["seeds"]), out_of(extra)
+    methods = expanded(extra["methods"], extra["grid"], settings.kernel)
+    comparison, out = Comparison(settings, methods, extra["seeds"]), out_of(extra)
     split = comparison.with_method(comparison.methods[0]).split
     path = out or fresh(f"compare-{settings.data}-{split}")
     builder = Builder()

@@ -20,6 +20,7 @@ from coterie.report import (
     privacy,
     sealed,
     similarity,
+    sweeps,
     tables,
     views,
     words,
@@ -126,6 +127,7 @@ def _section(
     shown = [
         ("summary", "Summary", warnings + summary),
         ("rounds", "Round by round", page_figures.rounds_part(by_label, colours, at("rounds"))),
+        ("sweep", "Against the value of an option", sweeps.part(by_label, colours, at("sweep"))),
         ("clients", "Client by client", page_figures.clients_part(by_label, colours, at("clients"))),
         ("followed", "What each was advised to follow", followed.part(by_label)),
         ("calibration", "Calibration", page_figures.calibration_part(by_label, colours, at("calibration"))),
