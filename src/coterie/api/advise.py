@@ -21,6 +21,7 @@ from coterie.methods.advised import CANDIDATES
 from coterie.metrics.own import own_of
 from coterie.report.answers import sentences
 from coterie.report.answers_page import write_advice
+from coterie.report.notebook import lines_html
 from coterie.report.progress import counted
 from coterie.runs import advising
 from coterie.runs.answers import Advice, Answer
@@ -44,6 +45,9 @@ class Advised:
 
     def __repr__(self) -> str:
         return "\n".join(f"{name}: {lines[0]}" for name, lines in sentences(self.advice).items())
+
+    def _repr_html_(self) -> str:
+        return lines_html("Advised", repr(self).splitlines())
 
     @property
     def choice(self) -> tuple[str, ...]:

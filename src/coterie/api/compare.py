@@ -33,6 +33,7 @@ from coterie.engines.threads import narrow
 from coterie.methods import METHODS
 from coterie.metrics.own import own_of
 from coterie.report.latex import latex_table
+from coterie.report.notebook import runs_html
 from coterie.report.page import Section, write_report
 from coterie.report.progress import watched
 from coterie.report.sweeps import sweep_frame
@@ -46,6 +47,7 @@ from coterie.runs.sweeps import Entry, expanded, grid_from, specs_from
 from coterie.sites.footing import Footing
 from coterie.storage.atomic import write_whole
 from coterie.storage.paths import given_file, given_folder
+from coterie.watching import nobody, told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +61,9 @@ class Compared:
 
     def __repr__(self) -> str:
         return f"Compared({brief(self.records)})"
+
+    def _repr_html_(self) -> str:
+        return runs_html("Compared", self.records)
 
     @property
     def records(self) -> list[Record]:
@@ -114,10 +119,10 @@ def compare(
 
     A method may carry options: "fedavg:weighted=false" or {"fedavg": {"weighted": False}}. Several values are
     a sweep, of which all combinations are compared: "finetune:tune=1|5" or {"finetune": {"tune": [1, 5]}};
-    `grid` does so for every method that has the option: {"lr": [0.03, 0.1]}. With seeds, first weights are drawn anew for each
-    (init="common") unless `init` says otherwise. With `out`, everything is written as `coterie compare` does,
-    for `coterie report`; with resume=True, what is finished there is read and the rest goes on. `progress`:
-    a bar on standard error, True, False, or None for one where that is a terminal.
+    `grid` does so for every method that has the option: {"lr": [0.03, 0.1]}. With seeds, first
+    weights are drawn anew for each (init="common") unless `init` says otherwise. With `out`, everything is
+    written as `coterie compare` does, for `coterie report`; with resume=True, what is finished there is read
+    and the rest goes on. `progress`: a bar, True, False, or None for one in a terminal or a notebook.
     """
     checks.check_keywords(options)
     if "method" in options:
@@ -137,7 +142,7 @@ def compare(
     init, features = common.pop("init", "common"), common.pop("features", None)
     kernel, engine = common.pop("kernel", None), common.pop("engine", "auto")
     brought = own_of(common.pop("loss", None), common.pop("metrics", None), common.pop("lower", ()))
-    watch = common.pop("watch", lambda record: None)
+    watch = told(common.pop("watch", nobody))
     rest = {k: v for k, v in options.items() if k not in known}
     works = {spec: own.pop("kernel", kernel) for spec, (_, own) in specs.items()}
     alone |= {option for work in works.values() for option in options_of_work(work)}

@@ -40,6 +40,7 @@ from coterie.sites.features import Features
 from coterie.sites.footing import Check, Footing, grounded, precision_of, reinitialised
 from coterie.sites.last_layer import Body
 from coterie.storage.paths import given_folder
+from coterie.watching import Watcher, nobody, told
 
 GIVEN = "given in Python"
 
@@ -69,7 +70,7 @@ def train(
     features: Features | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    watch: Watch = lambda record: None,
+    watch: Watcher = nobody,
     progress: bool | None = None,
     **options: Any,
 ) -> Result:
@@ -96,8 +97,8 @@ def train(
                only: options such as dict(aside=0.2, epochs=20), or {} for the usual ones; from
                init="given" the server starts from your module's weights, else from weights of its own
     out        a folder to write the run into; with resume=True a run cut off there goes on
-    watch      called after each round with the run's record
-    progress   a bar on standard error: True, False, or None for one where that is a terminal
+    watch      called with a `coterie.watching.Round` after each round that was scored, and before the first
+    progress   a bar: True, False, or None for one in a terminal or a notebook
     """
     given: dict[str, Any] = dict(rounds=rounds, seed=seed, evaluate=evaluate, checkpoint=checkpoint)  # noqa: C408
     given |= dict(device=device, memory=memory, one_class=one_class, net=net, wrap=tuple(wrap))  # noqa: C408
@@ -106,7 +107,7 @@ def train(
         same_threads(read_record(path))  # before the server trains, should the cache be gone
     own = own_of(loss, metrics, lower)
     experiment = ready(model, clients, method, kernel, options, engine, init, features, own=own, **given)
-    with watched(experiment.rounds, progress, watch) as watch_of:
+    with watched(experiment.rounds, progress, told(watch)) as watch_of:
         return finished(experiment, path, resume, watch_of(str(experiment.config["method"]), 0))
 
 

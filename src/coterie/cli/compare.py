@@ -10,7 +10,7 @@ from rich.progress import Progress
 
 from coterie.cli import screen
 from coterie.cli.flags import kernel_names, method_names, read_settings
-from coterie.cli.run import OUT, close, fresh, how_to_go_on, out_of
+from coterie.cli.run import OUT, WATCH, close, fresh, how_to_go_on, out_of
 from coterie.core.clock import CLOCK
 from coterie.core.errors import BadData, BadInput, Refused
 from coterie.core.options import Option
@@ -20,8 +20,10 @@ from coterie.runs.experiment import Builder
 from coterie.runs.folder import empty, not_there, read_record
 from coterie.runs.jobs import Say, processes, side_by_side
 from coterie.runs.record import Record
+from coterie.runs.runner import Watch
 from coterie.runs.settings import Settings
 from coterie.runs.sweeps import expanded
+from coterie.watching import both, told, watcher_of
 
 HELP = """Trains with several methods and seeds on the same clients, and puts them into one table.
 
@@ -50,8 +52,9 @@ SEEDS = Option("seeds", int, 3, "How many seeds, counted from --seed.")
 def compare(words: Sequence[str]) -> int:
     with CLOCK.part("start-up"):
         names = method_names(words, DEFAULT)
-        own, kernels = [METHODS, GRID, SEEDS, OUT, JOBS], kernel_names(words)
+        own, kernels = [METHODS, GRID, SEEDS, OUT, JOBS, WATCH], kernel_names(words)
         settings, extra = read_settings(words, "compare", HELP, own, names, kernels=kernels)
+    watch = told(watcher_of(extra["watch"]))
     methods = expanded(extra["methods"], extra["grid"], settings.kernel)
     comparison, out = Comparison(settings, methods, extra["seeds"]), out_of(extra)
     split = comparison.with_method(comparison.methods[0]).split
@@ -60,7 +63,7 @@ def compare(words: Sequence[str]) -> int:
     made = not_there(path)
     create(path, comparison, builder)
     try:
-        records = run_all(path, comparison, command_line(), builder, extra["jobs"])
+        records = run_all(path, comparison, command_line(), builder, extra["jobs"], watch)
     except (BadInput, BadData, Refused):  # a mistake that only the work itself could show
         if not any(path.rglob("metrics.jsonl")):
             empty(path, made)
@@ -70,7 +73,12 @@ def compare(words: Sequence[str]) -> int:
 
 
 def run_all(
-    path: Path, comparison: Comparison, command: str | None, builder: Builder | None = None, jobs: int = 0
+    path: Path,
+    comparison: Comparison,
+    command: str | None,
+    builder: Builder | None = None,
+    jobs: int = 0,
+    watch: Watch = lambda record: None,
 ) -> list[Record]:
     """Every run of a comparison that is not finished yet, under one progress bar; then notes on the data.
 
@@ -86,9 +94,9 @@ def run_all(
     try:
         with screen.progress(rounds * len(cells)) as bar:
             if jobs > 1:
-                records = in_processes(path, order, command, builder, jobs, bar)
+                records = in_processes(path, order, command, builder, jobs, bar, watch)
             else:
-                records = one_by_one(path, order, command, builder, bar)
+                records = one_by_one(path, order, command, builder, bar, watch)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(path)) from None
     found = [records[place] for (_, place), _ in cells]
@@ -97,19 +105,25 @@ def run_all(
 
 
 def one_by_one(
-    path: Path, order: Sequence[Cell], command: str | None, builder: Builder, bar: Progress
+    path: Path, order: Sequence[Cell], command: str | None, builder: Builder, bar: Progress, told: Watch
 ) -> dict[str, Record]:
     """The records of all runs, by place."""
     records = dict[str, Record]()
     for i, ((spec, place), cell) in enumerate(order):
         watch = screen.watcher(bar, f"{spec} seed {cell.seed}", before=cell.rounds * i)
-        records[place] = record = run_cell(path / place, cell, spec, command, watch, builder)
+        records[place] = record = run_cell(path / place, cell, spec, command, both(watch, told), builder)
         watch(record)
     return records
 
 
 def in_processes(
-    path: Path, order: Sequence[Cell], command: str | None, builder: Builder, jobs: int, bar: Progress
+    path: Path,
+    order: Sequence[Cell],
+    command: str | None,
+    builder: Builder,
+    jobs: int,
+    bar: Progress,
+    told: Watch,
 ) -> dict[str, Record]:
     """The same by several processes; each says how far it is, some times a second."""
 
@@ -119,6 +133,7 @@ def in_processes(
 
         def watch(record: Record) -> None:
             nonlocal last
+            told(record)
             if time.monotonic() - last > OFTEN:
                 last = time.monotonic()
                 say({"task": task, "done": record.done, "figure": screen.figure(record)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -68,6 +69,10 @@ class Client:
             else self.task
         )
         return f"Client({self.name!r}: rows {parts}; inputs {list(self.train.x.shape[1:])}; {what})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks; a name may have any signs in it."""
+        return f"<p><b>Client</b> {html.escape(repr(self).removeprefix('Client(').removesuffix(')'))}</p>"
 
     def cast(self, dtype: torch.dtype) -> Client:
         """The same client with its inputs, and numbers to predict, in another precision."""

@@ -22,10 +22,24 @@ BEST, TIE = r"\textbf{{{}}}", r"{}$^{{\dagger}}$"
 SIGNS = {
     "\\": r"\textbackslash{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", '"': r"\textquotedbl{}"},
-    **{"±": r"$\pm$", "−": "$-$", "—": "---", "²": "$^2$", "∞": r"$\infty$", "ε": r"$\varepsilon$"},
-    **{"\u202f": r"\,", "\u00a0": "~", "…": r"\ldots{}", "↓": r"$\downarrow$", "≥": r"$\ge$", "≤": r"$\le$"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "|": r"\textbar{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    '"': r"\textquotedbl{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "—": "---",
+    "²": "$^2$",
+    "∞": r"$\infty$",
+    "ε": r"$\varepsilon$",
+    "\u202f": r"\,",
+    "\u00a0": "~",
+    "…": r"\ldots{}",
+    "↓": r"$\downarrow$",
+    "≥": r"$\ge$",
+    "≤": r"$\le$",
 }
 MARGIN = "worst_"
 

@@ -284,7 +284,8 @@ def legend(records: Sequence[Record], trust: bool = True, without: Collection[st
         said += " in each seed, then the mean over seeds." if counts != [1] else "."
     if views.baseline(by_label) is not None:
         what = "points" if views.headline_metric(records) in words.PERCENT else "the metric's unit"
-        said += f" Gain: against {views.baseline(by_label)} on the same clients and seeds, in {what}; above zero is better."
+        said += f" Gain: against {views.baseline(by_label)} on the same clients and seeds, in {what}; above"
+        said += " zero is better."
         said += "".join(f" {text}" for text in words.beside_legend(records))
     said += "".join(f" {text}." for text in partly(by_label, views.headline_metric(records)))
     if "models" not in without:

@@ -93,7 +93,7 @@ def method(record: Record) -> str:
 
 
 def baseline(by_label: Groups) -> str | None:
-    """The label of training alone, if it was run; of several the best, so that a badly set one flatters nobody."""
+    """The label of training alone, if it was run; of several the best, as the others are easily beaten."""
     alone = [label for label, runs in by_label.items() if method(runs[0]) == "local"]
     if len(alone) < 2:
         return alone[0] if alone else None

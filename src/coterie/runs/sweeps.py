@@ -34,7 +34,7 @@ def expanded(methods: Sequence[str], grid: Sequence[str] = (), kernel: str = "sg
     shared = dict(axis_of(entry, f"grid {entry!r}") for entry in grid)
     used, made = set[str](), list[str]()
     for spec in methods:
-        name, colon, tail = spec.partition(":")
+        name, _colon, tail = spec.partition(":")
         pairs = [pair for pair in tail.split(",") if pair]
         if not any("|" in pair for pair in pairs) and not shared:
             made.append(spec)  # as it was typed, right or wrong
