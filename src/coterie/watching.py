@@ -183,15 +183,19 @@ def tensorboard(folder: str | Path = "tensorboard", each: bool = True) -> Watche
 def mlflow(
     experiment: str = "coterie", folder: str | Path = "mlruns", uri: str | None = None, each: bool = True
 ) -> Watcher:
-    """Runs of an experiment of MLflow, with all settings as parameters: into a folder, or to the server that
-    `uri` names.
+    """Runs of an experiment of MLflow, with all settings as parameters: into a database in a folder, which
+    `mlflow ui --backend-store-uri sqlite:///FOLDER/mlflow.db` shows, or to the server that `uri` names.
     """
     library = imported("mlflow", "mlflow")
 
     def begin(seen: Round) -> Any:
-        client = library.MlflowClient(tracking_uri=uri or Path(folder).absolute().as_uri())
+        place = Path(folder).absolute()
+        if not uri:
+            place.mkdir(parents=True, exist_ok=True)
+        client = library.MlflowClient(tracking_uri=uri or f"sqlite:///{place / 'mlflow.db'}")
         there = client.get_experiment_by_name(experiment)
-        number = client.create_experiment(experiment) if there is None else there.experiment_id
+        files = None if uri else place.as_uri()
+        number = client.create_experiment(experiment, files) if there is None else there.experiment_id
         run = client.create_run(number, run_name=run_name(seen)).info.run_id
         for name, value in settings_of(seen).items():
             client.log_param(run, name, value)

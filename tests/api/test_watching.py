@@ -135,7 +135,7 @@ def test_mlflow_for_real(hospitals, tmp_path):
     library = pytest.importorskip("mlflow")
     watch = coterie.watching.mlflow("ours", folder=tmp_path / "runs")
     result = coterie.train("logistic", hospitals, "fedavg", watch=watch, **ONE)
-    client = library.MlflowClient(tracking_uri=(tmp_path / "runs").as_uri())
+    client = library.MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'runs' / 'mlflow.db'}")
     (run,) = client.search_runs([client.get_experiment_by_name("ours").experiment_id])
     assert run.data.metrics["test/accuracy"] == pytest.approx(np.mean(result.record.final("accuracy")))
     assert (run.data.params["sgd.lr"], run.info.status) == ("0.3", "FINISHED")

@@ -55,6 +55,10 @@ def compare(words: Sequence[str]) -> int:
         own, kernels = [METHODS, GRID, SEEDS, OUT, JOBS, WATCH], kernel_names(words)
         settings, extra = read_settings(words, "compare", HELP, own, names, kernels=kernels)
     watch = told(watcher_of(extra["watch"]))
+    if extra["watch"]:  # runs one after the other: logs are no place for several processes
+        if extra["jobs"] > 1:
+            raise BadInput(f"--jobs {extra['jobs']}: who watches sees one run at a time: leave it out")
+        extra["jobs"] = 1
     methods = expanded(extra["methods"], extra["grid"], settings.kernel)
     comparison, out = Comparison(settings, methods, extra["seeds"]), out_of(extra)
     split = comparison.with_method(comparison.methods[0]).split
@@ -94,7 +98,7 @@ def run_all(
     try:
         with screen.progress(rounds * len(cells)) as bar:
             if jobs > 1:
-                records = in_processes(path, order, command, builder, jobs, bar, watch)
+                records = in_processes(path, order, command, builder, jobs, bar)
             else:
                 records = one_by_one(path, order, command, builder, bar, watch)
     except KeyboardInterrupt:
@@ -117,13 +121,7 @@ def one_by_one(
 
 
 def in_processes(
-    path: Path,
-    order: Sequence[Cell],
-    command: str | None,
-    builder: Builder,
-    jobs: int,
-    bar: Progress,
-    told: Watch,
+    path: Path, order: Sequence[Cell], command: str | None, builder: Builder, jobs: int, bar: Progress
 ) -> dict[str, Record]:
     """The same by several processes; each says how far it is, some times a second."""
 
@@ -133,7 +131,6 @@ def in_processes(
 
         def watch(record: Record) -> None:
             nonlocal last
-            told(record)
             if time.monotonic() - last > OFTEN:
                 last = time.monotonic()
                 say({"task": task, "done": record.done, "figure": screen.figure(record)})
