@@ -72,7 +72,9 @@ def test_a_mistake_of_who_watches_ends_the_run_and_what_is_saved_stays(hospitals
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb"])
 def test_what_is_not_installed_is_said_in_a_line(name, monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard" if name == "tensorboard" else name, None)
-    with pytest.raises(BadInput, match=rf"^{name} is not installed: install it with pip install 'coterie\[{name}\]'"):
+    with pytest.raises(
+        BadInput, match=rf"^{name} is not installed: install it with pip install 'coterie\[{name}\]'"
+    ):
         watcher_of(name)
     assert main(["run", "--watch", name, "--out", str(tmp_path / "no")]) == 2
     assert not (tmp_path / "no").exists()

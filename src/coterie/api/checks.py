@@ -93,6 +93,10 @@ GRID = Kind(
     "values of options for all methods: try {'lr': [0.03, 0.1]}",
     lambda v: all(map(TEXT.fits, v)) if isinstance(v, Mapping) or is_list(v) else False,
 )
+TRANSFORM = Kind(
+    "a function of x [n, ...] that gives x as changed [n, ...], or None: see docs/own-parts.md",
+    lambda v: v is None or is_function(v),
+)
 STUDY = {"model": MODEL, "clients": CLIENTS, "seed": SEED}
 WAY = {"kernel": KERNEL, "engine": TEXT, "rounds": whole(1, 30)}
 RUN = {
@@ -101,6 +105,7 @@ RUN = {
     "loss": LOSS,
     "metrics": METRICS,
     "lower": LOWER,
+    "transform": TRANSFORM,
     "device": TEXT,
     "memory": TEXT,
     "init": TEXT,

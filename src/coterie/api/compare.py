@@ -29,6 +29,7 @@ from coterie.core.errors import BadInput, BadRun
 from coterie.core.options import coerced, options_of
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.data.rereading import anew
 from coterie.engines.threads import narrow
 from coterie.methods import METHODS
 from coterie.metrics.own import own_of
@@ -141,7 +142,12 @@ def compare(
     common = {k: v for k, v in options.items() if k in known}
     init, features = common.pop("init", "common"), common.pop("features", None)
     kernel, engine = common.pop("kernel", None), common.pop("engine", "auto")
-    brought = own_of(common.pop("loss", None), common.pop("metrics", None), common.pop("lower", ()))
+    brought = own_of(
+        common.pop("loss", None),
+        common.pop("metrics", None),
+        common.pop("lower", ()),
+        anew(clients, common.pop("transform", None)),
+    )
     watch = told(common.pop("watch", nobody))
     rest = {k: v for k, v in options.items() if k not in known}
     works = {spec: own.pop("kernel", kernel) for spec, (_, own) in specs.items()}

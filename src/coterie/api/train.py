@@ -23,11 +23,13 @@ from coterie.core.options import coerced, options_of, table_of
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.data.clients import check_clients
+from coterie.data.rereading import anew
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
 from coterie.kernels import WORK, nested
 from coterie.methods import METHODS
 from coterie.metrics.own import NOTHING, Own, own_of
+from coterie.metrics.transform import Transform
 from coterie.models import MODELS
 from coterie.nets import Made
 from coterie.report.progress import watched
@@ -58,6 +60,7 @@ def train(
     loss: Loss | None = None,
     metrics: Mapping[str, Callable[[Tensor, Tensor], Any]] | None = None,
     lower: Collection[str] = (),
+    transform: Transform | None = None,
     engine: str = "auto",
     device: str = "cpu",
     memory: str = "half",
@@ -87,6 +90,8 @@ def train(
                of torch; otherwise the cross-entropy, or the squared error of a regression
     metrics    functions of your own by name: (probabilities [n, class] or predictions [n], y [n]) -> number,
                on each client's rows; higher is better, but for those named in `lower`
+    transform  a function of your own x [n, ...] -> [n, ...] that training batches go through at each step,
+               drawn anew each time (noise, flips, crops); test and validation rows stay as they are
     init       start from the module's weights as given, or draw them anew from the seed, the same for all
                clients (common) or for each its own (independent)
     device     where models and data are while they train: cpu, cuda, mps; results come back to the CPU
@@ -105,7 +110,7 @@ def train(
     path = None if out is None else given_folder(str(out), "out")
     if features is not None and resume and path is not None and is_run(path):
         same_threads(read_record(path))  # before the server trains, should the cache be gone
-    own = own_of(loss, metrics, lower)
+    own = own_of(loss, metrics, lower, anew(clients, transform))
     experiment = ready(model, clients, method, kernel, options, engine, init, features, own=own, **given)
     with watched(experiment.rounds, progress, told(watch)) as watch_of:
         return finished(experiment, path, resume, watch_of(str(experiment.config["method"]), 0))
@@ -162,6 +167,11 @@ def footing_of(
     own: Own = NOTHING,
 ) -> Footing:
     """What methods are tried on: these clients and this model."""
+    if own.transform is not None and features is not None:
+        raise BadInput(
+            "with features clients train on what the server's layers make of their rows, and a transform is "
+            "of the rows themselves: leave one of them out"
+        )
     allow = settings.one_class == "allow"
     notes = check_clients(clients, allow_one_class=allow, allow_untested=not tested)
     module, beliefs = _start(model, clients, init, settings.seed)
