@@ -124,14 +124,14 @@ CALLS = {
             model="logistic", clients=clients, method="finetune", rounds=2, seed=0, kernel=None,
             engine="auto", device="cpu", memory="half", init="common", net="in-process", wrap=[],
             evaluate=1, checkpoint=1, one_class="refuse", features=None, loss=None,
-            metrics=None, lower=(), out=None, resume=False,
+            metrics=None, lower=(), transform=None, out=None, resume=False,
             watch=len, lr=0.1, tune=1,
         ),
     ),
     "compare": (
         coterie.compare,
         args(
-            model="logistic", clients=clients, methods=["local", "fedavg"], seeds=1, seed=0, rounds=1,
+            model="logistic", clients=clients, methods=["local", "fedavg"], grid=(), seeds=1, seed=0, rounds=1,
             kernel="sgd", out=None, resume=False, init="common", wrap=[], lr=0.1, watch=None,
         ),
     ),

@@ -42,6 +42,7 @@ SIGNS = {
     "≤": r"$\le$",
 }
 MARGIN = "worst_"
+ROUNDING = 1e-12  # in a difference of means
 
 
 def latex_table(records: Sequence[Record], name: str = "") -> str:
@@ -110,7 +111,9 @@ def marked(by_label: views.Groups, column: str) -> dict[str, str]:
         return {}
     best = (max if higher else min)(known, key=lambda label: known[label])
     ties = [x for x in known if x != best and is_tie(difference(by_label[x], by_label[best], column))]
-    same = [x for x in ties if known[x] == known[best]]  # no worse at all: as good as the best
+    same = [
+        x for x in ties if abs(known[x] - known[best]) <= ROUNDING
+    ]  # no worse at all: as good as the best
     return dict.fromkeys(ties, TIE) | dict.fromkeys([best, *same], BEST)
 
 
@@ -132,7 +135,7 @@ def difference(runs: Sequence[Record], best: Sequence[Record], column: str) -> I
 
 def is_tie(gap: Interval) -> bool:
     """Whether the interval over seeds holds 0; with one seed only no difference at all is a tie."""
-    return gap.mean == 0 or abs(gap.mean) <= gap.half
+    return abs(gap.mean) <= ROUNDING or abs(gap.mean) <= gap.half
 
 
 def caption(records: Sequence[Record], name: str, alike: bool) -> str:
