@@ -107,7 +107,7 @@ CALLS = {
         Client.from_dataset,
         args(
             dataset=TensorDataset(torch.as_tensor(X), torch.as_tensor(Y)), name="a", test=0.3,
-            validation=0.0, seed=0, classes=None, task="auto",
+            validation=0.0, seed=0, classes=None, task="auto", every_epoch=False,
         ),
     ),
     "clients_from": (
@@ -131,8 +131,8 @@ CALLS = {
     "compare": (
         coterie.compare,
         args(
-            model="logistic", clients=clients, methods=["local", "fedavg"], grid=(), seeds=1, seed=0, rounds=1,
-            kernel="sgd", out=None, resume=False, init="common", wrap=[], lr=0.1, watch=None,
+            model="logistic", clients=clients, methods=["local", "fedavg"], seeds=1, seed=0, rounds=1,
+            grid=(), kernel="sgd", out=None, resume=False, init="common", wrap=[], lr=0.1, watch=None,
         ),
     ),
     "rounds": (

@@ -236,7 +236,7 @@ def test_reading_anew_is_reading_each_row_once_an_epoch(hospitals):
     result = train(clients, "local", transform=lambda x: x)
     more = [c.again.dataset.reads - b for c, b in zip(clients, before, strict=True)]
     tried = [m - 4 * len(c.train) for m, c in zip(more, clients, strict=True)]
-    assert all(0 <= t <= 30 for t in tried), tried  # a few rows are tried before the first round
+    assert all(0 <= t <= 40 for t in tried), tried  # a few rows are tried before the first round
     assert result.record.config["transform"] == "every_epoch+<lambda>"
     still = [
         coterie.Client.from_dataset(Still(c.train), name=c.name, test=Still(c.test), every_epoch=True)

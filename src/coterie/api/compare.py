@@ -31,6 +31,7 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.data.rereading import anew
 from coterie.engines.threads import narrow
+from coterie.kernels import nested
 from coterie.methods import METHODS
 from coterie.metrics.own import own_of
 from coterie.report.latex import latex_table
@@ -151,6 +152,7 @@ def compare(
     watch = told(common.pop("watch", nobody))
     rest = {k: v for k, v in options.items() if k not in known}
     works = {spec: own.pop("kernel", kernel) for spec, (_, own) in specs.items()}
+    refuse_other_work(specs, works)
     alone |= {option for work in works.values() for option in options_of_work(work)}
     ways = {
         spec: parts_of(
@@ -192,6 +194,18 @@ def compare(
                 results[spec].append(finished(experiment, place, resume, seen, label=spec))
                 done += settings.rounds
     return Compared(results)
+
+
+def refuse_other_work(specs: Mapping[str, tuple[str, Mapping[str, Any]]], works: Mapping[str, Any]) -> None:
+    """A spec's options of local work, sgd.lr, must be of the work that its method does."""
+    for spec, (_, own) in specs.items():
+        done = works[spec] or "sgd"
+        names = nested.names_in(done) if isinstance(done, str) else ()
+        for option in own:
+            table, dot, _ = option.partition(".")
+            if dot and table not in names:
+                work = ", ".join(names) or "an object with its own options"
+                raise BadInput(f"method {spec!r} has {option}, but its local work is {work}: leave it out")
 
 
 def begin(path: Path, table: dict[str, Any], footing: Footing, resume: bool) -> None:

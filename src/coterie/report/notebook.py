@@ -12,6 +12,7 @@ from coterie.report.tables import summary_html
 from coterie.runs.record import Record
 
 OFTEN = 0.2  # seconds between two pictures of the bar
+MANY = 40  # methods that are not listed any more
 
 
 def in_notebook() -> bool:
@@ -48,7 +49,7 @@ def bar_html(text: str, done: int, total: int, unit: str, seconds: float) -> str
 def runs_html(kind: str, records: Sequence[Record]) -> str:
     """Runs as what came out in one sentence, and the summary."""
     many = len(views.groups(records))
-    table = summary_html(records) if many <= words.MOST else ""
+    table = summary_html(records) if many <= MANY else ""
     more = f"<p>{words.several(many, 'method')}: .summary() has them all</p>" if not table else ""
     return f"<div><p><b>{kind}</b> {html.escape(words.headline(records))}</p>{table}{more}</div>"
 
