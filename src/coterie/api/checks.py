@@ -86,7 +86,7 @@ def is_specs(value: Any) -> bool:
 
 
 SPECS = Kind(
-    "a list of names of methods, or of dicts with their options: try ['local', {'finetune': {'tune': [1]}}]",
+    "a list of names of methods: try ['local', 'fedavg', 'finetune']",
     lambda v: is_specs(v) or (is_list(v) and all(isinstance(s, str) or is_specs(s) for s in v)),
 )
 GRID = Kind(
