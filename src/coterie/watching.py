@@ -86,7 +86,7 @@ class Round:
 def round_of(record: Record) -> Round:
     """Of the round that a record came to last."""
     entry, clients, traffic = record.metrics[-1], record.clients, record.traffic()
-    own = entry["scores"]["own/test"]
+    own = (entry["scores"] or {}).get("own/test", {})
 
     def by_client(values: Any) -> dict[str, float]:
         return {c: np.nan if v is None else float(v) for c, v in zip(clients, values, strict=True)}
@@ -124,10 +124,16 @@ def told(watch: Watcher) -> Watch:
         return lambda record: None
 
     def after(record: Record) -> None:
-        if record.metrics[-1]["scores"] is not None:
+        if record.metrics[-1]["scores"] is not None or getattr(watch, "every", False):
             watch(round_of(record))
 
     return after
+
+
+def every_round(watch: Watcher) -> Watcher:
+    """Who also wants to know of rounds that were not scored; these have no metrics."""
+    watch.every = True  # type: ignore[attr-defined]
+    return watch
 
 
 def both(first: Watch, second: Watch) -> Watch:

@@ -37,7 +37,7 @@ from coterie.papers.makni_2022.cancer import cancer
 from coterie.papers.places import place
 from coterie.papers.rows import cut, fetch
 from coterie.storage.atomic import write_whole
-from coterie.watching import Round
+from coterie.watching import Round, every_round
 
 Server = Mapping[str, Any]  # the options of `train`'s features
 
@@ -179,6 +179,7 @@ def compute(path: Path, preset: Preset, scale: Scale, cell: str, seed: int, step
     shape = tuple(clients[0].train.x.shape[1:])
     model = work.model.build(shape, len(clients[0].classes), Key(seed).at("model").integer())
 
+    @every_round
     def watch(seen: Round) -> None:
         step(0.9 * seen.round / work.rounds, f"round {seen.round}")
 
