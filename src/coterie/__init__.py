@@ -9,6 +9,7 @@ result.models["hospital-a"]
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coterie import watching
     from coterie.api.advise import advise
     from coterie.api.check import Checked, check
     from coterie.api.compare import compare
@@ -60,15 +61,18 @@ __all__ = [
     "load",
     "similar",
     "train",
+    "watching",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Loads a public name when it is first used, so that `import coterie` is quick."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'coterie' has no attribute {name!r}")
     import importlib
 
+    if name == "watching":
+        return importlib.import_module("coterie.watching")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'coterie' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

@@ -107,7 +107,7 @@ CALLS = {
         Client.from_dataset,
         args(
             dataset=TensorDataset(torch.as_tensor(X), torch.as_tensor(Y)), name="a", test=0.3,
-            validation=0.0, seed=0, classes=None, task="auto",
+            validation=0.0, seed=0, classes=None, task="auto", every_epoch=False,
         ),
     ),
     "clients_from": (
@@ -124,7 +124,7 @@ CALLS = {
             model="logistic", clients=clients, method="finetune", rounds=2, seed=0, kernel=None,
             engine="auto", device="cpu", memory="half", init="common", net="in-process", wrap=[],
             evaluate=1, checkpoint=1, one_class="refuse", features=None, loss=None,
-            metrics=None, lower=(), out=None, resume=False,
+            metrics=None, lower=(), transform=None, out=None, resume=False,
             watch=len, lr=0.1, tune=1,
         ),
     ),
@@ -132,7 +132,7 @@ CALLS = {
         coterie.compare,
         args(
             model="logistic", clients=clients, methods=["local", "fedavg"], seeds=1, seed=0, rounds=1,
-            kernel="sgd", out=None, resume=False, init="common", wrap=[], lr=0.1, watch=None,
+            grid=(), kernel="sgd", out=None, resume=False, init="common", wrap=[], lr=0.1, watch=None,
         ),
     ),
     "rounds": (

@@ -77,6 +77,9 @@ def test_refusals(hospitals, refused):
         pytest.param({"methods": []}, id="none"),
         pytest.param({"methods": ["local", "local"]}, id="twice"),
         pytest.param({"methods": ["local", "finetune:tune=9"]}, id="cannot work, found out too late"),
+        pytest.param({"methods": ["fedavg:sgd.lr=0.1"], "kernel": "adam"}, id="options of other work"),
+        pytest.param({"methods": ["fedavg:sgd.lr=0.1"], "kernel": coterie.SGD()}, id="work as an object"),
+        pytest.param({"methods": ["fedavg"], "grid": {"tune": [1, 2]}}, id="a grid for nobody"),
     ],
 )
 def test_refused_before_anything_runs(hospitals, asked):

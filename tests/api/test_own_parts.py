@@ -387,7 +387,7 @@ def test_going_on_needs_functions_of_the_same_names(hospitals, tmp_path):
         pass
 
     def cut(record):
-        if record.done == 1:
+        if record.round == 1:
             raise Cut
 
     mine = {"loss": focal, "metrics": {"wrong": wrong}, "lower": ["wrong"]}

@@ -76,7 +76,7 @@ def test_only_a_finished_run_of_fl_swag_has_something_sent(model, clients, tmp_p
         pass
 
     def stop(record):
-        if record.done == 1:
+        if record.round == 1:
             raise Stop
 
     coterie.train(model, clients, "fedavg", rounds=1, out=tmp_path / "other")

@@ -15,12 +15,14 @@ from coterie.core.checks import checked
 from coterie.core.client import Client
 from coterie.core.options import coerced
 from coterie.core.seeds import Key
+from coterie.data.rereading import anew
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
 from coterie.methods.advised import CANDIDATES
 from coterie.metrics.own import own_of
 from coterie.report.answers import sentences
 from coterie.report.answers_page import write_advice
+from coterie.report.notebook import lines_html
 from coterie.report.progress import counted
 from coterie.runs import advising
 from coterie.runs.answers import Advice, Answer
@@ -29,7 +31,7 @@ from coterie.runs.trying import Bench
 from coterie.storage.paths import given_file
 
 TRAINS = {"kernel", "loss", "metrics", "lower", "engine", "device", "memory", "init", "net", "wrap"}
-TRAINS |= {"one_class", "features"}
+TRAINS |= {"one_class", "features", "transform"}
 """Keywords of `train` that are passed on."""
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ class Advised:
 
     def __repr__(self) -> str:
         return "\n".join(f"{name}: {lines[0]}" for name, lines in sentences(self.advice).items())
+
+    def _repr_html_(self) -> str:
+        return lines_html("Advised", repr(self).splitlines())
 
     @property
     def choice(self) -> tuple[str, ...]:
@@ -116,7 +121,12 @@ def advise(
     common = {k: options.pop(k) for k in list(options) if k in TRAINS}
     init, features = common.pop("init", "given"), common.pop("features", None)
     kernel, engine = common.pop("kernel", None), common.pop("engine", "auto")
-    own = own_of(common.pop("loss", None), common.pop("metrics", None), common.pop("lower", ()))
+    own = own_of(
+        common.pop("loss", None),
+        common.pop("metrics", None),
+        common.pop("lower", ()),
+        anew(clients, common.pop("transform", None)),
+    )
     asked = {"requester": requester, "measure": measure, "candidates": tuple(candidates), "folds": folds}
     settings = Settings(**coerced(Settings, {**common, "rounds": rounds, "seed": seed}, "advise"))
     question = advising.Question(settings, inner)

@@ -34,6 +34,7 @@ from coterie.data.quality.ranges import read_ranges
 from coterie.data.quality.rows import SiteRows, site_rows
 from coterie.data.quality.worth import worth
 from coterie.data.together import Tables, rows_from
+from coterie.report.notebook import lines_html
 from coterie.report.quality import headline, render_quality
 from coterie.runs.about import origin
 from coterie.storage.atomic import write_whole
@@ -59,6 +60,9 @@ class Checked:
         found = self.quality.findings
         lines += [f"  {f.site}: {f.says}" for f in found[:SHOWN]]
         return "\n".join([*lines, *([f"  and {len(found) - SHOWN} more"] if len(found) > SHOWN else [])])
+
+    def _repr_html_(self) -> str:
+        return lines_html("Checked", [headline(self.told()), *repr(self).splitlines()[1:]])
 
     @property
     def notes(self) -> tuple[str, ...]:

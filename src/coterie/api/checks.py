@@ -80,6 +80,28 @@ LOWER = Kind(
     "names of your metrics of which less is better: try ['cost']",
     lambda v: (is_list(v) or isinstance(v, set | frozenset)) and all(map(TEXT.fits, v)),
 )
+
+
+def is_specs(value: Any) -> bool:
+    """{"fedprox": {"mu": [0.01, 0.1]}}"""
+    return isinstance(value, Mapping) and all(
+        isinstance(name, str) and isinstance(options, Mapping) and all(map(TEXT.fits, options))
+        for name, options in value.items()
+    )
+
+
+SPECS = Kind(
+    "a list of names of methods: try ['local', 'fedavg', 'finetune']",
+    lambda v: is_specs(v) or (is_list(v) and all(isinstance(s, str) or is_specs(s) for s in v)),
+)
+GRID = Kind(
+    "values of options for all methods: try {'lr': [0.03, 0.1]}",
+    lambda v: all(map(TEXT.fits, v)) if isinstance(v, Mapping) or is_list(v) else False,
+)
+TRANSFORM = Kind(
+    "a function of x [n, ...] that gives x as changed [n, ...], or None: see docs/own-parts.md",
+    lambda v: v is None or is_function(v),
+)
 STUDY = {"model": MODEL, "clients": CLIENTS, "seed": SEED}
 WAY = {"kernel": KERNEL, "engine": TEXT, "rounds": whole(1, 30)}
 RUN = {
@@ -88,6 +110,7 @@ RUN = {
     "loss": LOSS,
     "metrics": METRICS,
     "lower": LOWER,
+    "transform": TRANSFORM,
     "device": TEXT,
     "memory": TEXT,
     "init": TEXT,
@@ -115,7 +138,8 @@ RUN = {
 TRAIN = {**RUN, "method": METHOD}
 COMPARE = {
     **{k: v for k, v in RUN.items() if k in (*STUDY, "out", "resume", "progress")},
-    "methods": list_of("names of methods", TEXT.fits, "['local', 'fedavg', 'finetune']"),
+    "methods": SPECS,
+    "grid": GRID,
     "seeds": whole(1, 3),
 }
 ADVISE = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,27 +23,34 @@ from coterie.api.train import (
     train,
 )
 from coterie.core.belief import Beliefs
-from coterie.core.checks import checked
+from coterie.core.checks import FILE, FOLDER, checked, or_none
 from coterie.core.client import Client
 from coterie.core.errors import BadInput, BadRun
 from coterie.core.options import coerced, options_of
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.data.rereading import anew
 from coterie.engines.threads import narrow
+from coterie.kernels import nested
 from coterie.methods import METHODS
 from coterie.metrics.own import own_of
+from coterie.report.latex import latex_table
+from coterie.report.notebook import runs_html
 from coterie.report.page import Section, write_report
 from coterie.report.progress import watched
-from coterie.report.tables import summary_frame
+from coterie.report.sweeps import sweep_frame
+from coterie.report.tables import summary_frame, write_csv
 from coterie.report.words import brief
 from coterie.runs.about import fingerprint
 from coterie.runs.budget import specs_of
 from coterie.runs.compare import is_comparison, parsed, slug
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings, read_toml
+from coterie.runs.sweeps import Entry, expanded, grid_from, specs_from
 from coterie.sites.footing import Footing
 from coterie.storage.atomic import write_whole
 from coterie.storage.paths import given_file, given_folder
+from coterie.watching import nobody, told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +65,9 @@ class Compared:
     def __repr__(self) -> str:
         return f"Compared({brief(self.records)})"
 
+    def _repr_html_(self) -> str:
+        return runs_html("Compared", self.records)
+
     @property
     def records(self) -> list[Record]:
         return [r.record for results in self.results.values() for r in results]
@@ -65,6 +75,25 @@ class Compared:
     def summary(self) -> pd.DataFrame:
         """One line for each method: mean over clients with its interval over seeds, worst client, cost."""
         return summary_frame(self.records)
+
+    def frame(self) -> pd.DataFrame:
+        """One row for each method, seed and client: `name` of the method, each option that a spec names as a
+        column, the client's rows and its final figures.
+        """
+        return sweep_frame(self.records)
+
+    @checked(path=or_none(FILE))
+    def latex(self, path: str | Path | None = None) -> str:
+        """The summary as a LaTeX table (booktabs), best bold and ties marked; also written to `path`."""
+        text = latex_table(self.records)
+        if path is not None:
+            write_whole(given_file(str(path), "path"), text)
+        return text
+
+    @checked(folder=FOLDER)
+    def csv(self, folder: str | Path) -> list[Path]:
+        """Writes history, summary, clients, collaboration and more as CSV; returns the files."""
+        return write_csv(given_folder(str(folder), "folder"), self.records)
 
     @checked(**checks.PAGE)
     def report(self, path: str | Path) -> Path:
@@ -79,8 +108,9 @@ class Compared:
 def compare(
     model: nn.Module | str,
     clients: Sequence[Client],
-    methods: Sequence[str] = ("local", "fedavg", "finetune"),
+    methods: Sequence[Entry] | Mapping[str, Mapping[str, Any]] = ("local", "fedavg", "finetune"),
     *,
+    grid: Sequence[str] | Mapping[str, Any] = (),
     seeds: int = 3,
     seed: int = 0,
     out: str | Path | None = None,
@@ -90,16 +120,21 @@ def compare(
 ) -> Compared:
     """Trains with each method and seed on the same clients; further keywords are those of `train`.
 
-    A method may carry options: "fedavg:weighted=false". With seeds, first weights are drawn anew for each
-    (init="common") unless `init` says otherwise. With `out`, everything is written as `coterie compare` does,
-    for `coterie report`; with resume=True, what is finished there is read and the rest goes on. `progress`:
-    a bar on standard error, True, False, or None for one where that is a terminal.
+    A method may carry options: "fedavg:weighted=false" or {"fedavg": {"weighted": False}}. Several values are
+    a sweep, of which all combinations are compared: "finetune:tune=1|5" or {"finetune": {"tune": [1, 5]}};
+    `grid` does so for every method that has the option: {"lr": [0.03, 0.1]}. With seeds, first
+    weights are drawn anew for each (init="common") unless `init` says otherwise. With `out`, everything is
+    written as `coterie compare` does, for `coterie report`; with resume=True, what is finished there is read
+    and the rest goes on. `progress`: a bar, True, False, or None for one in a terminal or a notebook.
     """
     checks.check_keywords(options)
     if "method" in options:
         raise BadInput("compare takes several methods: pass methods=['local', 'fedavg']")
     if not len(methods):
         raise BadInput("no methods to compare: try local, fedavg, finetune")
+    work = options.get("kernel") or "sgd"
+    named = work if isinstance(work, str) else ""
+    methods = expanded(specs_from(methods, named), grid_from(grid), named)
     specs = {spec: parsed(spec) for spec in methods}
     if len({slug(spec) for spec in specs}) < len(methods):
         raise BadInput(f"methods {', '.join(methods)} name one twice: name each once")
@@ -109,11 +144,17 @@ def compare(
     common = {k: v for k, v in options.items() if k in known}
     init, features = common.pop("init", "common"), common.pop("features", None)
     kernel, engine = common.pop("kernel", None), common.pop("engine", "auto")
-    brought = own_of(common.pop("loss", None), common.pop("metrics", None), common.pop("lower", ()))
-    watch = common.pop("watch", lambda record: None)
+    brought = own_of(
+        common.pop("loss", None),
+        common.pop("metrics", None),
+        common.pop("lower", ()),
+        anew(clients, common.pop("transform", None)),
+    )
+    watch = told(common.pop("watch", nobody))
     rest = {k: v for k, v in options.items() if k not in known}
     common["budget"] = specs_of(common.get("budget", ()))
     works = {spec: own.pop("kernel", kernel) for spec, (_, own) in specs.items()}
+    refuse_other_work(specs, works)
     alone |= {option for work in works.values() for option in options_of_work(work)}
     ways = {
         spec: parts_of(
@@ -158,6 +199,18 @@ def compare(
                 results[spec].append(finished(experiment, place, resume, seen, label=spec))
                 done += settings.rounds
     return Compared(results)
+
+
+def refuse_other_work(specs: Mapping[str, tuple[str, Mapping[str, Any]]], works: Mapping[str, Any]) -> None:
+    """A spec's options of local work, sgd.lr, must be of the work that its method does."""
+    for spec, (_, own) in specs.items():
+        done = works[spec] or "sgd"
+        names = nested.names_in(done) if isinstance(done, str) else ()
+        for option in own:
+            table, dot, _ = option.partition(".")
+            if dot and table not in names:
+                work = ", ".join(names) or "an object with its own options"
+                raise BadInput(f"method {spec!r} has {option}, but its local work is {work}: leave it out")
 
 
 def begin(path: Path, table: dict[str, Any], footing: Footing, resume: bool) -> None:

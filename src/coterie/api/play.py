@@ -16,6 +16,7 @@ from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.checks import checked
 from coterie.core.client import Client
+from coterie.core.errors import BadInput
 from coterie.core.held import at_coordinator, handles_in, hold
 from coterie.core.kernel import Trainer
 from coterie.core.learner import Learner
@@ -63,6 +64,8 @@ def rounds(
     """
     _, way = parts_of(kernel, method, options)
     check_clients(clients, allow_one_class=True, allow_untested=True)
+    if any(c.again is not None for c in clients):
+        raise BadInput("rounds reads no dataset anew: use train, or clients without every_epoch")
     refuse_nothing(model)
     check_outputs(model, roster_of(clients), clients[0].cast(precision_of(tree.belief_of(model))).train.x[:1])
     net, key = net_of(model, clients, engine), Key(seed, rounds=rounds)

@@ -19,6 +19,7 @@ from coterie.core.checks import FILE, FOLDER, NUMBER, SWITCH, TEXT, checked
 from coterie.core.held import Held
 from coterie.core.method import Models
 from coterie.core.net import Net
+from coterie.report.notebook import runs_html
 from coterie.report.page import Section, write_report
 from coterie.report.tables import summary_frame
 from coterie.report.words import brief
@@ -50,6 +51,9 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result({brief([self.record])})"
+
+    def _repr_html_(self) -> str:
+        return runs_html("Result", [self.record])
 
     @cached_property
     def history(self) -> pd.DataFrame:

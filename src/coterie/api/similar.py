@@ -19,6 +19,7 @@ from coterie.core.client import Client
 from coterie.core.errors import CoterieWarning
 from coterie.engines.threads import narrow
 from coterie.report import similarity_words as words
+from coterie.report.notebook import lines_html
 from coterie.report.similarity_page import write_page
 from coterie.runs.alike import Similarity, similarity_of
 from coterie.runs.experiment import Experiment
@@ -44,6 +45,9 @@ class Similar:
         measured = ", ".join(self.found.measures)
         first = words.sentences(self.found)[:1]
         return f"Similar({len(self.found.sites)} sites, by {measured}: {' '.join(first)})"
+
+    def _repr_html_(self) -> str:
+        return lines_html("Similar", self.sentences)
 
     @cached_property
     def pairs(self) -> pd.DataFrame:

@@ -23,11 +23,13 @@ from coterie.core.options import coerced, options_of, table_of
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.data.clients import check_clients
+from coterie.data.rereading import anew
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
 from coterie.kernels import WORK, nested
 from coterie.methods import METHODS
 from coterie.metrics.own import NOTHING, Own, own_of
+from coterie.metrics.transform import Transform
 from coterie.models import MODELS
 from coterie.nets import Made
 from coterie.report.progress import watched
@@ -41,6 +43,7 @@ from coterie.sites.features import Features
 from coterie.sites.footing import Check, Footing, grounded, precision_of, reinitialised
 from coterie.sites.last_layer import Body
 from coterie.storage.paths import given_folder
+from coterie.watching import Watcher, nobody, told
 
 GIVEN = "given in Python"
 
@@ -58,6 +61,7 @@ def train(
     loss: Loss | None = None,
     metrics: Mapping[str, Callable[[Tensor, Tensor], Any]] | None = None,
     lower: Collection[str] = (),
+    transform: Transform | None = None,
     engine: str = "auto",
     device: str = "cpu",
     memory: str = "half",
@@ -72,7 +76,7 @@ def train(
     features: Features | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    watch: Watch = lambda record: None,
+    watch: Watcher = nobody,
     progress: bool | None = None,
     **options: Any,
 ) -> Result:
@@ -89,6 +93,8 @@ def train(
                of torch; otherwise the cross-entropy, or the squared error of a regression
     metrics    functions of your own by name: (probabilities [n, class] or predictions [n], y [n]) -> number,
                on each client's rows; higher is better, but for those named in `lower`
+    transform  a function of your own x [n, ...] -> [n, ...] that training batches go through at each step,
+               drawn anew each time (noise, flips, crops); test and validation rows stay as they are
     init       start from the module's weights as given, or draw them anew from the seed, the same for all
                clients (common) or for each its own (independent)
     device     where models and data are while they train: cpu, cuda, mps; results come back to the CPU
@@ -102,8 +108,8 @@ def train(
                only: options such as dict(aside=0.2, epochs=20), or {} for the usual ones; from
                init="given" the server starts from your module's weights, else from weights of its own
     out        a folder to write the run into; with resume=True a run cut off there goes on
-    watch      called after each round with the run's record
-    progress   a bar on standard error: True, False, or None for one where that is a terminal
+    watch      called with a `coterie.watching.Round` after each round that was scored, and before the first
+    progress   a bar: True, False, or None for one in a terminal or a notebook
     """
     given: dict[str, Any] = dict(rounds=rounds, seed=seed, evaluate=evaluate, checkpoint=checkpoint)  # noqa: C408
     given |= dict(device=device, memory=memory, one_class=one_class, net=net, wrap=tuple(wrap))  # noqa: C408
@@ -111,9 +117,9 @@ def train(
     path = None if out is None else given_folder(str(out), "out")
     if features is not None and resume and path is not None and is_run(path):
         same_threads(read_record(path))  # before the server trains, should the cache be gone
-    own = own_of(loss, metrics, lower)
+    own = own_of(loss, metrics, lower, anew(clients, transform))
     experiment = ready(model, clients, method, kernel, options, engine, init, features, own=own, **given)
-    with watched(experiment.rounds, progress, watch) as watch_of:
+    with watched(experiment.rounds, progress, told(watch)) as watch_of:
         return finished(experiment, path, resume, watch_of(str(experiment.config["method"]), 0))
 
 
@@ -168,6 +174,11 @@ def footing_of(
     own: Own = NOTHING,
 ) -> Footing:
     """What methods are tried on: these clients and this model."""
+    if own.transform is not None and features is not None:
+        raise BadInput(
+            "with features clients train on what the server's layers make of their rows, and a transform is "
+            "of the rows themselves: leave one of them out"
+        )
     allow = settings.one_class == "allow"
     notes = check_clients(clients, allow_one_class=allow, allow_untested=not tested)
     module, beliefs = _start(model, clients, init, settings.seed)

@@ -10,7 +10,7 @@ from rich.progress import Progress
 
 from coterie.cli import screen
 from coterie.cli.flags import kernel_names, method_names, read_settings
-from coterie.cli.run import OUT, close, fresh, how_to_go_on, out_of
+from coterie.cli.run import OUT, WATCH, close, fresh, how_to_go_on, out_of
 from coterie.core.clock import CLOCK
 from coterie.core.errors import BadData, BadInput, Refused
 from coterie.core.options import Option
@@ -20,18 +20,23 @@ from coterie.runs.experiment import Builder
 from coterie.runs.folder import empty, not_there, read_record
 from coterie.runs.jobs import Say, processes, side_by_side
 from coterie.runs.record import Record
+from coterie.runs.runner import Watch
 from coterie.runs.settings import Settings
+from coterie.runs.sweeps import expanded
+from coterie.watching import both, told, watcher_of
 
 HELP = """Trains with several methods and seeds on the same clients, and puts them into one table.
 
 A method may carry options: fedavg:weighted=false,sample=0.5, and local work of its own:
-"fedavg:kernel=dp(sgd)"
+"fedavg:kernel=dp(sgd)". Several values of an option, or of several, are a sweep: all combinations are
+compared. --grid does the same for every method that has the option.
 
 examples:
   coterie compare --data titanic
   coterie compare --data digits --split shift --shift.distribution F --methods local fedavg finetune --seeds 5
   coterie compare --data digits --methods fedavg fedavg:weighted=false --sgd.lr 0.05
   coterie compare --data digits --methods fedavg "fedavg:kernel=dp(sgd)" --dp.sigma 0.5
+  coterie compare --data digits --methods fedavg "finetune:tune=1|5" --grid "sgd.lr=0.03|0.1|0.3"
 """
 
 JOBS = Option("jobs", int, 0, "Processes side by side; 0: one for each core if models and data are small.")
@@ -40,22 +45,29 @@ Cell = tuple[tuple[str, str], Settings]
 OFTEN = 0.1  # seconds between what a process says of a run
 DEFAULT = ("local", "fedavg", "finetune", "central")
 METHODS = Option("methods", tuple[str, ...], DEFAULT, "Methods to compare, with options if wanted.")
+GRID = Option("grid", tuple[str, ...], (), "Values for every method that has the option: sgd.lr=0.01|0.1.")
 SEEDS = Option("seeds", int, 3, "How many seeds, counted from --seed.")
 
 
 def compare(words: Sequence[str]) -> int:
     with CLOCK.part("start-up"):
         names = method_names(words, DEFAULT)
-        own, kernels = [METHODS, SEEDS, OUT, JOBS], kernel_names(words)
+        own, kernels = [METHODS, GRID, SEEDS, OUT, JOBS, WATCH], kernel_names(words)
         settings, extra = read_settings(words, "compare", HELP, own, names, kernels=kernels)
-    comparison, out = Comparison(settings, tuple(extra["methods"]), extra["seeds"]), out_of(extra)
+    watch = told(watcher_of(extra["watch"]))
+    if extra["watch"]:  # runs one after the other: logs are no place for several processes
+        if extra["jobs"] > 1:
+            raise BadInput(f"--jobs {extra['jobs']}: who watches sees one run at a time: leave it out")
+        extra["jobs"] = 1
+    methods = expanded(extra["methods"], extra["grid"], settings.kernel)
+    comparison, out = Comparison(settings, methods, extra["seeds"]), out_of(extra)
     split = comparison.with_method(comparison.methods[0]).split
     path = out or fresh(f"compare-{settings.data}-{split}")
     builder = Builder()
     made = not_there(path)
     create(path, comparison, builder)
     try:
-        records = run_all(path, comparison, command_line(), builder, extra["jobs"])
+        records = run_all(path, comparison, command_line(), builder, extra["jobs"], watch)
     except (BadInput, BadData, Refused):  # a mistake that only the work itself could show
         if not any(path.rglob("metrics.jsonl")):
             empty(path, made)
@@ -65,7 +77,12 @@ def compare(words: Sequence[str]) -> int:
 
 
 def run_all(
-    path: Path, comparison: Comparison, command: str | None, builder: Builder | None = None, jobs: int = 0
+    path: Path,
+    comparison: Comparison,
+    command: str | None,
+    builder: Builder | None = None,
+    jobs: int = 0,
+    watch: Watch = lambda record: None,
 ) -> list[Record]:
     """Every run of a comparison that is not finished yet, under one progress bar; then notes on the data.
 
@@ -83,7 +100,7 @@ def run_all(
             if jobs > 1:
                 records = in_processes(path, order, command, builder, jobs, bar)
             else:
-                records = one_by_one(path, order, command, builder, bar)
+                records = one_by_one(path, order, command, builder, bar, watch)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(path)) from None
     found = [records[place] for (_, place), _ in cells]
@@ -92,13 +109,13 @@ def run_all(
 
 
 def one_by_one(
-    path: Path, order: Sequence[Cell], command: str | None, builder: Builder, bar: Progress
+    path: Path, order: Sequence[Cell], command: str | None, builder: Builder, bar: Progress, told: Watch
 ) -> dict[str, Record]:
     """The records of all runs, by place."""
     records = dict[str, Record]()
     for i, ((spec, place), cell) in enumerate(order):
         watch = screen.watcher(bar, f"{spec} seed {cell.seed}", before=cell.rounds * i)
-        records[place] = record = run_cell(path / place, cell, spec, command, watch, builder)
+        records[place] = record = run_cell(path / place, cell, spec, command, both(watch, told), builder)
         watch(record)
     return records
 

@@ -12,6 +12,7 @@ import tyro
 
 from coterie.cli.audit import Audit
 from coterie.cli.bench import Bench
+from coterie.cli.compare import GRID, JOBS
 from coterie.cli.contributions import Asked as Contributions
 from coterie.cli.demo import Demo
 from coterie.cli.export import Export
@@ -25,6 +26,7 @@ from coterie.cli.rank import BY, FIGURES, REQUESTER
 from coterie.cli.report import Report
 from coterie.cli.reproduce import Reproduce
 from coterie.cli.resume import Resume
+from coterie.cli.run import WATCH
 from coterie.cli.tune import OWN
 from coterie.cli.withdraw import Withdraw
 from coterie.core.options import options_of
@@ -66,6 +68,8 @@ def everything() -> Any:
     own = [(name, str, _default("")) for name in ("config", "out")]
     method: Any = named["method"]
     many = [("methods", tuple[method, ...], _default(())), ("seeds", int, _default(3))]
+    swept = [(o.name, o.hint, _default(o.default)) for o in (GRID, JOBS)]
+    watch = [(WATCH.name, WATCH.hint, _default(WATCH.default))]
     tuned = [(o.name, many[0][1] if o.name == "methods" else o.hint, _default(o.default)) for o in OWN[:-1]]
     ranking = [(o.name, o.hint, _default(o.default)) for o in (BY, REQUESTER, FIGURES)]
     tables = list(all_tables())
@@ -74,8 +78,8 @@ def everything() -> Any:
     others = [s for s in shared if s[0] not in {f[0] for f in planned}]
     kinds: dict[str, Any] = {
         "demo": Demo,
-        "run": dataclasses.make_dataclass("Run", [*shared, *own, *tables]),
-        "compare": dataclasses.make_dataclass("Compare", [*shared, *own, *many, *tables]),
+        "run": dataclasses.make_dataclass("Run", [*shared, *own, *watch, *tables]),
+        "compare": dataclasses.make_dataclass("Compare", [*shared, *own, *many, *swept, *watch, *tables]),
         "tune": dataclasses.make_dataclass("Tune", [*shared, *own, *tuned, *tables]),
         "rank": dataclasses.make_dataclass(
             "Rank", [*(s for s in shared if s[0] not in ("method", "rounds")), *own, *ranking, *tables]

@@ -207,7 +207,8 @@ def kernel_names(words: Sequence[str]) -> list[str]:
     """The kernels that methods choose for themselves, as in fedavg:kernel=dp(sgd)."""
     listed = peek_many(words, "methods") or config_of(words).get("methods", ())
     pairs = [pair for spec in listed for pair in str(spec).partition(":")[2].split(",")]
-    return [value for name, _, value in (pair.partition("=") for pair in pairs) if name.strip() == "kernel"]
+    found = [value for name, _, value in (pair.partition("=") for pair in pairs) if name.strip() == "kernel"]
+    return [kernel for value in found for kernel in value.split("|")]
 
 
 def _from_file(

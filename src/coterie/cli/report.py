@@ -15,6 +15,7 @@ from coterie.cli.flags import parse
 from coterie.cli.run import title
 from coterie.core.errors import BadRun
 from coterie.report.audit import read_audit
+from coterie.report.latex import latex_table
 from coterie.report.page import Section, write_report
 from coterie.report.paper_figures import write_figures
 from coterie.report.quality import read_quality
@@ -24,13 +25,15 @@ from coterie.runs.advising import is_advice, read_question
 from coterie.runs.compare import is_comparison, read_records
 from coterie.runs.cost import read_cost
 from coterie.runs.folder import is_run, way_on
-from coterie.storage.paths import given_path
+from coterie.storage.atomic import write_whole
+from coterie.storage.paths import given_file, given_path
 
 HELP = """Writes the page of a run, comparison or advice, finished or not; tables as CSV; figures for a paper.
 
 examples:
   coterie report runs/compare-titanic-age-strict
   coterie report runs/compare-titanic-age-strict --csv --figures svg
+  coterie report runs/compare-titanic-age-strict --latex table.tex
 """
 
 
@@ -44,6 +47,9 @@ class Report:
         bool,
         tyro.conf.arg(help="Also write history, summary, clients, collaboration, costs and matrices as CSV."),
     ] = False
+    latex: Annotated[
+        str, tyro.conf.arg(help="Also write the summary as a LaTeX table (booktabs) to this file.")
+    ] = ""
     figures: Annotated[
         Literal["none", "png", "svg"], tyro.conf.arg(help="Also write the figures, for a paper.")
     ] = "none"
@@ -51,8 +57,10 @@ class Report:
 
 def report(words: Sequence[str]) -> int:
     asked = parse(Report, words, "report", HELP)
-    path = given_path(asked.path)
+    path, latex = given_path(asked.path), given_file(asked.latex, "--latex") if asked.latex else None
     if is_advice(path):
+        if latex is not None:
+            raise BadRun(f"{path} is advice, of which there is no LaTeX table: leave out --latex")
         from coterie.cli.advise import answer
 
         return answer(path, read_question(path), command_line())
@@ -65,6 +73,9 @@ def report(words: Sequence[str]) -> int:
         if asked.figures != "none":
             for file in write_figures(place / "figures", section.records, asked.figures):
                 print(f"figure: {file}")
+    if latex is not None:
+        text = "\n".join(latex_table(section.records, section.title) for section in sections)
+        print(f"table: {write_whole(latex, text)}")
     return 0
 
 

@@ -23,6 +23,7 @@ from coterie.runs.record import Record
 from coterie.runs.runner import run as run_rounds
 from coterie.runs.settings import Settings
 from coterie.storage.paths import fresh_path, given_folder
+from coterie.watching import both, told, watcher_of
 
 HELP = """Trains with one method and writes a run folder with a report.
 
@@ -35,22 +36,25 @@ examples:
   coterie run --config my-run.toml --seed 3
 """
 
+WATCH = Option(
+    "watch", str, "", "Also write each round down for tensorboard:FOLDER, mlflow:EXPERIMENT or wandb:PROJECT."
+)
 OUT = Option("out", str, "", "The folder to write; by default one below runs/ named after the run.")
 
 
 def run(words: Sequence[str]) -> int:
     with CLOCK.part("start-up"):
-        settings, extra = read_settings(words, "run", HELP, [OUT])
+        settings, extra = read_settings(words, "run", HELP, [OUT, WATCH])
         settings, out = settings.resolved(), out_of(extra)
+        watch = told(watcher_of(extra["watch"]))
     experiment = prepare(settings, command_line())
     screen.say_notes(experiment.about)
     path = out or fresh(default_name(settings))
     folder = Folder.create(path, experiment.config, experiment.about)
     try:
         with screen.progress(settings.rounds) as bar:
-            record = run_rounds(
-                experiment, folder, settings.method, screen.watcher(bar, settings.method)
-            ).record
+            seen = both(screen.watcher(bar, settings.method), watch)
+            record = run_rounds(experiment, folder, settings.method, seen).record
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(path)) from None
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -44,7 +45,8 @@ class Client:
     `notes` say what was done to its data; they end up in the run's record and report.
     `preparation` made its inputs of a table's raw rows, and is kept with its model; None where it took them
     as they are. `recipe` is how these rows were read, if that was by one. `censored` says that targets are
-    times until an event, which no kind of number tells by itself.
+    times until an event, which no kind of number tells by itself. `again` is what training rows are read from
+    anew at each epoch, if they are (`data/rereading.py`).
     """
 
     name: str
@@ -59,6 +61,7 @@ class Client:
     units: Any = None
     recipe: Any = None
     censored: bool = False
+    again: Any = None
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{part} {len(getattr(self, part))}" for part in ("train", "validation", "test"))
@@ -68,6 +71,10 @@ class Client:
             else self.task
         )
         return f"Client({self.name!r}: rows {parts}; inputs {list(self.train.x.shape[1:])}; {what})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks; a name may have any signs in it."""
+        return f"<p><b>Client</b> {html.escape(repr(self).removeprefix('Client(').removesuffix(')'))}</p>"
 
     def cast(self, dtype: torch.dtype) -> Client:
         """The same client with its inputs, and numbers to predict, in another precision."""

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from coterie.core.belief import Belief
 from coterie.core.client import Task
+from coterie.core.draws import SeededDraws
 from coterie.core.dropout import SeededDropout
 from coterie.core.errors import BadInput
 from coterie.core.groups import Groups, beside, each
@@ -74,13 +75,20 @@ Term = Callable[[Belief], Mapping[str, Tensor]]
 
 class Learner:
     """`model` maps x [n, ...] to logits [n, class], or to [n, 1] where there are no classes; `loss` is what
-    it is trained by, the task's own if none is given. `terms` are in its gradients already.
+    it is trained by, the task's own if none is given. `transform` is what rows go through before each step,
+    if anything. `terms` are in its gradients already.
     """
 
     terms: tuple[Term, ...] = ()
 
-    def __init__(self, model: nn.Module, task: Task, loss: Loss | None = None) -> None:
-        self.task, self.rule = task, loss or LOSSES[task]
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task,
+        loss: Loss | None = None,
+        transform: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self.task, self.rule, self.transform = task, loss or LOSSES[task], transform
         self.training = copy.deepcopy(model).train()
         self.scoring = copy.deepcopy(model).eval()
         self.trainable = tuple(n for n, p in model.named_parameters() if p.requires_grad)
@@ -109,6 +117,13 @@ class Learner:
         """Predictions without training: batch norm by its running statistics, no dropout."""
         out: Tensor = functional_call(self.scoring, dict(belief), (x,))
         return out
+
+    def drawn(self, batch: Batch, seed: Tensor) -> Batch:
+        """A batch of a step, its rows through the transform."""
+        if self.transform is None:
+            return batch
+        with torch.no_grad(), SeededDraws(seed):
+            return batch._replace(x=self.transform(batch.x))
 
     def gradient(self, belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
         """∇ of the mean loss over the batch's real rows; `seed` draws the dropout masks."""

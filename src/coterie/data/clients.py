@@ -19,6 +19,7 @@ from coterie.core.checks import (
     NAME,
     SEED,
     SHARE,
+    SWITCH,
     TEXT,
     Kind,
     checked,
@@ -43,6 +44,7 @@ from coterie.data.intake import (
 )
 from coterie.data.missing import Missing
 from coterie.data.preparation import Column
+from coterie.data.rereading import is_random, reread_of
 from coterie.data.survival import goals_of
 from coterie.data.tabular import TabularPrepare, refuse_infinite
 
@@ -220,6 +222,7 @@ class Client(core.Client):
         seed=SEED,
         classes=or_none(CLASSES),
         task=TEXT,
+        every_epoch=SWITCH,
     )
     def from_dataset(
         cls,
@@ -231,13 +234,39 @@ class Client(core.Client):
         seed: int = 0,
         classes: Sequence[Any] | None = None,
         task: TaskChoice = "auto",
+        every_epoch: bool = False,
     ) -> Client:
-        """A client from a torch Dataset of (input, target) pairs; it is read once, into memory."""
+        """A client from a torch Dataset of (input, target) pairs; it is read once, into memory.
+
+        A dataset that draws its items at random (a picture turned by chance) is read anew for each epoch
+        with every_epoch=True, and refused without. Test rows are not drawn: give them as a dataset of their
+        own, `test`, without such changes.
+        """
         x, y = read_pairs(dataset, name)
         held: Any = test if is_number(test) else read_pairs(test, name)  # type: ignore[arg-type]
-        return cls.from_arrays(
+        chance = is_random(dataset, x, y)
+        if chance and not every_epoch:
+            raise BadData(
+                f"client {name!r}: the dataset gives other rows when it is read again: pass every_epoch=True "
+                "and a test dataset without chance, or take chance out and give train a transform"
+            )
+        if every_epoch and (is_number(test) or validation):
+            raise BadInput(
+                f"client {name!r}: with every_epoch=True rows for testing cannot come of the same dataset, "
+                "which may change them: pass test= a dataset without chance, and no validation"
+            )
+        if not is_number(test) and is_random(test, *held):
+            raise BadData(
+                f"client {name!r}: the test dataset gives other rows when it is read again: take chance out "
+                "of it, so that all are tested on the same rows"
+            )
+        made = cls.from_arrays(
             x, y, name=name, test=held, validation=validation, seed=seed, classes=classes, task=task
         )
+        if not every_epoch:
+            return made
+        said = "training rows are read from the dataset anew at each step; what is not trained sees the first"
+        return replace(made, again=reread_of(dataset, made.train.x), notes=(*made.notes, said))
 
 
 def drawn(

@@ -25,6 +25,7 @@ class EagerLearner(Learner):
 
     def __init__(self, learner: Learner) -> None:
         self.task, self.rule, self.scoring = learner.task, learner.rule, learner.scoring
+        self.transform = learner.transform
         self.training = copy.deepcopy(learner.training)
         self.buffers, self.drops = learner.buffers, learner.drops
         self.layout = Layout(learner.trainable, belief_of(learner.training))

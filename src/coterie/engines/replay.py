@@ -161,7 +161,9 @@ class BatchedKernel:
 
         def one(tensors: Sequence[Tensor]) -> Any:
             mine, rest = _tree(tensors[:-5], self._moving), tensors[-5:]
-            return self._kernel.step(self._learner, mine, Batch(*rest[:3]), Tick(*rest[3:]))
+            tick = Tick(*rest[3:])
+            batch = self._learner.drawn(Batch(*rest[:3]), tick.seed)
+            return self._kernel.step(self._learner, mine, batch, tick)
 
         moving, book = self._parted(carry)
         entry = self._entry("steps", moving, stretch.kind())

@@ -55,6 +55,7 @@ def draws_by_itself(learner: Learner, belief: Belief, data: Samples) -> bool:
         tensors = {name: t.clone() for name, t in belief.items()}
         for module in (learner.training, learner.scoring):
             functional_call(module, tensors, (_rows(data).x,))
+        learner.drawn(batch_of_ones(_rows(data)), torch.tensor(1, device=device))
         return not torch.equal(before, generator_state(device))
 
 
@@ -67,14 +68,29 @@ def why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws: 
         return "random numbers of its own, which cannot be kept apart"
     few = _rows(data)
     two = tree.rows(tree.stack([belief]), torch.tensor([0, 0]))
-    weight = torch.ones(len(few), dtype=few.x.dtype, device=few.x.device)
-    batches = Batch(*(torch.stack([t, t]) for t in (few.x, few.y, weight)))
+    batches = Batch(*(torch.stack([t, t]) for t in batch_of_ones(few)))
+    seeds = torch.tensor([1, 2], device=few.x.device)
     try:
         with seeded(1, few.x.device):
-            vmap(learner.gradient)(dict(two), batches, torch.tensor([1, 2], device=few.x.device))
+            drawn = vmap(learner.drawn)(batches, seeds)
+            vmap(learner.gradient)(dict(two), drawn, seeds)
     except Exception as error:  # whatever a module may do that has no batched form
-        return f"operations that have no batched form ({str(error).splitlines()[0][:80]})"
+        return f"operations that have no batched form ({(str(error).splitlines() or [''])[0][:80]})"
+    if not _same_beside_padding(learner, few):
+        return "a transform that draws other numbers when more rows are in a batch"
     return ""
+
+
+def _same_beside_padding(learner: Learner, few: Samples) -> bool:
+    """Whether a transform does to rows what it does to them without the padding behind them."""
+    fewer, seed = Samples(few.x[: ROWS // 2], few.y[: ROWS // 2]), torch.tensor(1, device=few.x.device)
+    whole, part = (learner.drawn(batch_of_ones(rows), seed).x for rows in (few, fewer))
+    return torch.allclose(whole[: len(part)], part)
+
+
+def batch_of_ones(rows: Samples) -> Batch:
+    """All of them, none of them padding."""
+    return Batch(rows.x, rows.y, torch.ones(len(rows), dtype=rows.x.dtype, device=rows.x.device))
 
 
 def _rows(data: Samples) -> Samples:

@@ -85,6 +85,7 @@ class HMC(Collecting):
     keep: bool = False
     """Keep the step's length and what was collected between rounds (true) or start afresh (false)."""
 
+    whole: ClassVar[bool] = True  # the same rows at each step
     numbers: ClassVar[tuple[str, ...]] = ("loss", "samples", "acceptance", "step")
 
     def __post_init__(self) -> None:

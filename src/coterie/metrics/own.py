@@ -1,4 +1,4 @@
-"""A loss and metrics of one's own: functions of this process, known elsewhere by their names alone.
+"""A loss, metrics and a transform of one's own: functions of this process, known elsewhere by name alone.
 
     loss(outputs [n, ...], y [n]) -> [n]       one number for each row, in operations of torch
     metric(predicted, y [n]) -> number         on all rows of one client; NaN where it is not defined
@@ -26,6 +26,7 @@ from coterie.core.errors import BadInput
 from coterie.core.learner import Loss
 from coterie.metrics.calibration import probabilities
 from coterie.metrics.summary import HIGHER_IS_BETTER
+from coterie.metrics.transform import Transform, check_transform
 
 ROWS = 4  # that a loss is tried on
 NAME = re.compile(r"[^\W\d][\w -]{0,39}")
@@ -78,27 +79,35 @@ class Own:
 
     loss: Loss | None = None
     metrics: tuple[Metric, ...] = ()
+    transform: Transform | None = None
 
     def __bool__(self) -> bool:
-        return self.loss is not None or bool(self.metrics)
+        return self.loss is not None or self.transform is not None or bool(self.metrics)
 
     def names(self) -> Iterator[str]:
         """For people: loss 'huber', metric 'f1'."""
         yield from [] if self.loss is None else [f"loss {name_of(self.loss)!r}"]
         yield from (f"metric {m.name!r}" for m in self.metrics)
+        yield from [] if self.transform is None else [f"transform {name_of(self.transform)!r}"]
 
     def notes(self, task: Task) -> list[str]:
         """What to know before trusting a figure."""
-        if self.loss is None:
-            return []
-        usual, kept = USUAL[task]
-        return [f"trained by a loss of your own: {name_of(self.loss)} instead of {usual}; {kept} are as ever"]
+        said = []
+        if self.loss is not None:
+            usual, kept = USUAL[task]
+            name = name_of(self.loss)
+            said.append(f"trained by a loss of your own: {name} instead of {usual}; {kept} are as ever")
+        if self.transform is not None:
+            name = name_of(self.transform)
+            said.append(f"training batches go through {name} at each step; test and validation rows do not")
+        return said
 
     def table(self) -> dict[str, Any]:
         """What a record says of them: names, and of each metric what is better."""
         loss = {} if self.loss is None else {"loss": name_of(self.loss)}
         found = {m.name: "higher" if m.higher else "lower" for m in self.metrics}
-        return loss | ({"metrics": found} if found else {})
+        transform = {} if self.transform is None else {"transform": name_of(self.transform)}
+        return loss | transform | ({"metrics": found} if found else {})
 
     def check(self, model: nn.Module, clients: Sequence[Client]) -> None:
         """Tries the loss on a few rows and each metric on every client's, with the model as it is."""
@@ -110,6 +119,9 @@ class Own:
                 few = torch.arange(ROWS) % len(clients[0].train)
                 rows = Samples(clients[0].train.x[few], clients[0].train.y[few])
                 check_loss(self.loss, outputs_of(scoring, rows.x), rows.y)
+            if self.transform is not None:
+                for client in clients:
+                    check_transform(self.transform, client.train.x, name_of(self.transform))
             for client in clients if self.metrics else ():
                 self._try_metrics(scoring, client)
 
@@ -128,8 +140,9 @@ def own_of(
     loss: Loss | None,
     metrics: Mapping[str, Callable[[Tensor, Tensor], Any]] | None,
     lower: Collection[str],
+    transform: Transform | None = None,
 ) -> Own:
-    """A loss, and metrics by name, of which those named in `lower` are the better the lower."""
+    """A loss, metrics by name, of which those named in `lower` are the better the lower, and a transform."""
     found = dict(metrics or {})
     for name in found:
         if name in TAKEN or name.startswith(("worst_", "gain_")) or name.endswith("_half"):
@@ -145,7 +158,8 @@ def own_of(
             raise BadInput(
                 f"lower names {name!r}, which is no metric of yours ({known}): name it in metrics too"
             )
-    return Own(loss, tuple(Metric(name, function, name not in lower) for name, function in found.items()))
+    named = tuple(Metric(name, function, name not in lower) for name, function in found.items())
+    return Own(loss, named, transform)
 
 
 def check_loss(loss: Loss, outputs: Tensor, y: Tensor) -> None:

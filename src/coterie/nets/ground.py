@@ -70,7 +70,9 @@ class Simulated:
 
     def connect(self, ground: Ground) -> Net:
         mark = mark_of(ground)
-        learner = SPARE.pop(mark, None) or Learner(ground.model, ground.roster.task, ground.own.loss)
+        learner = SPARE.pop(mark, None) or Learner(
+            ground.model, ground.roster.task, ground.own.loss, ground.own.transform
+        )
 
         def done() -> None:
             nonlocal mark
@@ -94,10 +96,10 @@ A learner's own tensors are never read, so it serves any weights; while a net is
 
 
 def mark_of(ground: Ground) -> str:
-    """The same for models that are built alike; nothing for a module or a loss of somebody's own, which may
-    have changed when it comes again.
+    """The same for models that are built alike; nothing for a module, a loss or a transform of one's own: it
+    may have changed when it comes again.
     """
-    if ground.made is None or ground.own.loss is not None:
+    if ground.made is None or ground.own.loss is not None or ground.own.transform is not None:
         return ""
     tensors = [(n, t.shape, t.dtype, t.requires_grad) for n, t in ground.model.named_parameters()]
     return repr((ground.made, ground.model, tensors, ground.roster.task, ground.device))

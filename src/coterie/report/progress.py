@@ -20,6 +20,7 @@ from rich.progress import (
 from rich.table import Column
 
 from coterie.metrics.summary import HEADLINE, mean_over_clients
+from coterie.report.notebook import in_notebook, notebook_bar
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch
 
@@ -83,18 +84,13 @@ def move(bar: Progress, text: str, completed: int) -> None:
 def watched(total: int, asked: bool | None, watch: Watch) -> Iterator[Callable[[str, int], Watch]]:
     """For Python: what makes, of a label and the rounds before it, a run's `watch`, one's own included.
 
-    With `asked` None there is a bar where standard error is a terminal.
+    With `asked` None there is a bar in a terminal and in a notebook.
     """
-    if not (sys.stderr.isatty() if asked is None else asked):
-        yield lambda label, before: watch
-        return
-    with bar_of(total, Console(stderr=True, highlight=False)) as bar:
+    with counted(total, asked, "rounds") as show:
 
         def both(label: str, before: int) -> Watch:
-            show = watcher(bar, label, before)
-
             def seen(record: Record) -> None:
-                show(record)
+                show(f"{label} {figure(record)}".strip(), before + record.done)
                 watch(record)
 
             return seen
@@ -105,8 +101,10 @@ def watched(total: int, asked: bool | None, watch: Watch) -> Iterator[Callable[[
 @contextmanager
 def counted(total: int, asked: bool | None, unit: str) -> Iterator[Callable[[str, int], None]]:
     """For Python: what shows how many are done, and what was done last; `asked` as in `watched`."""
-    if not (sys.stderr.isatty() if asked is None else asked):
+    if not (sys.stderr.isatty() or in_notebook() if asked is None else asked):
         yield lambda text, done: None
-        return
-    with bar_of(total, Console(stderr=True, highlight=False), unit=unit) as bar:
-        yield lambda text, done: move(bar, text, done)
+    elif in_notebook():
+        yield notebook_bar(total, unit)
+    else:
+        with bar_of(total, Console(stderr=True, highlight=False), unit=unit) as bar:
+            yield lambda text, done: move(bar, text, done)

@@ -246,7 +246,7 @@ def cells(
         line = [row["method"]]
         for name in shown:
             metric = name if name in words.NAMES or name in own else main
-            found = _interval(row, name)
+            found = interval_in(row, name)
             line.append(words.spread(found, metric, sign=name == "gain") + words.beside(found, metric))
         line += [words.whole(row["models"]), words.size(row["bytes"]), words.duration(row["seconds"])]
         rows.append(line)
@@ -260,13 +260,13 @@ def measured_cells(records: Sequence[Record]) -> tuple[list[str], list[list[str]
     header = ["method", *map(words.unit, found), "models per client", *map(words.unit, rest)]
     rows = []
     for row in summary_rows(records):
-        line = [row["method"], *(words.spread(_interval(row, m), m) for m in found)]
+        line = [row["method"], *(words.spread(interval_in(row, m), m) for m in found)]
         line.append(words.whole(row["models_each"]))
-        rows.append([*line, *(words.spread(_interval(row, m), m) for m in rest)])
+        rows.append([*line, *(words.spread(interval_in(row, m), m) for m in rest)])
     return header, rows
 
 
-def _interval(row: Mapping[str, Any], name: str) -> Interval:
+def interval_in(row: Mapping[str, Any], name: str) -> Interval:
     low, high = (row.get(f"{name}_{end}", math.nan) for end in ("low", "high"))
     return Interval(row[name], row[f"{name}_half"], row["seeds"], low, high)
 
@@ -288,7 +288,8 @@ def legend(records: Sequence[Record], trust: bool = True, without: Collection[st
         said += " in each seed, then the mean over seeds." if counts != [1] else "."
     if views.baseline(by_label) is not None:
         what = "points" if views.headline_metric(records) in words.PERCENT else "the metric's unit"
-        said += f" Gain: against local on the same clients and seeds, in {what}; above zero is better."
+        said += f" Gain: against {views.baseline(by_label)} on the same clients and seeds, in {what}; above"
+        said += " zero is better."
         said += "".join(f" {text}" for text in words.beside_legend(records))
     said += "".join(f" {text}." for text in partly(by_label, views.headline_metric(records)))
     if "models" not in without:

@@ -266,7 +266,7 @@ def experiment_of(
 ) -> Experiment:
     """A method on a footing; refused if the two do not go together. One that has to try others first does."""
     roster, key = footing.roster, Key(int(config["seed"]), rounds=int(config["rounds"]))
-    check_work(method, roster, footing.model, own.loss)
+    check_work(method, roster, footing.model, own.loss, own.transform is not None)
     said = [*method.check(roster, footing.beliefs, key)]
     if isinstance(method, Advised) and method.undecided:
         if config.get("budget"):

@@ -36,13 +36,23 @@ def check_model(model_of: Any, name: str, roster: Roster) -> None:
         )
 
 
-def check_work(method: Method, roster: Roster, model: nn.Module, loss: Loss | None = None) -> None:
+def check_work(
+    method: Method, roster: Roster, model: nn.Module, loss: Loss | None = None, transforms: bool = False
+) -> None:
     """Refuses local work of so many steps in a round that the list of its batches does not fit, and work that
     does not suit the model, the loss (the task's own, if none is given) or a client with so few rows.
     """
     local: Any = getattr(method, "local", None)
     if getattr(local, "by_row", False) and (loss or LOSSES[roster.task]) in COUPLED:
         raise BadInput(f"{local.name} cannot train a {roster.task}: {NO_ROW}")
+    innermost = local
+    while hasattr(innermost, "inner"):
+        innermost = innermost.inner
+    if transforms and getattr(innermost, "whole", False):
+        raise BadInput(
+            f"{innermost.name} needs the same rows at each of its steps, which a transform changes: leave it "
+            "out, or take sgld"
+        )
     if hasattr(local, "suits"):
         local.suits(model)
     for member in roster.members if hasattr(local, "needs") else ():

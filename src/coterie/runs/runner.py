@@ -154,6 +154,14 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
             watch(record)
             if ended:
                 break
+            try:
+                watch(record)
+            except Exception as error:
+                if folder and done > last_saved:
+                    _save(folder, experiment, state, done)
+                if folder:
+                    error.add_note(f"{folder.path} keeps the run up to round {done}, to go on from")
+                raise
     except KeyboardInterrupt:
         if folder and done > last_saved and record.done == done:
             _save(folder, experiment, state, done)

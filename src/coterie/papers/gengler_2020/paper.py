@@ -27,6 +27,7 @@ from coterie.methods import FedAvg, Local, WeightErosion
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.places import place
 from coterie.papers.rows import fetch, with_test
+from coterie.watching import Round
 
 METHODS = ("weight-erosion", "fedavg", "local")
 LITERAL = "weight-erosion-literal"  # beside them, as a remark, and if it is asked for
@@ -192,9 +193,9 @@ def compute(path: Path, preset: Preset, scale: Scale, cell: str, method: str, se
     clients = agents_of(preset, scale, cell, seed)
     way = method_of(method, preset, scale, clients[0].name)
 
-    def watch(record: Record) -> None:
-        _, last = best_and_last(record)
-        step(record.done / ROUNDS[scale], f"round {record.done} {100 * last:.1f} %")
+    def watch(seen: Round) -> None:
+        last = seen.each["accuracy"][clients[0].name]
+        step(seen.round / ROUNDS[scale], f"round {seen.round} {100 * last:.1f} %")
 
     train(
         "erosion-cnn",

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coterie.api.folders import Record, is_finished
+from coterie.api.folders import is_finished
 from coterie.api.train import train
 from coterie.core.belief import Beliefs
 from coterie.core.client import Client, Samples
@@ -34,6 +34,7 @@ from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.karlsson_2021.scales import SETTINGS
 from coterie.papers.places import place
 from coterie.papers.rows import fetch, with_test
+from coterie.watching import Round
 
 EPSILONS = {
     "epsilon-greedy-0.5": (0.5, 1.0),
@@ -210,8 +211,8 @@ def compute(path: Path, preset: Preset, scale: Scale, cell: Cell, seed: int, ste
     """A run as any other, in its folder; one that was cut off goes on."""
     rounds = rounds_of(cell, scale)
 
-    def watch(record: Record) -> None:
-        step(record.done / rounds, f"round {record.done} {100 * np.mean(record.final('accuracy')):.1f} %")
+    def watch(seen: Round) -> None:
+        step(seen.round / rounds, f"round {seen.round} {100 * seen.metrics['accuracy']:.1f} %")
 
     clients = clients_of(cell, preset, scale, seed)
     train(

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from coterie.api.folders import Record, body_of, is_finished, origin, read_record, sent
+from coterie.api.folders import body_of, is_finished, origin, read_record, sent
 from coterie.api.play import net_of
 from coterie.api.train import train
 from coterie.core.client import Client, Samples
@@ -37,6 +37,7 @@ from coterie.papers.makni_2022.cancer import cancer
 from coterie.papers.places import place
 from coterie.papers.rows import cut, fetch
 from coterie.storage.atomic import write_whole
+from coterie.watching import Round, every_round
 
 Server = Mapping[str, Any]  # the options of `train`'s features
 
@@ -178,8 +179,9 @@ def compute(path: Path, preset: Preset, scale: Scale, cell: str, seed: int, step
     shape = tuple(clients[0].train.x.shape[1:])
     model = work.model.build(shape, len(clients[0].classes), Key(seed).at("model").integer())
 
-    def watch(record: Record) -> None:
-        step(0.9 * record.done / work.rounds, f"round {record.done}")
+    @every_round
+    def watch(seen: Round) -> None:
+        step(0.9 * seen.round / work.rounds, f"round {seen.round}")
 
     if not is_finished(path):
         train(

@@ -24,6 +24,7 @@ from coterie.models import MODELS
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.places import place
 from coterie.papers.rows import cut, fetch
+from coterie.watching import Round
 
 METHODS: dict[str, type[FedAvg] | type[Guided]] = {"fedavg": FedAvg, "fedkg": FedKG, "fedunique": FedUnique}
 ALPHAS = ("0.3", "0.0001")
@@ -87,8 +88,8 @@ def compute(path: Path, scale: Scale, cell: str, seed: int, step: Step) -> None:
     group, _, method = cell.partition("/")
     rounds, clients = SETTINGS[scale].rounds, clients_of(group, scale, seed)
 
-    def watch(record: Record) -> None:
-        step(record.done / rounds, f"round {record.done} {100 * best_and_last(record)[1]:.1f} %")
+    def watch(seen: Round) -> None:
+        step(seen.round / rounds, f"round {seen.round} {100 * seen.metrics['accuracy']:.1f} %")
 
     train(
         model_of(clients, scale, seed),

@@ -1,0 +1,107 @@
+"""Random numbers of a transform, drawn from the step's seed, so that every engine draws the same.
+
+Inside `SeededDraws` the usual functions of torch (`rand`, `randn`, `rand_like`, `randn_like`, `randint`,
+`bernoulli`, dropout) are hashes of (seed, which call, position), as in `dropout.py`: one client at a time or
+many side by side, they give the same numbers. Whatever draws in another way moves torch's own generator:
+engines find that out, and train such clients one after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core.dropout import SeededDropout, uniform
+
+APART = 0x2545F4914F6CDD1D  # from the seeds of dropout masks and noise
+
+
+class SeededDraws(SeededDropout):
+    """Inside, what torch draws comes from `seed`."""
+
+    def __init__(self, seed: Tensor) -> None:
+        super().__init__(seed ^ APART)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        found = DRAWN.get(func)
+        if found is None or not set(kwargs) <= {"dtype", "device", "size", "low", "high", "requires_grad"}:
+            return super().__torch_function__(func, types, args, kwargs)
+        return found(self.numbers, *args, **kwargs)
+
+    def numbers(self, shape: Any) -> Tensor:
+        """In [0, 1), in this shape; each call has others."""
+        shape = tuple(shape)
+        self._call += 1
+        drawn = uniform(self._seed, self._call, math.prod(shape)).reshape(shape)
+        return drawn.clamp(max=1 - 2.0**-24)  # below 1 in shorter numbers too
+
+
+Numbers = Callable[[Any], Tensor]
+
+
+def _rand(numbers: Numbers, *size: Any, dtype: Any = None, device: Any = None, **rest: Any) -> Tensor:
+    return _as(numbers(_shape(size, rest)), dtype, device)
+
+
+def _randn(numbers: Numbers, *size: Any, dtype: Any = None, device: Any = None, **rest: Any) -> Tensor:
+    return _as(_normal(numbers(_shape(size, rest))), dtype, device)
+
+
+def _rand_like(numbers: Numbers, like: Tensor, dtype: Any = None, device: Any = None, **rest: Any) -> Tensor:
+    return _as(numbers(like.shape), dtype or like.dtype, device or like.device)
+
+
+def _randn_like(numbers: Numbers, like: Tensor, dtype: Any = None, device: Any = None, **rest: Any) -> Tensor:
+    return _as(_normal(numbers(like.shape)), dtype or like.dtype, device or like.device)
+
+
+def _randint(
+    numbers: Numbers, *given: Any, size: Any = None, dtype: Any = None, device: Any = None, **rest: Any
+) -> Tensor:
+    """(high, size) or (low, high, size), each by place or by name."""
+    places = list(given)
+    if size is None:
+        size = places.pop()
+    low, high = rest.get("low", 0), rest.get("high")
+    if high is None:
+        high = places.pop()
+    low = places.pop() if places else low
+    drawn = (numbers(size) * (high - low)).floor().clamp(max=high - low - 1) + low
+    return _as(drawn, dtype or torch.int64, device)
+
+
+def _bernoulli(numbers: Numbers, chance: Tensor, **rest: Any) -> Tensor:
+    return (numbers(chance.shape).to(chance.device) < chance).to(chance.dtype)
+
+
+DRAWN: dict[Any, Callable[..., Tensor]] = {
+    torch.rand: _rand,
+    torch.randn: _randn,
+    torch.rand_like: _rand_like,
+    torch.randn_like: _randn_like,
+    torch.randint: _randint,
+    torch.bernoulli: _bernoulli,
+}
+
+
+def _normal(drawn: Tensor) -> Tensor:
+    """Standard normal numbers of uniform ones, each by itself: Φ⁻¹(u)."""
+    tiny = max(2.0**-33, torch.finfo(drawn.dtype).eps)
+    found: Tensor = torch.special.ndtri(drawn.clamp(tiny, 1 - tiny))
+    return found
+
+
+def _as(drawn: Tensor, dtype: Any, device: Any) -> Tensor:
+    return drawn.to(device=device or drawn.device, dtype=dtype or torch.get_default_dtype())
+
+
+def _shape(size: tuple[Any, ...], rest: dict[str, Any]) -> tuple[int, ...]:
+    given = rest.get("size", size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
+    return tuple(given)
