@@ -151,9 +151,6 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
                     _save(folder, experiment, state, r)
                 safe, last_saved = state, r
             net.keep([*handles_in(state), *handles_in(safe)], last_saved)
-            watch(record)
-            if ended:
-                break
             try:
                 watch(record)
             except Exception as error:
@@ -162,6 +159,8 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
                 if folder:
                     error.add_note(f"{folder.path} keeps the run up to round {done}, to go on from")
                 raise
+            if ended:
+                break
     except KeyboardInterrupt:
         if folder and done > last_saved and record.done == done:
             _save(folder, experiment, state, done)
