@@ -20,6 +20,7 @@ from coterie.nets import WRAPS
 from coterie.report.reveals import in_words, reveals_page
 from coterie.rules import RULES, Rule
 from coterie.runs.settings import PARTS
+from coterie.storage.plugins import load_plugins
 
 HELP = """Lists methods, splits, models, kernels, engines, nets, wrappers and rules, or explains one of them.
 
@@ -27,6 +28,7 @@ examples:
   coterie methods
   coterie methods fedavg
   coterie methods krum
+  coterie methods halfway --plugins halfway.py
 """
 
 SHOWN = {
@@ -42,6 +44,10 @@ SHOWN = {
 @dataclass(frozen=True)
 class Methods:
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="One of them, to explain.")] = ""
+    plugins: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(help="Python files that register methods, models or splits of your own."),
+    ] = ()
     reveals: Annotated[bool, tyro.conf.arg(help="Print the page of what each method reveals to whom.")] = (
         False
     )
@@ -49,6 +55,7 @@ class Methods:
 
 def methods(words: Sequence[str]) -> int:
     asked = parse(Methods, words, "methods", HELP)
+    load_plugins(asked.plugins)
     if asked.reveals:
         print(reveals_page(), end="")
         return 0

@@ -126,6 +126,7 @@ class Counting(Wrapped):
         return replies
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
+        at = torch.as_tensor(at).reshape(-1)  # one place may be given as a number
         mixed = self.net.mix(weights, beliefs, at, in_turn)
         if self.seals:
             return mixed
@@ -151,6 +152,7 @@ class Counting(Wrapped):
     def distances(
         self, replies: Replies, to: Tensor, at: int, importance: Mapping[str, float] | None = None
     ) -> Distances:
+        at = int(at)  # and as SERVER
         found = self.net.distances(replies, to, at, importance)
         if self.seals:
             return found

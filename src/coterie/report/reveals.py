@@ -20,10 +20,12 @@ of scores: 1 for whom a client would average with, 0 for whom not.
 
 *Mixed*: models that clients trained go to the coordinator, which averages them and keeps the average.
 *Opened*: it looks at each of them. At other clients, models arrive to be averaged, scored or measured; they
-pass the coordinator's process unread. `loss` is a mean over a client's training rows (for
-`fedfomo` over its validation rows too), `samples` their number; `taken` is the share of an average that a
-client took over, `alpha` that of its own model in a mixture, `chosen` which of several it took; a slope is a number for each other client, distances are norms of differences of models; quantiles
-are 19 numbers of each column of the training rows ([similarity](similarity.md) tells of other sketches, too).
+pass the coordinator's process unread.
+`loss` is a mean over a client's training rows (for `fedfomo` over its validation rows too), `samples` their
+number; `taken` is the share of an average that a client took over, `alpha` that of its own model in a
+mixture, `chosen` which of several it took; a slope is a number for each other client, distances are norms of
+differences of models; quantiles are 19 numbers of each column of the training rows
+([similarity](similarity.md) tells of other sketches, too).
 
 With nothing opened and no rows moved, all methods work but `central`, `bayes-central` (yardsticks that need
 all rows in one place) and `guided`, `fedkg`, `fedunique` (their metrics look at layers). `oracle` is no

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import logging
 import math
 import time
@@ -139,7 +140,7 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
                 told = measured(experiment, info, now)
             state, done = after, r
             loss = figures(info.loss.where(who, math.nan))
-            extras = {**info.extras, **net.figures()}
+            extras = {**plain_extras(info.extras), **net.figures()}
             if ended and not info.mixed:
                 extras |= {"note": UNTRAINED}
             looked = net.book.read()
@@ -196,6 +197,19 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
         if tensors is not None and tree.size_in_bytes(tensors) <= KEPT:
             record.models = lambda: _by_name(experiment, models)
     return Outcome(record, models)
+
+
+def plain_extras(extras: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a method says of a round; refused by its name if a file cannot hold it."""
+    for name, value in extras.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise BadInput(
+                f"extras {name!r} of a round cannot be written down ({error}): give plain numbers, texts or "
+                "lists, float(x) of a tensor"
+            ) from None
+    return extras
 
 
 def first_state(experiment: Experiment, start: Held) -> Any:

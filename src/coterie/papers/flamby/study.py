@@ -53,8 +53,8 @@ AS_RUN = "cyclic-as-run"
 AT_OUR_RATE = ("local", "fedavg", "finetune")
 """Beside the personal methods, with their rate."""
 PERSONAL = (
-    "ditto", "pfedme", "apfl", "fedper", "fedrep", "lg-fedavg", "fedbabu", "per-fedavg", "fedfomo", "fedamp",
-    "fedala", "pfedgraph", "ifca", "cfl", "fedsoft", "fedem", "advised", "weight-erosion", "pens", "ndoye",
+    "ditto", "pfedme", "apfl", "fedper", "fedrep", "per-fedavg", "fedfomo", "fedamp",
+    "fedala", "pfedgraph", "ifca", "cfl", "advised", "weight-erosion", "pens", "ndoye",
     "influence", "similar", "dac", "d-psgd", "robust-personal", "fl-swag",
 )  # fmt: skip
 """Those that are registered are run; the page says which are not."""
