@@ -35,7 +35,8 @@ from coterie.core.net import WRAPS, Beside, Distances, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.downhill import Downhill
-from coterie.kernels.proximal import Proximal
+from coterie.kernels.leaning import Leaning
+from coterie.kernels.proximal import Proximal, Tethered
 from coterie.kernels.score import Score
 from coterie.nets.counting import Counting
 from coterie.nets.sums import Sum, Trained, Unvalued, sums_of
@@ -291,8 +292,8 @@ OPTIONS = tuple(f.name for f in dataclasses.fields(Contributions) if f.init and 
 
 
 def trains(kernel: Any) -> bool:
-    """Whether a kernel is a client's work on a model, not a look at one."""
-    return getattr(kernel, "name", None) in WORK or isinstance(kernel, Proximal)
+    """Whether a kernel is a client's work on a model, pulled or not, not a look at one."""
+    return getattr(kernel, "name", None) in WORK or isinstance(kernel, Leaning | Proximal | Tethered)
 
 
 def fields_of(name: str) -> set[str]:
