@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from coterie.api.folders import digest, origin
 from coterie.api.train import train
+from coterie.core.client import Client, Samples
 from coterie.core.errors import BadData, BadInput, CoterieWarning
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS
@@ -54,22 +56,24 @@ AT_OUR_RATE = ("local", "fedavg", "finetune")
 """Beside the personal methods, with their rate."""
 PERSONAL = (
     "ditto", "pfedme", "apfl", "fedper", "fedrep", "per-fedavg", "fedfomo", "fedamp",
-    "fedala", "pfedgraph", "ifca", "cfl", "advised", "weight-erosion", "pens", "ndoye",
+    "fedala", "pfedgraph", "ifca", "cfl", "data-interpolation", "advised", "weight-erosion", "pens", "ndoye",
     "influence", "similar", "dac", "d-psgd", "robust-personal", "fl-swag",
 )  # fmt: skip
-"""Those that are registered are run; the page says which are not."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    "fedper": {"home": "*bias"},
+    "fedrep": {"home": "*bias"},
+    "finetune": {"tune": 1},
+}
+"""Where the defaults do not do for a model of one layer, or leave nothing to tune."""
+HELD_OUT = {"fedfomo": 0.2}
+"""Share of the training rows that become validation rows, for who needs some."""
 RATED = "-0.01"
 TINY = {"rounds": 2, "updates": 3, "epochs": 1}
 
 
 def ways() -> tuple[str, ...]:
     """What there is to run, in the order of the tables."""
-    mine = [f"{name}{RATED}" for name in (*AT_OUR_RATE, *PERSONAL) if name in METHODS]
-    return (*BASELINES, *PUBLISHED_WAYS, AS_RUN, *mine)
-
-
-def missing() -> tuple[str, ...]:
-    return tuple(name for name in PERSONAL if name not in METHODS)
+    return (*BASELINES, *PUBLISHED_WAYS, AS_RUN, *(f"{name}{RATED}" for name in (*AT_OUR_RATE, *PERSONAL)))
 
 
 @dataclass(frozen=True)
@@ -127,9 +131,9 @@ def run(name: str, study: Federation, way: str, seed: int, long: Length) -> dict
             model = made.models[clients[0].name]
         return {test: score(name, model, r) for test, r in rows.tests.items()}
     called = way.removesuffix(RATED)
-    rate, options = PUBLISHED_WAYS[way][name] if way in PUBLISHED_WAYS else (OURS, {})
-    if called == "finetune":
-        options = {"tune": 1}
+    rate, options = PUBLISHED_WAYS[way][name] if way in PUBLISHED_WAYS else (OURS, OPTIONS.get(called, {}))
+    if called in HELD_OUT:
+        clients = [held_out(c, HELD_OUT[called], seed) for c in clients]
     rounds = long.rounds + (called == "finetune")
     method = METHODS.make(called, local=sgd(study, rate, long), **options)
     made = train(model, clients, method, rounds=rounds, evaluate=rounds, **told)
@@ -137,6 +141,15 @@ def run(name: str, study: Federation, way: str, seed: int, long: Length) -> dict
     if made.shared is not None and called != "finetune":
         found[POOLED] = score(name, made.shared, rows.tests[POOLED])
     return found
+
+
+def held_out(client: Client, share: float, seed: int) -> Client:
+    """The client with some of its training rows for validation."""
+    rows = torch.randperm(len(client.train), generator=torch.Generator().manual_seed(seed))
+    last = round(share * len(rows))
+    parts = (Samples(client.train.x[some], client.train.y[some]) for some in (rows[last:], rows[:last]))
+    train, validation = parts
+    return dataclasses.replace(client, train=train, validation=validation)
 
 
 def sgd(study: Federation, rate: float, long: Length) -> Trainer:
@@ -158,7 +171,10 @@ def turns_of_first(clients: int, rounds: int, seed: int) -> int:
 def settings_of(name: str, way: str, scale: Scale) -> str:
     """A fingerprint of all that decides a run but its seed: others' results do not count."""
     study = FEDERATIONS[name]
-    told = {"study": str(study), "way": repr(PUBLISHED_WAYS.get(way, {}).get(name, (OURS, way)))}
+    called = way.removesuffix(RATED)
+    own = [OPTIONS.get(called), HELD_OUT.get(called)] if called != "finetune" and called in PERSONAL else []
+    mine = (OURS, way, *(o for o in own if o))
+    told = {"study": str(study), "way": repr(PUBLISHED_WAYS.get(way, {}).get(name, mine))}
     return digest({**told, "length": str(length_of(study, scale))})
 
 
@@ -198,8 +214,6 @@ class Flamby:
                 there.append(name)
             except BadData as error:
                 notes.append(f"{name} is left out: {error}")
-        if missing():
-            notes.append(f"not among the methods here, and left out: {', '.join(missing())}")
         return tuple(c for c in self.cells(scale) if c.partition("/")[0] in there), tuple(notes)
 
     def jobs(self, asked: Asked) -> list[Job]:
