@@ -23,9 +23,9 @@ PERSONAL_INTRO = (
     "All with SGD at 0.01, a rate that nobody searched, 100 updates a round and as many rounds as above; "
     "options are the defaults, but `finetune` tunes for one round more, `fedper` and `fedrep` keep the bias "
     "of the one layer at home, and `fedfomo` holds a fifth of the training rows out, which it needs. Each "
-    "client's own model on its own test rows, means over seeds; the gain over `local`, at the same rate, in points, ± half of the "
-    "95 % interval over seeds, which share test rows: it does not cover other test rows, of which "
-    "Switzerland has 16 and Canada 11."
+    "client's own model on its own test rows, means over seeds; the gain over `local`, at the same rate, in "
+    "points, ± half of the 95 % interval over seeds, which share test rows: it does not cover other test "
+    "rows, of which Switzerland has 16 and Canada 11."
 )
 
 
