@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from coterie.cli.main import main
 from coterie.methods import METHODS
-from coterie.papers.benchmark.report import costs, figures
+from coterie.papers.benchmark.report import body, costs, figures
 from coterie.papers.benchmark.settings import SETTINGS
 from coterie.papers.benchmark.standings import cells, gains, standing
 from coterie.papers.benchmark.study import kept, settings_of
 from coterie.papers.benchmark.ways import WAYS
-from coterie.papers.benchmark.words import harmless
+from coterie.papers.benchmark.words import by_kind, harmful, harmless
 from coterie.runs.trials import Tuning
 
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 OVERLAP = 3 / 7  # three tenths of the rows are for testing
 
 
@@ -84,9 +87,29 @@ def test_gains_and_what_harms_nobody():
     assert over["finetune"]["titanic"].side == 1
     assert over["fedavg"]["titanic"].side == -1
     said = harmless(over)
-    assert "finetune (clearly better in 1)" in said
-    assert "fedavg" not in said
-    assert "ditto" not in said  # it gains nowhere clearly
+    assert said.endswith(": finetune (1).")  # ditto gains nowhere clearly
+    assert harmful(over).endswith(": fedavg (1).")
+
+
+def test_by_kind_names_what_gains_most_where():
+    one = {"heart-disease": [0.5], "tcga-brca": [0.5], "titanic": [0.5]}
+    frame = table(
+        local=one,
+        fedavg={name: [0.4] for name in one},
+        finetune={"heart-disease": [0.6], "tcga-brca": [0.5], "titanic": [0.55]},
+    )
+    (said,) = by_kind(gains(frame, "local", "mean"))  # of two kinds there is no setting
+    assert said.startswith("Tables of real sites (heart-disease, tcga-brca, titanic)")
+    assert "finetune +5.0, fedavg −10.0; one average for all −10.0" in said
+
+
+def test_the_page_of_the_docs_is_made_of_its_csv():
+    frame, page = pd.read_csv(RESULTS / "benchmark.csv"), (RESULTS / "benchmark.md").read_text()
+    assert body(frame, "full") in page
+    assert len(frame) == 5 * len(WAYS) * len(SETTINGS)  # complete, at five seeds
+    assert set(frame["seed"]) == set(range(5))
+    for name in re.findall(r"\]\((benchmark-[^)]*)\)", page):
+        assert (RESULTS / name).exists()
 
 
 def test_costs_are_ratios_to_fedavg():

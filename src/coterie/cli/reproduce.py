@@ -102,12 +102,19 @@ def reproduce(words: Sequence[str]) -> int:
             say_verdicts(path.read_text(encoding="utf-8"))
         print(f"{'figure' if path.parent.name == 'figures' else 'table'}: {path}")
         if request.results and path.stem == "results":
-            copy = (
-                Path(request.results)
-                / f"{chosen.name}{'' if asked.scale == 'full' else f'-{asked.scale}'}{path.suffix}"
-            )
-            print(f"table: {write_whole(copy, path.read_bytes())}")
+            name = f"{chosen.name}{'' if asked.scale == 'full' else f'-{asked.scale}'}"
+            for copy in copied(path, Path(request.results), name):
+                print(f"table: {copy}")
     return 0
+
+
+def copied(table: Path, folder: Path, name: str) -> list[Path]:
+    """A table under a paper's name in another folder, and beside it the figures that it shows."""
+    text = table.read_text(encoding="utf-8")
+    shown = [f for f in sorted((table.parent / "figures").glob("*")) if f"](figures/{f.name})" in text]
+    text = text.replace("](figures/", f"]({name}-")
+    written = [write_whole(folder / f"{name}{table.suffix}", text)]
+    return written + [write_whole(folder / f"{name}-{f.name}", f.read_bytes()) for f in shown]
 
 
 def say_verdicts(page: str) -> None:

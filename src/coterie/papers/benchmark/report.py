@@ -51,9 +51,16 @@ def write_all(paper: Paper, asked: Asked) -> list[Path]:
         f"{paper.citation}: `coterie.papers.benchmark`.",
         facts,
         pages.commands(paper, "text", asked.scale, seeds),
+        *pictures(asked),
         body(frame, asked.scale),
     ]
     return pages.write(asked, "\n\n".join(parts) + "\n", lines, partial(draw, frame))
+
+
+def pictures(asked: Asked) -> list[str]:
+    if asked.figures == "none" or not drawing.at_hand():
+        return []
+    return [f"![{said}](figures/{name}.{asked.figures})" for name, said in words.PICTURES.items()]
 
 
 def line(setting: str, way: str, found: Trace) -> dict[str, Any]:

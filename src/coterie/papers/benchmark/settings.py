@@ -75,3 +75,10 @@ SETTINGS: dict[str, Setting] = {
         published=True,
     ),
 }
+
+KINDS = {
+    "tables of real sites": ("heart-disease", "tcga-brca", "titanic"),
+    "labels that are dealt unevenly": ("digits-shift", "mnist-dirichlet", "fashion-interests"),
+    "two kinds of clients, one with its pictures upside down": ("mnist-clusters", "cifar10-clusters"),
+}
+"""In what clients differ."""

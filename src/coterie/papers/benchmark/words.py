@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from coterie.metrics.summary import Interval
+from coterie.papers.benchmark.settings import KINDS
 from coterie.papers.benchmark.standings import Standing, cells, settings_in
 from coterie.papers.benchmark.ways import FAMILIES, WAYS
 
@@ -38,6 +39,13 @@ COST = (
 )
 
 
+PICTURES = {
+    "ranks": "Mean ranks of methods over settings, the best on the left; Nemenyi's test cannot tell methods "
+    "under one bar from each other",
+    "gains": "What each method has above training alone in each setting, in points",
+}
+
+
 def ranks_of(means: Standing, low: Standing) -> str:
     """What Friedman's test and Nemenyi's distance say."""
     test = means.test
@@ -59,52 +67,95 @@ def taken(
     frame: pd.DataFrame, means: Standing | None, over: Mapping[str, Mapping[str, Mapping[str, Interval]]]
 ) -> str:
     """What a practitioner should take from the table, each point from the figures themselves."""
-    points = [first_place(means), harmless(over["local"]), one_model(frame), families(means)]
+    points = [
+        first_place(frame, means),
+        *by_kind(over["local"]),
+        simple(frame),
+        harmless(over["local"]),
+        harmful(over["local"]),
+        families(means),
+    ]
     return "\n".join(f"- {point}" for point in points if point)
 
 
-def first_place(means: Standing | None) -> str:
+def first_place(frame: pd.DataFrame, means: Standing | None) -> str:
+    """Who leads, in how many settings, and how little the ranks tell."""
     if means is None:
         return ""
-    best = list(means.ranks)[:5]
-    listed = ", ".join(f"{way} ({means.ranks[way]:.1f})" for way in best)
-    alike = sum(r - means.ranks[best[0]] < means.test.critical for r in means.ranks.values()) - 1
+    names = settings_in(frame)
+    best = {next(way for way, cell in cells(frame, name, "mean").items() if cell.best) for name in names}
+    listed = ", ".join(f"{way} ({rank:.1f})" for way, rank in list(means.ranks.items())[:5])
+    first = next(iter(means.ranks.values()))
+    alike = sum(rank - first < means.test.critical for rank in means.ranks.values()) - 1
     return (
-        f"No method is best everywhere. The best mean ranks of {len(means.ranks)} have {listed}; but eight "
-        f"settings tell the first from all but {alike} of the others, not more: a paper that compares two of "
-        "these on one data set tells little."
-        if means.test.settings == 8
-        else f"The best mean ranks of {len(means.ranks)} have {listed}."
+        f"{len(best)} different methods are the best of the {len(names)} settings. The best mean ranks of "
+        f"{len(means.ranks)} have {listed}. So many settings cannot tell the first from {alike} of the "
+        f"{len(means.ranks) - 1} others: who compares two of these on one data set learns little of which is "
+        "better on the next."
+    )
+
+
+def by_kind(over: Mapping[str, Mapping[str, Interval]]) -> list[str]:
+    """By what clients differ in: the three methods that gain most on training alone, and one for all."""
+    points = []
+    for kind, names in KINDS.items():
+        found = {
+            way: float(np.mean([by[name].mean for name in names]))
+            for way, by in over.items()
+            if not WAYS[way].yardstick and all(name in by for name in names)
+        }
+        first = sorted((way for way in found if way != "local"), key=lambda way: -found[way])[:3]
+        if first and "fedavg" in found:
+            listed = ", ".join(f"{way} {points_of(found[way])}" for way in first)
+            points.append(
+                f"{kind[0].upper()}{kind[1:]} ({', '.join(names)}): over training alone, in points and in "
+                f"the mean of these settings, {listed}; one average for all {points_of(found['fedavg'])}."
+            )
+    return points
+
+
+def points_of(gain: float) -> str:
+    return f"{100 * gain:+.1f}".replace("-", "−")
+
+
+def simple(frame: pd.DataFrame) -> str:
+    """Where the plainest methods cannot be told from the best."""
+    where: dict[str, list[str]] = {way: [] for way in ("local", "fedavg", "finetune")}
+    for name in settings_in(frame):
+        found = cells(frame, name, "mean")
+        for way, names in where.items():
+            names += [name] if way in found and (found[way].best or found[way].tied) else []
+    alone, shared, tuned = (", ".join(names) or "no setting" for names in where.values())
+    return (
+        f"Training alone cannot be told from the best in {alone}; one average for all (fedavg) in {shared}; "
+        f"the two one after the other (finetune) in {tuned}. These three cost least: whoever proposes "
+        "another should be above all three of them, tuned alike."
     )
 
 
 def harmless(over: Mapping[str, Mapping[str, Interval]]) -> str:
     """Methods that nowhere lose clearly to training alone, and gain clearly somewhere."""
-    safe = {
+    gaining = {
         way: sum(f.side > 0 for f in found.values())
         for way, found in over.items()
         if way != "local" and not WAYS[way].yardstick and all(f.side >= 0 for f in found.values())
     }
-    gaining = {way: n for way, n in sorted(safe.items(), key=lambda e: -e[1]) if n}
-    if not gaining:
-        return "No method gains clearly on training alone somewhere without losing clearly elsewhere."
-    listed = ", ".join(f"{way} (clearly better in {n})" for way, n in gaining.items())
-    return f"Nowhere clearly worse than training alone, and better somewhere: {listed}."
-
-
-def one_model(frame: pd.DataFrame) -> str:
-    """Where training alone, one model for all, or neither is good enough."""
-    alone, shared = [], []
-    for name in settings_in(frame):
-        found = cells(frame, name, "mean")
-        good = {way for way, cell in found.items() if cell.best or cell.tied}
-        alone += [name] if "local" in good else []
-        shared += [name] if "fedavg" in good else []
-    none = "nowhere"
+    listed = [f"{way} ({n})" for way, n in sorted(gaining.items(), key=lambda e: -e[1]) if n]
+    if not listed:
+        return "No method is clearly better than training alone somewhere and nowhere clearly worse."
     return (
-        f"Training alone cannot be told from the best in {', '.join(alone) or none}; one average for all "
-        f"(fedavg) in {', '.join(shared) or none}. Try these two first: they cost least."
+        "Nowhere clearly worse than training alone, and clearly better in as many settings as the bracket "
+        f"says: {', '.join(listed)}."
     )
+
+
+def harmful(over: Mapping[str, Mapping[str, Interval]]) -> str:
+    """Methods that are clearly worse than training alone in some settings."""
+    losing = {
+        way: sum(f.side < 0 for f in found.values()) for way, found in over.items() if not WAYS[way].yardstick
+    }
+    listed = [f"{way} ({n})" for way, n in sorted(losing.items(), key=lambda e: -e[1]) if n]
+    return f"Clearly worse than training alone in so many settings: {', '.join(listed)}." if listed else ""
 
 
 def families(means: Standing | None) -> str:
