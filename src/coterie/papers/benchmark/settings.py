@@ -70,8 +70,16 @@ SETTINGS: dict[str, Setting] = {
         published=True,
     ),
     "cifar10-clusters": Setting(
-        "1,200 photographs, eight clients, half of them with pictures turned upside down, a small CNN",
-        shared("cifar10", 10, rows=1200, split="clusters", clients=8, model="lenet5-small"),
+        "800 photographs, eight clients, half of them with pictures turned upside down, one hidden layer",
+        shared(
+            "cifar10",
+            10,
+            rows=800,
+            split="clusters",
+            clients=8,
+            model="mlp",
+            options={"mlp": {"hidden": (32,)}},
+        ),
         published=True,
     ),
 }
