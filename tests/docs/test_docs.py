@@ -72,8 +72,9 @@ def test_python_on_the_page_runs(page, here):
 
 def test_method_of_the_page_runs_from_the_shell(here, capsys):
     page = DOCS / "adding-a-method.md"
-    ((file, text),) = [(f, t) for f, t in blocks(page, "python") if f]
-    (here / file).write_text(text)
+    files = {f: t for f, t in blocks(page, "python") if f}
+    assert list(files) == ["halfway.py", "stepping.py"]
+    (here / "halfway.py").write_text(files["halfway.py"])
     ((_, shell),) = blocks(page, "sh")
     words = shlex.split(shell)[1:]
     assert main([*words[: words.index("--seeds")], "--seeds", "1", "--rounds", "2", "--out", "out"]) == 0

@@ -205,7 +205,7 @@ def test_every_method_gives_the_numbers_of_one_machine(ward, tmp_path, method):
     same(far, near, ward.models())
 
 
-class Cut(Exception):
+class Cut(BaseException):
     """The driver's process goes."""
 
 

@@ -194,7 +194,7 @@ def test_a_fork_is_not_signed_and_both_sides_say_so(tmp_path, monkeypatch, capsy
 def test_a_run_that_goes_on_is_signed_from_where_it_was(tmp_path, monkeypatch, capsys):
     room, folder = Room(tmp_path, names=("a", "b"), rows=40), tmp_path / "run"
 
-    class Cut(Exception):
+    class Cut(BaseException):
         pass
 
     def watch(record):

@@ -29,7 +29,7 @@ from coterie.sites.footing import Footing
 from coterie.storage.tensors import read_tensors
 
 
-class Cut(Exception):
+class Cut(BaseException):
     """Stands for a kill: nothing is saved on its way out."""
 
 

@@ -496,8 +496,8 @@ def test_resuming_from_python_finds_the_same_features_again(tmp_path, store, mon
         options = {"rounds": 3, "features": {"epochs": 1, "lr": 0.01}, "lr": 0.01, "out": out}
         return coterie.train(model, clients, **options, **more)
 
-    def stop(record):
-        if record.done == 1:
+    def stop(seen):
+        if seen.round == 1:
             raise KeyboardInterrupt
 
     train(tmp_path / "whole")

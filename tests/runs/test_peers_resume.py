@@ -24,7 +24,7 @@ CUTS = {
 }
 
 
-class Cut(Exception):
+class Cut(BaseException):
     """Stands for a kill: nothing is saved on its way out."""
 
 

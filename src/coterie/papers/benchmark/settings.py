@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from coterie.api.tuning import Settings
 from coterie.papers.base import Scale
-from coterie.runs.settings import Settings
 
 
 @dataclass(frozen=True)

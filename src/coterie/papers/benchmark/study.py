@@ -10,17 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.api.folders import digest, origin
+from coterie.api.tuning import Builder, Settings, Tuning, run_once, tune
 from coterie.core.errors import BadData, BadRun, CoterieWarning
 from coterie.data.sources import SOURCES
 from coterie.metrics.summary import HEADLINE
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.benchmark.settings import SETTINGS
 from coterie.papers.benchmark.ways import WAYS, Way
-from coterie.runs.experiment import Builder
-from coterie.runs.runner import run
-from coterie.runs.settings import Settings
-from coterie.runs.trials import Tuning
-from coterie.runs.tune import tune
 from coterie.storage.atomic import append_line, keep_lines, read_lines
 
 COSTS = ("steps", "bytes", "seconds")
@@ -85,11 +81,7 @@ def searched(way: Way, shared: Settings, search: Search, builder: Builder) -> Fo
 
 def trace(found: Found, settings: Settings, builder: Builder) -> Trace:
     """One run on all training rows, scored on test rows."""
-    experiment = builder.prepare(settings)
-    try:
-        record = run(experiment, None, settings.method, lambda record: None).record
-    finally:
-        experiment.net.close()
+    record = run_once(settings, builder)
     names, metric, spent = record.clients, HEADLINE[record.about["task"]], record.spent()
 
     def by_client(figure: str) -> dict[str, float]:
