@@ -189,7 +189,7 @@ def test_pens_with_a_length_of_step_1_needs_no_plan(tiny, three):
 
 
 def test_every_method_that_reads_the_number_of_rounds_says_so():
-    """In its own file; a ranking only looks whether its first round is the last, cfl whether it ever parts."""
+    """In its own file; `similar` only looks whether its first round is the last, `cfl` whether it parts."""
     for name, cls in METHODS.items():
         if "key.rounds" in inspect.getsource(sys.modules[cls.__module__]) and name not in ("similar", "cfl"):
             assert hasattr(cls, "paced"), f"{name} reads key.rounds: say in `paced` what it does otherwise"
