@@ -213,7 +213,7 @@ def test_who_asks_and_does_not_listen_fills_no_memory(ward, monkeypatch):
     question = b"".join(frame_of(Types.DATA, {"to": "", "kind": "members"})[0] for _ in range(1000))
 
     def flood():
-        for _ in range(10_000):
+        for _ in range(4_000):
             sock.sendall(question)
 
     with pytest.raises(TimeoutError):
@@ -228,7 +228,7 @@ def memory():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def test_ten_thousand_strange_frames_leave_a_relay_and_the_others_as_they_were(ward):
+def test_thousands_of_strange_frames_leave_a_relay_and_the_others_as_they_were(ward):
     a = ward.post("a", lambda card, header, body: body)
     lead = ward.post("lead")
     frames, kit, context = fuzzed(1), ward.kits["b"], client_context(ward.kits["b"])
@@ -240,7 +240,7 @@ def test_ten_thousand_strange_frames_leave_a_relay_and_the_others_as_they_were(w
         receive(name, header, part)
 
     ward.relay.hub.receive = count
-    while got[0] < 10_000:
+    while got[0] < 4_000:
         sock, _ = dial(kit, context)
         sock.setblocking(True)
         sock.settimeout(5)
@@ -258,7 +258,7 @@ def test_ten_thousand_strange_frames_leave_a_relay_and_the_others_as_they_were(w
     assert memory() - before < 50
 
 
-def test_ten_thousand_strange_messages_leave_a_post_as_it_was(ward):
+def test_thousands_of_strange_messages_leave_a_post_as_it_was(ward):
     """As a relay gone wild may send them."""
     asked, before = [], memory()
     a = ward.post("a", lambda card, header, body: asked.append(body) or body, say=lambda line: None)
