@@ -99,6 +99,7 @@ def body(frame: pd.DataFrame, scale: Scale) -> str:
                 ["setting", "what it is", "rounds"],
                 [[n, SETTINGS[n].about, SETTINGS[n].scaled(scale).run.rounds] for n in settings_in(frame)],
             ),
+            words.LIMITS,
             "## What to take from it",
             words.taken(frame, means, over),
             "## Mean over clients",
