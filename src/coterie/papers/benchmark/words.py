@@ -23,9 +23,9 @@ HOW = (
 LIMITS = (
     "What the table cannot say. The searches are short, so that a method with a narrow range of good options "
     "loses by them; models, rows and rounds are few. `fedfomo` holds a fifth of its training rows out, which "
-    "it needs to try models on. `fedper` and `fedrep` keep the bias alone at home where a model has one layer. "
-    "`fl-swag` exchanges once. `advised` chooses among `local`, `fedavg`, `finetune` and `ifca`, and what its "
-    "trials cost is not counted. Where many differences are looked at, some leave out 0 by chance."
+    "it needs to try models on. `fedper` and `fedrep` keep the bias alone at home where a model has one "
+    "layer. `fl-swag` exchanges once. `advised` chooses among `local`, `fedavg`, `finetune` and `ifca`, and "
+    "what its trials cost is not counted. Where many differences are looked at, some leave out 0 by chance."
 )
 MARKS = (
     "**Bold** is the best mean in its setting, † cannot be told from it: the 95 % interval of the paired "
