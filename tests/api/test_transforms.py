@@ -107,7 +107,12 @@ def test_every_engine_draws_the_same(hospitals, transform):
 
 
 @pytest.mark.parametrize(
-    "way", [{"method": "central"}, {"kernel": "dp(sgd)", "epochs": 1, "rounds": 1}, {"kernel": "adam"}]
+    "way",
+    [
+        {"method": "central"},
+        pytest.param({"kernel": "dp(sgd)", "epochs": 1, "rounds": 1}, marks=pytest.mark.slow),
+        {"kernel": "adam"},
+    ],
 )
 def test_with_other_ways_to_train(hospitals, way):
     assert torch.equal(

@@ -63,6 +63,7 @@ class TestCases:
         assert case(found, "gradient")["recovered"] == 4
         assert canaries.why_not(subject).startswith("canaries are rows, and here a server's frozen layers")
 
+    @pytest.mark.slow
     def test_pictures(self, subject_of, monkeypatch):
         """Signed steps and polishing bring a digit back from a network of convolutions."""
         monkeypatch.setattr(inversion, "TRIED", 1)

@@ -55,6 +55,7 @@ def test_every_engine_takes_part_by_default_and_markdown(capsys):
     assert names[2:] == list(engines_to_run([]))
 
 
+@pytest.mark.slow
 def test_scaling_writes_a_table_and_a_figure(tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(scaling, "QUICK_CLIENTS", (2,))

@@ -50,6 +50,7 @@ def test_the_demo_ends_with_a_prediction_that_anyone_can_repeat(coterie, tmp_pat
     assert [f"{float(row[f'p({name})']):.2f}" for name in ("died", "survived")] == [told[1], told[2]]
 
 
+@pytest.mark.slow
 def test_the_demo_fits_a_narrow_terminal(coterie, short):
     _, printed, _ = coterie("demo", "--seeds", "1")
     lines = [line for line in printed.splitlines() if not line.startswith("predict: ")]

@@ -17,6 +17,8 @@ from coterie.papers.makni_2022 import paper as m
 from coterie.papers.makni_2022 import results as said
 from coterie.papers.places import place
 
+pytestmark = pytest.mark.slow  # three small studies from start to end
+
 CELLS = ("logistic/digits", "common/digits", "lenet/digits", "psgld/digits")
 
 

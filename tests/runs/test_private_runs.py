@@ -90,6 +90,7 @@ def test_epsilon_of_the_record_is_an_accountants(tmp_path):
         assert site["epsilon"] == pytest.approx(accountant.get_epsilon(statement["delta"]), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_sites_in_processes_have_the_same_record(tmp_path):
     here = played(tmp_path / "here", settings(engine="loop"))
     there = played(tmp_path / "there", settings(engine="loop", net="processes"))
