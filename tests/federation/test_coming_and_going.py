@@ -41,7 +41,7 @@ def matrix(path, name, round):
 
 
 @pytest.mark.parametrize(
-    "late", ["mean", *(pytest.param(late, marks=pytest.mark.slow) for late in ("median", "one"))]
+    "late", [pytest.param(late, marks=pytest.mark.slow) for late in ("mean", "median", "one")]
 )
 def test_a_late_joiner_has_the_weight_that_the_method_says(ward, late):
     """The mean or the median of those who were there, or one, less what its distance costs."""

@@ -237,7 +237,7 @@ WORDS = ["--model", "mlp", "--mlp.hidden", "6", "--engine", "loop", "--seed", st
     ("command", "own"),
     [
         ("compare", ["--methods", "local", "fedavg", "--seeds", "2", "--rounds", "2", "--jobs", "1"]),
-        ("rank", ["--requester", "north"]),
+        pytest.param("rank", ["--requester", "north"], marks=pytest.mark.slow),
         ("tune", ["--methods", "fedavg", "--trials", "2", "--folds", "2", "--rounds", "2"]),
         ("advise", ["--candidates", "fedavg", "--folds", "2", "--inner", "2", "--rounds", "2"]),
     ],

@@ -81,7 +81,8 @@ def test_a_site_is_killed_in_the_middle_of_a_round_and_comes_back(ward):
     assert lines[-1]["scores"]["own/test"]["accuracy"][1] is not None
 
 
-@pytest.mark.parametrize("how", ["flip", pytest.param("cut", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["flip", "cut"])
 def test_bytes_are_changed_or_lost_on_the_way(ward, calm, how):
     proxy = Proxy(ward.port)
     ward.sites["b"].stop()

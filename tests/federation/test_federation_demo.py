@@ -51,7 +51,8 @@ def demo(tmp_path):
     assert [line for line in left_behind(before) if not line.startswith(own)] == []
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [1, 2])
 def test_the_demo(demo, tmp_path, times):
     """The second time with hosts of their own, where there can be some, and real data where it is at hand."""
     data = {"COTERIE_DATA": os.environ.get("COTERIE_DATA", "")}

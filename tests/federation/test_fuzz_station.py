@@ -322,7 +322,7 @@ def memory():
 
 
 NOTHING = pack({}, {})
-MANY = 4_000
+MANY = 2_000
 
 
 def test_thousands_of_strange_messages_leave_a_station_as_it_was(room, tmp_path):
@@ -432,7 +432,7 @@ def test_strange_answers_end_a_run_with_a_line_at_the_worst(room):
         return bytes_of(answer, draws)
 
     room.spoil = spoil
-    for turn in range(20):
+    for turn in range(12):
         chance, whom = draws.choice([0.02, 0.1]), draws.choice([SITES, SITES[:1]])
         method, squeeze = list(METHODS)[turn % len(METHODS)], draws.choice(["none", "delta"])
         ends[ended(lambda m=method, s=squeeze: play(m, s))] += 1

@@ -91,12 +91,12 @@ class Liar(session.Session):
 SHAPES = "its reply is made of other tensors than those of others"
 LIES = [
     ("loss is NaN", "fedavg", "it tells a loss that is no number"),
-    ("models are NaN", "fedavg", "with numbers that are not finite"),
-    ("models of other shapes", "pens", "what d sent to a is not there"),
     ("letters are not sent", "pens", "what d sent to a is not there"),
-    ("takes no letters", "pens", "to d was not taken: no letters today"),
 ]
 MORE = [
+    ("takes no letters", "pens", "to d was not taken: no letters today"),
+    ("models of other shapes", "pens", "what d sent to a is not there"),
+    ("models are NaN", "fedavg", "with numbers that are not finite"),
     ("reply of other shapes", "fedavg", SHAPES),
     ("too many numbers", "fedavg", "it tells 'loss' of shape [2], not [1]"),
     ("answer to another question", "fedavg", SHAPES),

@@ -147,6 +147,7 @@ def made(heard) -> dict[str, dict]:
     return {"text": text, "as-run": c.cancer("as-run", 0, lambda share, said: None, "tiny")}
 
 
+@pytest.mark.slow
 class TestTinyRun:
     def test_json_can_hold_it_and_all_numbers_are_there(self, made, heard):
         for result in made.values():

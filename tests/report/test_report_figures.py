@@ -72,6 +72,7 @@ def test_close_ups_hold_the_numbers(make_known, telling):
     assert [bar.get_width() for bar in bars] == [4, 4, 4, 4]
 
 
+@pytest.mark.slow
 def test_close_ups_of_many_clients_and_classes_say_what_they_leave_out(make_likely, telling):
     runs = [telling(make_likely("greedy", seed, clients=20, classes=13, rounds=2)) for seed in (0, 1)]
     made = draw(runs)

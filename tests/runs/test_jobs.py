@@ -96,7 +96,9 @@ def test_the_same_bytes_with_one_process_and_with_two(tmp_path):
             assert one.read_bytes() == two.read_bytes(), (place, name)
 
 
-@pytest.mark.parametrize(("by", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 130)])
+@pytest.mark.parametrize(
+    ("by", "code"), [(signal.SIGKILL, -9), pytest.param(signal.SIGTERM, 130, marks=pytest.mark.slow)]
+)
 def test_ended_from_outside_nobody_goes_on(tmp_path, by, code):
     words = [*STUDY[:-1], "4000", "--jobs", "2", "--out", "run"]
     with subprocess.Popen(

@@ -55,6 +55,7 @@ def rounds_of(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_ends_with_the_same_record(tmp_path):
     played(tmp_path / "whole", settings())
 
