@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,20 @@ def fetch(names: Iterable[str], jobs: Sequence[Job], easier: Scale = "tiny") -> 
             SOURCES.make(name).fetch()
         except BadData as error:
             raise BadData(f"{error}; or see it run with --scale {easier}") from None
+
+
+def at_hand(cells: Sequence[str], sources: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of cells STUDY/WAY those whose study has its data here or can get them, and a note on each other study;
+    `sources` names the data of each.
+    """
+    there, notes = list[str](), list[str]()
+    for study, source in sources.items():
+        try:
+            getattr(SOURCES.make(source), "fetch", lambda: None)()
+            there.append(study)
+        except BadData as error:
+            notes.append(f"{study} is left out: {error}")
+    return tuple(cell for cell in cells if cell.partition("/")[0] in there), tuple(notes)
 
 
 def with_test(data: Dataset, test: int) -> Dataset:

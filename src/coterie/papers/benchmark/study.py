@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from coterie.api.folders import digest, origin
 from coterie.api.tuning import Builder, Settings, Tuning, run_once, tune
-from coterie.core.errors import BadData, BadRun, CoterieWarning
-from coterie.data.sources import SOURCES
+from coterie.core.errors import BadRun, CoterieWarning
 from coterie.metrics.summary import HEADLINE
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.benchmark.settings import SETTINGS
 from coterie.papers.benchmark.ways import WAYS, Way
+from coterie.papers.rows import at_hand
 from coterie.storage.atomic import append_line, keep_lines, read_lines
 
 COSTS = ("steps", "bytes", "seconds")
@@ -134,15 +134,7 @@ class Benchmark:
         return tuple(f"{name}/{way}" for name in SETTINGS for way in WAYS)
 
     def usual(self, scale: Scale) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        notes, there = [], []
-        for name, setting in SETTINGS.items():
-            try:
-                fetch: Callable[[], object] = getattr(SOURCES.make(setting.run.data), "fetch", lambda: None)
-                fetch()
-                there.append(name)
-            except BadData as error:
-                notes.append(f"{name} is left out: {error}")
-        return tuple(c for c in self.cells(scale) if c.partition("/")[0] in there), tuple(notes)
+        return at_hand(self.cells(scale), {name: setting.run.data for name, setting in SETTINGS.items()})
 
     def jobs(self, asked: Asked) -> list[Job]:
         said, builders = cache(origin), cache(lambda name: Builder())

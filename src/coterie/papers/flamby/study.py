@@ -16,13 +16,13 @@ import torch
 from coterie.api.folders import digest, origin
 from coterie.api.train import train
 from coterie.core.client import Client, Samples
-from coterie.core.errors import BadData, BadInput, CoterieWarning
+from coterie.core.errors import BadInput, CoterieWarning
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS
-from coterie.data.sources import SOURCES
 from coterie.kernels import SGD, Adam
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.flamby.federations import FEDERATIONS, POOLED, Federation, model_of, rows_of, score
+from coterie.papers.rows import at_hand
 from coterie.storage.atomic import append_line, keep_lines, read_lines
 
 FIRST_SEED = 42
@@ -206,15 +206,7 @@ class Flamby:
         return tuple(f"{name}/{way}" for name in FEDERATIONS for way in ways())
 
     def usual(self, scale: Scale) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        notes, there = [], []
-        for name, study in FEDERATIONS.items():
-            try:
-                fetch: Callable[[], object] = SOURCES.make(study.source).fetch
-                fetch()
-                there.append(name)
-            except BadData as error:
-                notes.append(f"{name} is left out: {error}")
-        return tuple(c for c in self.cells(scale) if c.partition("/")[0] in there), tuple(notes)
+        return at_hand(self.cells(scale), {name: study.source for name, study in FEDERATIONS.items()})
 
     def jobs(self, asked: Asked) -> list[Job]:
         said = cache(origin)

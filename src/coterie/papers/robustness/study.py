@@ -14,7 +14,7 @@ import numpy as np
 from coterie.api.folders import digest, origin
 from coterie.api.train import train
 from coterie.core.client import Client
-from coterie.core.errors import BadData, CoterieWarning
+from coterie.core.errors import CoterieWarning
 from coterie.core.method import METHODS, Method
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
@@ -24,7 +24,7 @@ from coterie.data.sources import SOURCES
 from coterie.kernels import SGD
 from coterie.models import MODELS
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
-from coterie.papers.rows import cut
+from coterie.papers.rows import at_hand, cut
 from coterie.storage.atomic import append_line, keep_lines, read_lines
 
 NONE, BOTH = "none", "losses"
@@ -210,15 +210,7 @@ class Robustness:
         return tuple(f"{name}/{way}" for name in STUDIES for way in WAYS)
 
     def usual(self, scale: Scale) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        notes, there = [], []
-        for name, study in STUDIES.items():
-            try:
-                fetch: Callable[[], object] = getattr(SOURCES.make(study.data), "fetch", lambda: None)
-                fetch()
-                there.append(name)
-            except BadData as error:
-                notes.append(f"{name} is left out: {error}")
-        return tuple(c for c in self.cells(scale) if c.partition("/")[0] in there), tuple(notes)
+        return at_hand(self.cells(scale), {name: study.data for name, study in STUDIES.items()})
 
     def jobs(self, asked: Asked) -> list[Job]:
         said = cache(origin)
