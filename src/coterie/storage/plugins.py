@@ -5,12 +5,20 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 from coterie.core.errors import BadInput
 from coterie.storage.paths import given_path
 
 _loaded: set[Path] = set()
+
+
+class _Source(SourceFileLoader):
+    """A user's file is read; no bytecode is left beside it."""
+
+    def set_data(self, *_: object, **__: object) -> None:
+        pass
 
 
 def load_plugins(files: Iterable[str]) -> None:
@@ -21,13 +29,14 @@ def load_plugins(files: Iterable[str]) -> None:
             continue
         if not path.is_file() or path.suffix != ".py":
             raise BadInput(f"plugin {name} is not a Python file: check the path")
-        spec = importlib.util.spec_from_file_location(f"coterie_plugin_{path.stem}", path)
-        if spec is None or spec.loader is None:
-            raise BadInput(f"plugin {name} cannot be loaded: check the file")
+        known = f"coterie_plugin_{path.stem}"
+        loader = _Source(known, str(path))
+        spec = importlib.util.spec_from_loader(known, loader)
+        assert spec is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         try:
-            spec.loader.exec_module(module)
+            loader.exec_module(module)
         except (Exception, SystemExit) as error:
             del sys.modules[spec.name]
             raise BadInput(f"plugin {name} fails: {type(error).__name__}: {error}") from error
