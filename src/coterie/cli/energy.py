@@ -1,0 +1,89 @@
+"""coterie energy"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from coterie.cli.flags import parse
+from coterie.cli.report import read_sections
+from coterie.federation.energy import FILE, site_energy
+from coterie.report import energy as shown
+from coterie.report import views
+from coterie.report.terminal import fitting
+from coterie.runs.energy import Energy
+from coterie.runs.factors import asked_country, countries, grid
+from coterie.storage.paths import given_path
+
+HELP = f"""Says what a run or a comparison took: CPU time and bytes, which are measured, and kWh and CO2e,
+which are guessed from them, with all factors and their sources. Of a site's kit: its CPU time, by run.
+
+Without a country the grid is the world's. Known are {", ".join(countries())}.
+
+examples:
+  coterie energy runs/digits-shift-fedavg-seed0
+  coterie energy runs/digits-shift-fedavg-seed0 --country FR
+  coterie run --data digits --energy codecarbon
+"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    path: Annotated[
+        tyro.conf.Positional[str],
+        tyro.conf.arg(help="The folder of a run or a comparison, or a site's kit."),
+    ]
+    country: Annotated[
+        str, tyro.conf.arg(help="Whose grid, by its code of two letters; by default COTERIE_COUNTRY.")
+    ] = ""
+
+
+def energy(words: Sequence[str]) -> int:
+    asked = parse(Asked, words, "energy", HELP)
+    path, country, console = given_path(asked.path), asked.country or asked_country(), Console()
+    mix = grid(country)  # a country that nobody knows is refused first
+    for state in (path, path / "state"):
+        if (state / FILE).exists():
+            say(console, f"{path}: CPU time of this site, by run", of_site(state, country), [])
+            return 0
+    for section in read_sections(path):
+        by_label = views.groups(section.records)
+        several = any(len(runs) > 1 for runs in by_label.values())
+        title = f"{section.title}, {mix.name}" + (": of a run, the mean over seeds" if several else "")
+        found = {label: shown.mean_of(runs, country) for label, runs in by_label.items()}
+        say(console, title, found, shown.tracked(by_label))
+    return 0
+
+
+def of_site(state: Path, country: str) -> dict[str, Energy]:
+    """Of each run that a site was in; bytes are counted where it is led."""
+    missing = ("what other sites and the lead computed", "bytes, which are counted where the run is led")
+    return {
+        f"{run[:8]} of {spent.by}, {spent.last[:10]}": Energy(
+            spent.cpu_seconds,
+            None,
+            where="this site's process alone",
+            whole=False,
+            passed=True,
+            missing=missing,
+            mix=grid(country),
+        )
+        for run, spent in site_energy(state).items()
+    }
+
+
+def say(console: Console, title: str, by_label: Mapping[str, Energy], lines: Sequence[str]) -> None:
+    first = next(iter(by_label.values()))
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    for header, rows in (shown.measured(by_label), shown.guessed(by_label), shown.factors(first)):
+        console.print()
+        console.print(fitting(header, rows, "", "", console.width))
+    console.print()
+    for line in (*lines, shown.said(first), *shown.sources(first)):
+        console.print(Text(line, style="dim"), soft_wrap=True)
