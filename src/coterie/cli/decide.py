@@ -1,0 +1,97 @@
+"""coterie decide"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from coterie.cli.flags import parse
+from coterie.core.errors import BadInput
+from coterie.federation.headers import printable
+from coterie.runs.deciding import Asked, Place, place_of
+from coterie.runs.decisions import folded, listed
+from coterie.storage.paths import given_path
+from coterie.use.cut import Cut
+from coterie.use.deciding import decide as written_down
+
+HELP = """Writes down what a client's people decided of a run, or says what they decided.
+
+Nothing is trained: coterie again does the run again with it. What a person decides is recorded with who and
+when in decisions.jsonl of the folder, and no line of it is ever changed; of two that contradict each other
+the last counts. Of a site's kit, --refuse and --allow answer to others that want it in their circles.
+
+examples:
+  coterie decide runs/breast-cancer-iid-pens-seed0
+  coterie decide runs/breast-cancer-iid-pens-seed0 --client client-0 --leave-out client-3
+  coterie decide runs/breast-cancer-iid-pens-seed0 --client client-0 --circle client-1 client-2
+  coterie decide ward/sites/south --refuse north
+"""
+LONGEST = 2_000  # letters of a line
+
+
+@dataclass(frozen=True)
+class Decide:
+    place: Annotated[
+        tyro.conf.Positional[str],
+        tyro.conf.arg(metavar="PLACE", help="The folder of a run or a comparison, or a site's kit."),
+    ]
+    client: Annotated[str, tyro.conf.arg(help="Whose decision it is; of a site's kit, that site's.")] = ""
+    leave_out: Annotated[tuple[str, ...], tyro.conf.arg(help="Partners that are to take no part.")] = ()
+    take_in: Annotated[tuple[str, ...], tyro.conf.arg(help="Partners that are to take part after all.")] = ()
+    circle: Annotated[tuple[str, ...], tyro.conf.arg(help="The only others to train with.")] = ()
+    alone: Annotated[bool, tyro.conf.arg(help="A circle of nobody.")] = False
+    forbid: Annotated[tuple[str, ...], tyro.conf.arg(help="Columns that no model may learn from.")] = ()
+    require: Annotated[tuple[str, ...], tyro.conf.arg(help="Columns that every client must record.")] = ()
+    free: Annotated[tuple[str, ...], tyro.conf.arg(help="Columns that are neither any more.")] = ()
+    threshold: Annotated[str, tyro.conf.arg(help="CLASS=AT, from which probability on it is said.")] = ""
+    refuse: Annotated[tuple[str, ...], tyro.conf.arg(help="Who may not have the client in a circle.")] = ()
+    allow: Annotated[tuple[str, ...], tyro.conf.arg(help="Who may.")] = ()
+    by: Annotated[str, tyro.conf.arg(help="Who decides; by default who is logged in.")] = ""
+
+
+def decide(words: Sequence[str]) -> int:
+    told: Decide = parse(Decide, words, "decide", HELP)
+    path = given_path(told.place)
+    place, wanted = place_of(path), list(asked(told))
+    client = told.client or (place.clients[0] if place.site else "")
+    if not wanted:
+        return show(place, client)
+    if not client:
+        raise BadInput(f"whose decision is it? name a --client, such as {place.clients[0]}")
+    written_down(path, client, wanted, told.by)
+    for line in folded(place.lines(), client).words():
+        print(printable(line, LONGEST))
+    return 0
+
+
+def asked(told: Decide) -> Iterator[Asked]:
+    """The flags as decisions, in the order in which they count."""
+    for name, within in [*((n, False) for n in told.leave_out), *((n, True) for n in told.take_in)]:
+        yield "partner", {"name": name, "in": within}
+    for rule in ("forbid", "require", "free"):
+        for name in getattr(told, rule):
+            yield "column", {"name": name, "rule": rule}
+    if told.circle and told.alone:
+        raise BadInput(f"--circle {' '.join(told.circle)} and --alone are two circles: give one of them")
+    if told.circle or told.alone:
+        yield "circle", {"among": list(told.circle), "approved": True}
+    if told.threshold:
+        cut = Cut.read(told.threshold)
+        yield "threshold", {"class": cut.of, "at": cut.at}
+    for name, allow in [*((n, False) for n in told.refuse), *((n, True) for n in told.allow)]:
+        yield "veto", {"requester": name, "allow": allow}
+
+
+def show(place: Place, client: str) -> int:
+    """All that counts, of one client or of all."""
+    if client:
+        found = place.of(client).words()
+    else:
+        lines = place.lines()
+        found = [word for name in place.clients for word in folded(lines, name).words()]
+    for line in found or [f"nothing was decided for {client or listed(place.clients)} yet"]:
+        print(printable(line, LONGEST))
+    return 0
