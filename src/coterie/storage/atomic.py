@@ -10,11 +10,14 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import BadRun
+
+Entry = dict[str, Any]
+"""A line of a JSON-lines file."""
 
 
 @contextlib.contextmanager
@@ -28,7 +31,7 @@ def readable_errors(path: Path) -> Iterator[None]:
         ) from None
 
 
-def replace_atomically(path: Path, write: Callable[[Path], Any]) -> None:
+def replace_atomically(path: Path, write: Callable[[Path], Any], mode: int = 0o644) -> None:
     """Calls `write` on a temporary name in the same folder, syncs it and renames it."""
     with readable_errors(path):
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -36,11 +39,21 @@ def replace_atomically(path: Path, write: Callable[[Path], Any]) -> None:
         draft = Path(name)
         try:
             write(draft)
-            draft.chmod(0o644)
+            draft.chmod(mode)
             _sync(draft)
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def replace_shown(path: Path, content: str) -> None:
+    """The same without syncing, for what is only to be seen while a process lives, and is never missed: a
+    power failure may leave nothing of it.
+    """
+    draft = path.with_name(f".{path.name}.shown")
+    with readable_errors(path):
+        draft.write_text(content)
+        draft.replace(path)
 
 
 def replace_quickly(path: Path, write: Callable[[Path], Any]) -> None:
@@ -92,12 +105,15 @@ def _sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[Entry]:
     """The whole lines of a JSON-lines file, each a table; those from one that is cut short do not count."""
-    if not path.exists():
-        return []
+    return tables_in(path.read_bytes().splitlines()) if path.exists() else []
+
+
+def tables_in(lines: Iterable[bytes]) -> list[Entry]:
+    """What lines of JSON say, up to the first that is no table."""
     entries = []
-    for text in path.read_bytes().splitlines():
+    for text in lines:
         try:
             entry = json.loads(text)
         except (ValueError, RecursionError):
@@ -108,7 +124,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
+def keep_lines(path: Path, keep: Callable[[Entry], bool]) -> None:
     """Drops the lines that do not count any more, and a last one cut short; folders on the way are made."""
     with readable_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

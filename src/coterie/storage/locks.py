@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -17,6 +18,10 @@ try:
     def _lock(file: IO[str]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
+    def _look(file: IO[str]) -> None:
+        """Fails if somebody has the lock; several may look at once."""
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
 except ImportError:  # Windows
     import msvcrt
 
@@ -24,8 +29,11 @@ except ImportError:  # Windows
         file.seek(0)  # a lock begins where the file stands, which is the end of what an earlier process wrote
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
 
+    _look = _lock
+
 
 NAME = ".lock"
+TRIES, PAUSE = 5, 0.02  # seconds: who only looks has a lock for a moment
 
 
 @contextlib.contextmanager
@@ -42,14 +50,38 @@ def locked(folder: Path) -> IO[str]:
     """The folder's lock; closing it gives it back."""
     with readable_errors(folder):
         file = (folder / NAME).open("a+")
-    try:
-        _lock(file)
-    except OSError:
-        file.close()
-        raise BadRun(
-            f"output folder {folder} is in use by another process: wait for it or choose another --out"
-        ) from None
+    for left in reversed(range(TRIES)):
+        try:
+            _lock(file)
+            break
+        except OSError:
+            if left:
+                time.sleep(PAUSE)
+                continue
+            file.close()
+            raise BadRun(
+                f"output folder {folder} is in use by another process: wait for it or choose another --out"
+            ) from None
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()
     return file
+
+
+def held(folder: Path) -> int | None:
+    """The number of the process that has the folder's lock, 0 if it cannot be told; None if nobody has."""
+    try:
+        with (folder / NAME).open() as file:
+            try:
+                _look(file)
+                return None
+            except OSError:
+                return _number(file)
+    except OSError:  # nobody was ever here, or it is not ours to look
+        return None
+
+
+def _number(file: IO[str]) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return int(file.read())
+    return 0
