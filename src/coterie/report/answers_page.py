@@ -172,7 +172,7 @@ def how_part(advice: Advice, folder: Path | None) -> str:
     use = ""
     if folder is not None:
         again = escape(command("run", folder / FOLLOW))
-        use = f"<p>A run that follows the advice:</p><pre>{again}</pre>"
+        use = f"<p>A run that follows the advice:</p><pre tabindex='0'>{again}</pre>"
     return f"<p>{escape(said)}</p>{page_tables.table(['way', 'what it does', 'failed'], rows)}{use}"
 
 

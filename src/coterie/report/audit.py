@@ -80,7 +80,7 @@ def audit_part(table: Table | None) -> str:
     """The same within a run's report, without any row; nothing where there is no audit."""
     if table is None:
         return ""
-    parts = "".join(f"<h4>{escape(name)}</h4>{content}" for _, name, content in parts_of(table, None))
+    parts = "".join(f"<h3>{escape(name)}</h3>{content}" for _, name, content in parts_of(table, None))
     rows = (
         f'<p>Rows side by side, original and recovered, are in <a href="{PAGE}">{PAGE}</a>: that page is for '
         "the client's own eyes.</p>"

@@ -124,6 +124,10 @@ REASONS = {
     "withdrew": Reason(
         lambda f, r, j: (f.clients[j], f.clients[r]) in f.withdrew, "{names} withdrew from the circle of {at}"
     ),
+    "kept": Reason(
+        lambda f, r, j: (f.clients[j], f.clients[r]) in f.kept_out,
+        "{names} {are} kept out of the circle of {at}, as was decided",
+    ),
     "other": Reason(lambda f, r, j: True, "{names} {are} not chosen for {at}", valued),
 }
 """In the order in which they are asked."""

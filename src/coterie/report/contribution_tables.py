@@ -34,6 +34,11 @@ def found_in(by_label: views.Groups) -> Found:
     return {label: c for label, c in told.items() if c.asked or (without_own(c.times) > 0).any()}
 
 
+def of_all(by_label: views.Groups) -> views.Groups:
+    """Without sites' parts of runs, which do not know what others gave to each other."""
+    return {label: runs for label, runs in by_label.items() if "lead" not in runs[0].about}
+
+
 def kinds(found: Contributed) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """By name: pairs [receiver, sender] and half widths, given to others [sender] and half widths; estimates
     first.

@@ -19,6 +19,7 @@ from coterie.report.contribution_tables import (
     found_in,
     kinds,
     leading,
+    of_all,
     pairs,
     price,
     said,
@@ -126,7 +127,7 @@ def plot(found: Found, by_label: views.Groups) -> plotly_data.Plot | None:
 
 def part(by_label: views.Groups, inks: Mapping[str, Ink], key: str) -> str:
     """The section of a page; nothing where nobody took in anything of anybody."""
-    found = found_in(by_label)
+    found = found_in(of_all(by_label))
     if not found:
         return ""
     from coterie.report.page_figures import figure, more
@@ -144,7 +145,7 @@ def part(by_label: views.Groups, inks: Mapping[str, Ink], key: str) -> str:
         if told.estimates:
             tables += [(f"Beside {leading(told)}", agreement(told, leading(told)))]
             tables += [("What they took", price(told))]
-        inner = "".join(f"<h4>{escape(title)}</h4>{_table(*rows)}" for title, rows in tables if rows[1])
+        inner = "".join(f"<h3>{escape(title)}</h3>{_table(*rows)}" for title, rows in tables if rows[1])
         if len(told.estimates) > 2:
             inner += more("How far any two agree", _table(*agreement(told)))
         inner += "".join(f"<p>{escape(line)}</p>" for line in said(told))
@@ -160,7 +161,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def few(records: Sequence[Record]) -> tuple[list[str], list[list[str]], str] | None:
     """For the terminal, of runs that were valued: who gave most to all others, and to whom most."""
-    found = {label: c for label, c in found_in(views.groups(records)).items() if c.asked}
+    found = {label: c for label, c in found_in(of_all(views.groups(records))).items() if c.asked}
     rows = [[label, *most(c)] for label, c in found.items()]
     if not rows:
         return None

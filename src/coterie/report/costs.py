@@ -33,14 +33,7 @@ def amount(value: float, kind: str) -> str:
         return words.size(value)
     if kind == "seconds":
         return words.duration(value)
-    return words.several(value, "step") if kind == "steps" else energy(value)
-
-
-def energy(kwh: float) -> str:
-    """Two digits, in the unit that suits: short runs take millionths of a kWh."""
-    units = ((kwh, "kWh"), (1e3 * kwh, "Wh"), (1e6 * kwh, "mWh"))
-    value, unit = next(((v, name) for v, name in units if v >= 1), units[-1])
-    return f"{value:.0f}{words.GAP}{unit}" if value >= 10 else f"{value:.2g}{words.GAP}{unit}"
+    return words.several(value, "step") if kind == "steps" else words.energy(value)
 
 
 # curves
@@ -139,8 +132,9 @@ def spent_cells(by_label: views.Groups) -> tuple[list[str], list[list[str]]]:
 def _energy(mean: float, runs: Sequence[Record]) -> str:
     """With a range, unless somebody said what a core draws."""
     if any("power" in r.config for r in runs):
-        return energy(mean)
-    return f"{energy(mean)} ({energy(mean * LEAST / WATTS)} to {energy(mean * MOST / WATTS)})"
+        return words.energy(mean)
+    least, most = (words.energy(mean * watts / WATTS) for watts in (LEAST, MOST))
+    return f"{words.energy(mean)} ({least} to {most})"
 
 
 def ended(records: Sequence[Record]) -> list[str]:
@@ -197,11 +191,11 @@ def part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) -> str:
         "are of this machine, and no two runs take the same."
     )
     made = page_figures.figure(key, curves_plot(by_label, colours), said)
-    made += f'<div class="box">{tables.html_of(*spent_cells(by_label), colours)}</div>'
+    made += f'<div class="box" tabindex="0">{tables.html_of(*spent_cells(by_label), colours)}</div>'
     made += f"<p>{escape(energy_legend(records))}</p>" if "kwh" in known else ""
     if len(by_label) > 1:
         cells = equal_cells(records, budgeted(records) or known)
-        made += f'<h4>At equal cost</h4><div class="box">{tables.html_of(*cells, colours)}</div>'
+        made += f'<h3>At equal cost</h3><div class="box" tabindex="0">{tables.html_of(*cells, colours)}</div>'
         made += f"<p>{escape(equal_legend(records))}</p>"
     return made
 
@@ -214,5 +208,5 @@ def energy_legend(records: Sequence[Record]) -> str:
     return (
         f"kWh: an estimate, CPU seconds of training x {WATTS:g} W for a busy core; in brackets for {LEAST:g} "
         f"and {MOST:g} W, the least and most of the processors that Green Algorithms lists (Lannelongue et "
-        "al., 2021). Memory and cooling are not in it."
+        "al., 2021). Memory and cooling are not in it; with cooling, the network and CO2e: under Cost."
     )

@@ -35,6 +35,11 @@ class Ink:
         red, green, blue = (int(self.colour[i : i + 2], 16) for i in (1, 3, 5))
         return f"rgba({red},{green},{blue},{alpha:g})"
 
+    def box(self) -> str:
+        """A small box of the colour; a drawing, as a strict content policy lets no element bring a style."""
+        drawn = f'<rect width="1" height="1" fill="{self.colour}"/>'
+        return f'<svg class="ink" viewBox="0 0 1 1" aria-hidden="true">{drawn}</svg>'
+
 
 def inks(labels: Sequence[str], baseline: str | None = None) -> dict[str, Ink]:
     """One ink for each label; after six, colours come round with another dash, mark and hatch."""

@@ -1,6 +1,7 @@
-// Draws every figure of the page from the JSON beside it. Needs Plotly; loads nothing.
+// Draws figures from the JSON beside them, in the colours of the page's style sheet. Needs Plotly; loads nothing.
+// A report draws all at once; a page that is served draws each when it is seen, and again when there is news.
 "use strict";
-(() => {
+window.figures = (() => {
   const touch = matchMedia("(pointer: coarse)").matches;
   const config = {
     responsive: true,
@@ -11,20 +12,43 @@
     showSendToCloud: false,
     plotlyServerURL: "",
   };
-  const axis = { gridcolor: "#e4e8ec", linecolor: "#9aa5b1", zerolinecolor: "#9aa5b1", automargin: true, ticks: "" };
-  const base = {
-    font: { family: "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif", size: 13, color: "#1f2933" },
-    margin: { l: 56, r: 12, t: 12, b: 44 },
-    paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)",
-    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "normal" },
-    modebar: { bgcolor: "rgba(255,255,255,0.85)", color: "#7b8794", activecolor: "#1f2933" },
-    hoverlabel: { namelength: -1 },
-    // a finger that scrolls the page must not zoom the figure
-    dragmode: touch ? false : "zoom",
-  };
+  const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const dark = () => matchMedia("screen and (prefers-color-scheme: dark)").matches;
+
+  function theme() {
+    return {
+      axis: { gridcolor: ink("--grid"), linecolor: ink("--edge"), zerolinecolor: ink("--edge"), automargin: true, ticks: "" },
+      base: {
+        font: { family: ink("--font"), size: 13, color: ink("--ink") },
+        margin: { l: 56, r: 12, t: 12, b: 44 },
+        paper_bgcolor: "rgba(0,0,0,0)",
+        plot_bgcolor: "rgba(0,0,0,0)",
+        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "normal" },
+        modebar: { bgcolor: "rgba(0,0,0,0)", color: ink("--soft"), activecolor: ink("--ink") },
+        hoverlabel: { namelength: -1, bgcolor: ink("--paper"), font: { color: ink("--ink") } },
+        // a finger that scrolls the page must not zoom the figure
+        dragmode: touch ? false : "zoom",
+      },
+    };
+  }
+
+  // what is nearly black on paper is nearly white in the dark
+  function lit(value) {
+    if (!dark()) return value;
+    if (value === "#333333" || value === "#333" || value === "#1f2933") return ink("--ink");
+    if (Array.isArray(value)) return typeof value[0] === "object" && value[0] !== null ? value.map(lit) : value;
+    if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, lit(v)]));
+    return value;
+  }
+
+  function show(canvas, data, own) {
+    // what a screen reader takes for one picture has no buttons inside
+    const bar = canvas.getAttribute("role") === "img" ? { displayModeBar: false } : {};
+    return Plotly.react(canvas, lit(data), lit(layoutOf(own)), { ...config, ...bar });
+  }
 
   function layoutOf(own) {
+    const { axis, base } = theme();
     return {
       ...base,
       ...own,
@@ -38,10 +62,14 @@
     const canvas = figure.querySelector(".canvas");
     const menu = figure.querySelector("select.choice");
     const draw = () => {
-      const choice = plot.choices[menu ? Number(menu.value) : 0];
-      Plotly.react(canvas, choice.data, layoutOf(choice.layout), config);
+      const choice = plot.choices[menu ? Math.min(Number(menu.value), plot.choices.length - 1) : 0];
+      show(canvas, choice.data, choice.layout);
     };
     if (menu) menu.addEventListener("change", draw);
+    figure.redraw = (news) => {
+      if (news) plot = news;
+      draw();
+    };
     draw();
   }
 
@@ -118,10 +146,10 @@
         xaxis: { type: "category", title: { text: plot.said.from }, showgrid: false, constrain: "domain" },
         yaxis: { type: "category", title: { text: plot.said.to }, showgrid: false, autorange: "reversed" },
         margin: { l: 56, r: 8, t: 8, b: 44 },
-        plot_bgcolor: "#f1f3f5",
+        plot_bgcolor: ink("--grid"),
         shapes: borders,
       };
-      Plotly.react(canvas, [heat], layoutOf(own), config);
+      show(canvas, [heat], own);
     }
 
     function choose() {
@@ -213,7 +241,7 @@
         legend2: { orientation: "h", x: 0, y: -0.16, yanchor: "top", traceorder: "normal" },
       };
       const data = [...scoreLines(run, receiver.client), ...senderLines(run, receiver)];
-      Plotly.react(canvas, data, layoutOf(own), config);
+      show(canvas, data, own);
     }
 
     function choose() {
@@ -283,7 +311,7 @@
         yaxis: { autorange: "reversed", showgrid: false, zeroline: false, tickvals: places, ticktext: names },
         hovermode: "closest",
       };
-      Plotly.react(canvas, data, layoutOf(own), config);
+      show(canvas, data, own);
     }
 
     who.addEventListener("change", draw);
@@ -291,9 +319,23 @@
     draw();
   }
 
+  // sizes that a figure asks for; here, as a strict content policy lets no element bring a style
+  function sized(figure, plot) {
+    const canvas = figure.querySelector(".canvas");
+    if (plot.least) canvas.style.minWidth = `${plot.least}px`;
+    if (plot.height) canvas.style.height = `${plot.height}px`;
+  }
+
   const kinds = { matrix: drawMatrix, traces: drawTraces, features: drawFeatures };
-  for (const figure of document.querySelectorAll("figure[data-plot]")) {
-    const plot = JSON.parse(document.getElementById(figure.dataset.plot).textContent);
+
+  const plotOf = (figure) => JSON.parse(document.getElementById(figure.dataset.plot).textContent);
+
+  function draw(figure) {
+    const plot = plotOf(figure);
+    sized(figure, plot);
     (kinds[plot.kind] ?? drawChoices)(figure, plot);
   }
+
+  if (window.Plotly) document.querySelectorAll("figure[data-plot]").forEach(draw);
+  return { draw, plotOf };
 })();

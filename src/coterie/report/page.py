@@ -13,6 +13,7 @@ from coterie.core.errors import BadInput
 from coterie.report import (
     contributions,
     costs,
+    energy,
     followed,
     glossary,
     little,
@@ -34,6 +35,7 @@ from coterie.report.quality import quality_part
 from coterie.runs.record import Record
 from coterie.storage.atomic import write_whole
 
+PLOTLY = "plotly-cartesian.min.js"  # of the npm package plotly.js-cartesian-dist-min 4.1.1, as published
 # the browser is told to load nothing from elsewhere, whatever a name or a library might ask for
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
@@ -62,6 +64,12 @@ def render_page(sections: Sequence[Section], title: str = "Coterie report") -> s
     """The page as text."""
     if not sections:
         raise BadInput("nothing to report: give at least one section")
+    outcomes, body = parts(sections)
+    return document(title, outcomes, body, str(sections[0].records[0].about.get("coterie", "")))
+
+
+def parts(sections: Sequence[Section]) -> tuple[str, str]:
+    """What came of each section, and its parts, as HTML; a page that is served shows the same."""
     by_section = [views.groups(s.records) for s in sections]
     alone = next((b for b in map(views.baseline, by_section) if b is not None), None)
     colours = inks([label for by_label in by_section for label in by_label], alone)
@@ -71,15 +79,12 @@ def render_page(sections: Sequence[Section], title: str = "Coterie report") -> s
         _section(s, by_label, colours, i, several)
         for i, (s, by_label) in enumerate(zip(sections, by_section, strict=True))
     )
-    return document(title, outcomes, body, str(sections[0].records[0].about.get("coterie", "")))
+    return outcomes, body
 
 
 def document(title: str, header: str, main: str, version: str) -> str:
     """A page from the HTML of its head and its parts, with styles and scripts inside."""
-    from plotly.offline import get_plotlyjs  # only here: it takes a while to import
-
-    terms = glossary.part(header + main)
-    words = f'<section id="glossary"><h2>Words</h2>{terms}</section>' if terms else ""
+    words = glossary_part(header + main)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -88,18 +93,24 @@ def document(title: str, header: str, main: str, version: str) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
 <link rel="icon" href="data:,">
-<style>{_resource("style.css")}</style>
+<style>{resource("style.css")}</style>
 </head>
 <body>
 <header><h1>{escape(title)}</h1>{header}</header>
 <noscript><p class="warning">The figures need JavaScript; the tables do without.</p></noscript>
 <main>{main}{words}</main>
 <footer>Made by Coterie {escape(version)}</footer>
-<script>{get_plotlyjs()}</script>
-<script>{_resource("page.js")}</script>
+<script>{resource(PLOTLY)}</script>
+<script>{resource("page.js")}</script>
 </body>
 </html>
 """
+
+
+def glossary_part(body: str) -> str:
+    """The words that are linked from this HTML."""
+    terms = glossary.part(body)
+    return f'<section id="glossary"><h2>Words</h2>{terms}</section>' if terms else ""
 
 
 def _outcome(section: Section, i: int, several: bool) -> str:
@@ -117,8 +128,9 @@ def _section(
     records = section.records
     first = next(iter(by_label.values()))[0]
     warnings = "".join(f'<p class="warning">Unfinished: {escape(t)}.</p>' for t in tables.unfinished(records))
+    warnings += page_tables.part(records)
     warnings += "".join(f"<p>{escape(text)}.</p>" for text in costs.ended(records))
-    summary = f'<div class="box">{tables.summary_html(records, colours)}</div>'
+    summary = f'<div class="box" tabindex="0">{tables.summary_html(records, colours)}</div>'
     summary += f"<p>{glossary.linked(tables.legend(records, trust=False))}</p>"
     summary += f"<p>{escape(said)}</p>" if (said := little.line(records)) else ""
 
@@ -155,7 +167,7 @@ def _section(
         ("audit", AUDITED, audit_part(section.audit())),
         ("data", "Who has which data", page_figures.data_part(first, records, f"s{i}")),
         ("quality", QUALITY, quality_part(section.quality())),
-        ("cost", "Cost", page_figures.cost_part(by_label, colours) + page_tables.spent(section.spent())),
+        ("cost", "Cost", _cost(section, by_label, colours)),
         ("notes", "What happened to the data", page_tables.notes(records)),
         ("repeat", "How to repeat it", page_tables.repeat(records) + settings),
     ]
@@ -170,5 +182,12 @@ def _section(
     return f'<article id="s{i}">{heading}<nav aria-label="Parts">{links}</nav>{inner}</article>'
 
 
-def _resource(name: str) -> str:
+def _cost(section: Section, by_label: views.Groups, colours: Mapping[str, Ink]) -> str:
+    """What passed and how long it took, the energy of that, and where the command's time went."""
+    made = page_figures.cost_part(by_label, colours) + energy.part(by_label, colours)
+    return made + page_tables.spent(section.spent())
+
+
+def resource(name: str) -> str:
+    """A file of this package."""
     return files("coterie.report").joinpath(name).read_text(encoding="utf-8")

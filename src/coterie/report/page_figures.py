@@ -88,7 +88,7 @@ def calibration_part(by_label: views.Groups, colours: Mapping[str, Ink], key: st
     counts = calibration.counted(by_label)
     plot = calibration.plot(counts, colours)
     drawn = "" if plot is None else figure(key, plot, calibration.caption(by_label, counts))
-    side_by_side = f'<div class="box">{calibration.table(by_label, counts, colours)}</div>'
+    side_by_side = f'<div class="box" tabindex="0">{calibration.table(by_label, counts, colours)}</div>'
     return f"{drawn}{side_by_side}<p>{linked(calibration.LEGEND)}</p>"
 
 
@@ -111,7 +111,7 @@ def matrix_part(by_label: views.Groups, key: str) -> str:
         '<label><input class="self" type="checkbox"> leave out own weight</label>'
     )
     alone = "".join(f"<li>{escape(line)}</li>" for line in choices.alone_lines(by_label))
-    told = f"<h4>Who trains alone, and why</h4><ul>{alone}</ul>" if alone else ""
+    told = f"<h3>Who trains alone, and why</h3><ul>{alone}</ul>" if alone else ""
     return figure(key, plot, said, controls, "matrix") + told
 
 
@@ -140,7 +140,7 @@ def measures_part(by_label: views.Groups, colours: Mapping[str, Ink], key: str) 
     if not any(np.nansum(views.figures(r, m, views.MEASURED)[1]) for r in records for m in MEASURES):
         return ""
     plot = plotly_data.measures_plot(by_label, colours)
-    last = f'<div class="box">{tables.measures_html(records, colours)}</div>'
+    last = f'<div class="box" tabindex="0">{tables.measures_html(records, colours)}</div>'
     said = f"{_lines(by_label, over_clients=False)} {tables.measures_legend(records)} "
     return figure(key, plot, f"{said}The table shows the last values.") + last
 
@@ -229,15 +229,12 @@ def figure(key: str, plot: Mapping[str, Any], said: str, controls: str = "", kin
         return "<p>Nothing was scored yet.</p>"
     if len(choices) > 1:
         controls = _menu("Show", "choice", [c["name"] for c in choices])
-    sizes = {"min-width": plot.get("least"), "height": plot.get("height")}
-    style = ";".join(f"{name}:{size}px" for name, size in sizes.items() if size)
-    least = f' style="{style}"' if style else ""
     data = json.dumps(plot, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace(
         "<", "\\u003c"
     )
     return (
         f'<figure class="{kind}" data-plot="{key}"><div class="controls">{controls}</div>'
-        f'<div class="box"><div class="canvas"{least}></div></div>'
+        f'<div class="box" tabindex="0"><div class="canvas"></div></div>'
         f"<figcaption>{linked(said)}</figcaption></figure>"
         f'<script type="application/json" id="{key}">{data}</script>'
     )

@@ -25,12 +25,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") 
         for first, *rest in rows
     )
     inner = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f'<div class="box"><table class="{kind}">{inner}</table></div>'
+    return f'<div class="box" tabindex="0"><table class="{kind}">{inner}</table></div>'
 
 
 def swatch(label: str, inks: Mapping[str, Ink]) -> str:
     """A label behind its colour."""
-    return f'<i class="ink" style="background:{inks[label].colour}"></i>{escape(label)}'
+    return f"{inks[label].box()}{escape(label)}"
 
 
 def what(records: Sequence[Record]) -> str:
@@ -54,6 +54,19 @@ def what(records: Sequence[Record]) -> str:
     return " · ".join([linked(first), *map(escape, rest)])
 
 
+def part(records: Sequence[Record]) -> str:
+    """Whose part of a run this is, if it is one."""
+    about = records[0].about
+    if "lead" not in about:
+        return ""
+    me, lead = str(about.get("site")), str(about["lead"])
+    said = (
+        f"This is {me}'s part of a run that {lead} leads. Of other sites it has names, who was away, how "
+        f"much {me} listens to each and each to {me}, and what passed between them; other zeros say nothing."
+    )
+    return f"<p>{escape(said)}</p>"
+
+
 def spent(seconds: Mapping[str, float] | None) -> str:
     """Where the time of the whole command went, if that is known."""
     if not seconds:
@@ -64,7 +77,7 @@ def spent(seconds: Mapping[str, float] | None) -> str:
         "processes side by side add up. Tracing is recording the operations of a step, to replay them fast."
     )
     shown = table(["part", "seconds", "per cent"], lines, "figures")
-    return f"<h4>Where the time went</h4>{shown}<p>{said}</p>"
+    return f"<h3>Where the time went</h3>{shown}<p>{said}</p>"
 
 
 def cost(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
@@ -81,7 +94,10 @@ def cost(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
     show = (*(words.whole,) * 2, *(words.size,) * 2, *(words.duration,) * 2)
 
     def cell(value: float, i: int) -> str:
-        bar = f'<span class="bar" style="width:{100 * value / tops[i]:.1f}%"></span>'
+        wide = 100 * value / tops[i]
+        drawn = f'<rect x="{100 - wide:.1f}" width="{wide:.1f}" height="5"/>'
+        box = 'class="bar" viewBox="0 0 100 5" preserveAspectRatio="none" aria-hidden="true"'
+        bar = f"<svg {box}>{drawn}</svg>"
         return f"{escape(show[i](value))}{bar}"
 
     lines = [[swatch(label, inks), *(cell(float(v), i) for i, v in enumerate(rest))] for label, *rest in rows]
@@ -131,7 +147,9 @@ def clients(by_label: views.Groups) -> str:
     rows = []
     found = little.commented([r for runs in by_label.values() for r in runs])
     for i, name in enumerate(record.clients):
-        row = [escape(little.marked(name, found)), *(words.whole(counts[i]) for counts in splits.values())]
+        known = splits["train"][i] > 0  # who is not there yet, or another site, in a site's part of a run
+        sizes = [words.whole(counts[i]) if known else words.NONE for counts in splits.values()]
+        row = [escape(little.marked(name, found)), *sizes]
         row += [words.NONE if groups[i] is None else str(groups[i])] if grouped else []
         rows.append([*row, *(words.figure(float(b.mean[i]), main) for b in drawn)])
     notes = little.notes([r for runs in by_label.values() for r in runs])
@@ -206,8 +224,11 @@ def _text(value: Any) -> str:
 def repeat(records: Sequence[Record]) -> str:
     """The commands, and on what they ran."""
     commands = list(dict.fromkeys(c for r in records if (c := r.about.get("command"))))
+    led = list(dict.fromkeys(str(lead) for r in records if (lead := r.about.get("lead"))))
     if commands:
-        said = "".join(f"<pre>{escape(c)}</pre>" for c in commands)
+        said = "".join(f"<pre tabindex='0'>{escape(c)}</pre>" for c in commands)
+    elif led:
+        said = f"<p>Whoever leads the run can repeat it: {escape(', '.join(led))}.</p>"
     else:
         said = "<p>Started from Python: pass the settings below to <code>coterie.train</code>.</p>"
     facts: dict[str, dict[str, None]] = {}

@@ -226,7 +226,7 @@ def part(by_label: views.Groups, inks: Mapping[str, Ink], key: str) -> str:
     header, rows = price(by_label, told)
     if rows:
         lines = [[page_tables.swatch(row[0], inks), *map(escape, row[1:])] for row in rows]
-        made += f"<h4>What the noise costs</h4>{page_tables.table(header, lines, 'figures')}"
+        made += f"<h3>What the noise costs</h3>{page_tables.table(header, lines, 'figures')}"
     return made
 
 

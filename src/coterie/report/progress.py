@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -18,25 +20,49 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Column
+from rich.text import Text
 
-from coterie.metrics.summary import HEADLINE, mean_over_clients
+from coterie.core.errors import BadRun
+from coterie.report.live import figure_of, missing
 from coterie.report.notebook import in_notebook, notebook_bar
+from coterie.runs.live import read_live
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch
 
 REST = 43  # characters that the bar and its counts need beside what is said
+LOOK = 1.0  # seconds between two looks at who is there
+
+
+class Bar(Progress):
+    """With a line below for who is late or away, of a run whose folder it follows."""
+
+    follows: Path | None = None
+    _looked, _missing = 0.0, ""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield from super().get_renderables()
+        if line := self.missing():
+            yield Text(line, style="yellow", no_wrap=True, overflow="ellipsis")
+
+    def missing(self) -> str:
+        """Nothing if nobody is missing, or nothing is followed."""
+        if self.follows is not None and time.monotonic() - self._looked > LOOK:
+            self._looked, self._missing = time.monotonic(), ""
+            with contextlib.suppress(BadRun, OSError):  # before it begins, there is nothing to see
+                self._missing = missing(read_live(self.follows))
+        return self._missing
 
 
 @contextmanager
 def bar_of(
     total: int, console: Console, name: str = "", unit: str = "rounds", often: float = 10
-) -> Iterator[Progress]:
+) -> Iterator[Bar]:
     """A bar with the time left, shown from the first start on; in a log it is one last line.
 
     Of a failure only its own line is seen. `often` is how many times a second the bar is drawn.
     """
     room = Column(no_wrap=True, overflow="ellipsis", max_width=max(20, console.width - REST))
-    bar = Progress(
+    bar = Bar(
         TextColumn("{task.description}", table_column=room),
         BarColumn(),  # the only one that gives way
         MofNCompleteColumn(table_column=Column(no_wrap=True)),
@@ -65,13 +91,7 @@ def watcher(bar: Progress, label: str, before: int = 0) -> Watch:
 
 def figure(record: Record) -> str:
     """The headline's metric and its last value, the mean over clients; nothing where none is known."""
-    metric = HEADLINE[record.about["task"]]
-    scored: Mapping[str, Any] = next((m["scores"] for m in reversed(record.metrics) if m["scores"]), {})
-    values = scored.get("own/test", {}).get(metric)
-    if not values:
-        return ""
-    value = mean_over_clients(values)
-    return f"{metric} {100 * value:.1f} %" if metric == "accuracy" else f"{metric} {value:.4g}"
+    return figure_of(record.about["task"], record.metrics)
 
 
 def move(bar: Progress, text: str, completed: int) -> None:

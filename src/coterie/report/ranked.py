@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ class Ranked:
     guess             [requester] the loss of always saying one's own shares of classes, NaN where unknown
     chosen            who is in whose circle
     withdrew          (who, from whose circle)
+    kept_out          the same, of whom people decided to keep out of it
     """
 
     name: str
@@ -40,6 +41,7 @@ class Ranked:
     best: int
     threshold: float
     withdrew: Collection[tuple[str, str]] = ()
+    kept_out: Collection[tuple[str, str]] = ()
 
     def order(self, r: int) -> list[int]:
         """Those who were ranked for r, the best first."""
@@ -77,14 +79,19 @@ def ranked(record: Record) -> Ranked:
         bar=str(options.get("bar", "own")) if ABOVE in record.matrices else "none",
         best=int(options.get("best", 0)),
         threshold=float(options.get("threshold", -math.inf if high else math.inf)),
-        withdrew={(str(told["site"]), str(told.get("receiver"))) for told in _withdrawals(record, round)},
+        withdrew=_pairs(t for t in _said(record, round, "withdrawals") if t.get("of") == "circle"),
+        kept_out=_pairs(_said(record, round, "kept_out")),
     )  # fmt: skip
 
 
-def _withdrawals(record: Record, round: int) -> list[Mapping[str, Any]]:
-    """From circles, in the round that ranked."""
+def _said(record: Record, round: int, name: str) -> list[Mapping[str, Any]]:
+    """What the round that ranked says under a name."""
     extras = next((m.get("extras") or {} for m in record.metrics if m["round"] == round), {})
-    return [told for told in extras.get("withdrawals", ()) if told.get("of") == "circle"]
+    return list(extras.get(name, ()))
+
+
+def _pairs(told: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    return {(str(one["site"]), str(one.get("receiver"))) for one in told}
 
 
 def guesses(record: Record) -> np.ndarray:

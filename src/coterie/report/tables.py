@@ -221,7 +221,7 @@ def html_of(header: Sequence[str], rows: Sequence[Sequence[str]], inks: Mapping[
     head = "".join(f'<th scope="col">{shown(h)}</th>' for h in header)
     lines = []
     for label, *rest in rows:
-        swatch = f'<i class="ink" style="background:{inks[label].colour}"></i>' if inks else ""
+        swatch = inks[label].box() if inks else ""
         line = "".join(f"<td>{html.escape(c)}</td>" for c in rest)
         lines.append(f'<tr><th scope="row">{swatch}{html.escape(label)}</th>{line}</tr>')
     return f'<table class="figures"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'

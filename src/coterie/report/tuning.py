@@ -178,7 +178,7 @@ def _use(tuned: Tuned, folder: Path) -> str:
     found = [spec for spec in tuned.tuning.methods if tuned.best(spec)]
     lines = [command("compare", folder / "best.toml")]
     lines += [command("run", folder / "best" / f"{slug(spec)}.toml") for spec in found]
-    return "".join(f"<pre>{escape(line)}</pre>" for line in lines)
+    return "".join(f"<pre tabindex='0'>{escape(line)}</pre>" for line in lines)
 
 
 def _settings(tuned: Tuned) -> str:

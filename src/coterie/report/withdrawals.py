@@ -1,4 +1,4 @@
-"""Who withdrew from sums and circles, in a line for each."""
+"""Who withdrew from sums and circles, and who was kept out of them, in a line for each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,26 @@ def withdrawals(record: Record) -> list[str]:
         when = f"in {len(some)} of {record.done} rounds ({spans(some)})"
         lines.append(f"{site} withdrew from {counted(counts[site])} {when}: {why[site]}")
     more = len(lines) - LISTED
-    return lines if more <= 0 else [*lines[:LISTED], f"{more} more sites withdrew: see metrics.jsonl"]
+    lines = lines if more <= 0 else [*lines[:LISTED], f"{more} more sites withdrew: see metrics.jsonl"]
+    return [*lines, *kept_out(record)]
+
+
+def kept_out(record: Record) -> list[str]:
+    """east, west were kept out of what north mixes in 30 of 30 rounds (1 to 30), as was decided"""
+    rounds, sites = dict[str, list[int]](), dict[str, dict[str, None]]()
+    for m in record.metrics:
+        for told in (m.get("extras") or {}).get("kept_out", ()):
+            mine = rounds.setdefault(str(told["receiver"]), [])
+            if m["round"] not in mine:
+                mine.append(m["round"])
+            sites.setdefault(str(told["receiver"]), {})[str(told["site"])] = None
+    lines = []
+    for receiver, some in rounds.items():
+        who, when = list(sites[receiver]), f"in {len(some)} of {record.done} rounds ({spans(some)})"
+        names = ", ".join(who[:LISTED]) + (", ..." if len(who) > LISTED else "")
+        were = "was" if len(who) == 1 else "were"
+        lines.append(f"{names} {were} kept out of what {receiver} mixes {when}, as was decided")
+    return lines
 
 
 def counted(each: Mapping[str, Any]) -> str:

@@ -101,6 +101,21 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.1f}{GAP}min" if seconds < 7200 else f"{seconds / 3600:.1f}{GAP}h"
 
 
+def energy(kwh: float) -> str:
+    """Two digits, in the unit that suits: short runs take millionths of a kWh."""
+    return _two_digits(((kwh, "kWh"), (1e3 * kwh, "Wh"), (1e6 * kwh, "mWh")))
+
+
+def grams(co2: float) -> str:
+    """The same of CO2e."""
+    return _two_digits(((co2 / 1e3, "kg"), (co2, "g"), (1e3 * co2, "mg"), (1e6 * co2, "µg")))
+
+
+def _two_digits(units: Sequence[tuple[float, str]]) -> str:
+    value, unit = next(((v, name) for v, name in units if v >= 1), units[-1])
+    return f"{value:.0f}{GAP}{unit}" if value >= 10 else f"{value:.2g}{GAP}{unit}"
+
+
 def several(many: float, what: str) -> str:
     """1 client, 2 clients."""
     return f"{many:,.0f} {what}{'' if many == 1 else 's'}".replace(",", "\u202f")

@@ -1,0 +1,248 @@
+"""What do I gain: this client's own model on its own test rows, beside training alone on the same rows.
+
+gain        the difference in the headline figure; its interval is over seeds where there are several, else
+            over test rows (a paired bootstrap, `metrics/bootstrap.py`)
+threshold   sensitivity and specificity at a probability that the reader moves (`metrics/operating.py`)
+trust       how often it is right when it says how sure it is, and what it is worth to let it be silent
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from coterie.core.errors import CoterieError
+from coterie.core.seeds import Key
+from coterie.metrics import bootstrap, operating
+from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
+from coterie.page.cards.base import Card, Table
+from coterie.page.cards.gain_pictures import Rows, pictures
+from coterie.page.catalogue import Words
+from coterie.page.view import View
+from coterie.report import views, words
+from coterie.report.plotly_data import tidy
+from coterie.runs.probabilities import read_probabilities
+from coterie.runs.record import Record
+
+COLUMNS = ("measure", "together", "alone", "difference")
+
+
+def card(view: View, say: Words) -> Card:
+    metric = views.headline_metric([view.record])
+    mine, theirs = rows_of(view, view.record), rows_of(view, view.alone[0]) if view.alone else None
+    gain = gain_over_alone(view, metric, mine, theirs)
+    return Card(
+        "gain",
+        answer(view, metric, gain, say),
+        [*level(view, metric, say), *unsure(view, gain, say), *trust(mine, say)],
+        pictures(view, metric, mine, theirs, say),
+        table(view, say),
+        COLUMNS,
+        how(view, mine, say),
+        {"threshold": threshold(view, mine, theirs)} if mine is not None and len(mine[1]) else {},
+    )
+
+
+def rows_of(view: View, record: Record) -> Rows | None:
+    """What the last model said of each of this client's test rows: of a run in one process from its folder,
+    at a site from beside its own model, and nowhere else.
+    """
+    try:
+        found = record.probabilities()
+        if found is not None:
+            return found.of(view.number)
+        if view.site is None:
+            return None
+        told = json.loads((folder_of(view, record) / "model.json").read_bytes())
+        mine = read_probabilities(view.site.state / str(told["model"]))
+        return None if mine is None else mine.of(0)
+    except (CoterieError, OSError, ValueError, LookupError, TypeError):
+        return None  # there is none, or it cannot be read: the rest of the card does without
+
+
+def folder_of(view: View, record: Record) -> Any:
+    for path, run in view.study.runs.items():
+        if run.record is record:
+            return path
+    return next(p for study in view.kin for p, run in study.runs.items() if run.record is record)
+
+
+def gain_over_alone(view: View, metric: str, mine: Rows | None, theirs: Rows | None) -> Interval | None:
+    """None where nobody trained alone, or there is no figure yet."""
+    if not view.alone:
+        return None
+    found = views.gain_by_client(view.runs, view.alone, metric)[view.number]
+    if math.isnan(found.mean):
+        return None
+    unknown = math.isnan(found.half) and math.isnan(found.low) and metric == "accuracy"
+    if unknown and mine is not None and theirs is not None and np.array_equal(mine[1], theirs[1]):
+        low, high = over_rows(mine, theirs)
+        found = found._replace(low=low, high=high)
+    return found
+
+
+def over_rows(mine: Rows, theirs: Rows) -> tuple[float, float]:
+    """Bounds of a gain in accuracy over test rows, as in reports of runs in one process."""
+    if len(mine[1]) < 2:
+        return math.nan, math.nan
+    ours, alone = ((p.argmax(axis=1) == y).astype(float)[None] for p, y in (mine, theirs))
+    draws = bootstrap.differences(
+        ours, alone, np.array([len(mine[1])]), bootstrap.FIGURES["accuracy"], Key(0).at("rows").numpy()
+    )
+    low, high = bootstrap.bounds(draws)[:, 0]
+    return float(low), float(high)
+
+
+def bounds(gain: Interval) -> tuple[float, float]:
+    """Over seeds, else over rows; NaN where neither is known. Seeds that agree to the last digit, as they do
+    where a row or two decide, say nothing of chance.
+    """
+    if math.isfinite(gain.half) and gain.half > 0:
+        return gain.mean - gain.half, gain.mean + gain.half
+    return gain.low, gain.high
+
+
+def amount(value: float, metric: str, say: Words) -> str:
+    """A difference: points of per cent, or a number."""
+    if metric in words.PERCENT:
+        return say.number(100 * value, 2 if abs(value) < 0.1 else 3)
+    return say.number(value, 2)
+
+
+def figure(value: float, metric: str, say: Words) -> str:
+    return say.percent(value, 1) if metric in words.PERCENT else say.number(value)
+
+
+def answer(view: View, metric: str, gain: Interval | None, say: Words) -> str:
+    if not math.isfinite(views.final(view.record, metric)[view.number]):
+        return say("gain.not_yet")
+    if view.method == "local":
+        return say("gain.is_alone")
+    if gain is None:
+        return say("gain.no_alone")
+    called, (low, high) = say(f"metric.{metric}"), bounds(gain)
+    blanks = {
+        "amount": amount(abs(gain.mean), metric, say),
+        "metric": called,
+        "low": amount(low, metric, say),
+        "high": amount(high, metric, say),
+    }
+    points = "points" if metric in words.PERCENT else "number"
+    if math.isnan(low):
+        return say(
+            f"gain.{points}.{'better' if gain.mean > 0 else 'worse' if gain.mean < 0 else 'same'}", **blanks
+        )
+    if low > 0:
+        return say(f"gain.{points}.clear", **blanks)
+    if high < 0:
+        return say(f"gain.{points}.harm", **blanks)
+    return say(f"gain.{points}.unclear", **blanks)
+
+
+def level(view: View, metric: str, say: Words) -> list[str]:
+    now, before = (mean_of(runs, metric, view.number) for runs in (view.runs, view.alone))
+    if not math.isfinite(now):
+        return []
+    rows = int(view.record.about["clients"][view.number].get("test") or 0)
+    called, text = say(f"metric.{metric}"), figure(now, metric, say)
+    lines = [say("gain.level", metric=called, value=text, rows=say.whole(rows))]
+    if math.isfinite(before):
+        lines = [
+            say(
+                "gain.levels",
+                metric=called,
+                value=text,
+                alone=figure(before, metric, say),
+                rows=say.whole(rows),
+            )
+        ]
+    return lines
+
+
+def mean_of(runs: Sequence[Record], metric: str, client: int) -> float:
+    """A client's last figure, the mean over seeds; NaN where there is none."""
+    return float(np.mean([views.final(r, metric)[client] for r in runs])) if runs else math.nan
+
+
+def unsure(view: View, gain: Interval | None, say: Words) -> list[str]:
+    """What the interval is of."""
+    if gain is None:
+        return []
+    if math.isfinite(gain.half) and gain.half > 0:
+        return [say("gain.over_seeds", n=len(view.runs))]
+    return [say("gain.over_rows" if math.isfinite(gain.low) else "gain.one_seed")]
+
+
+def trust(mine: Rows | None, say: Words) -> list[str]:
+    """Abstention in one sentence: at the confidence that leaves three quarters of the rows answered."""
+    if mine is None or not len(mine[1]):
+        return []
+    answered, right = operating.abstention(*mine, operating.grid())
+    at = int(np.flatnonzero(answered.value >= 0.75)[-1])
+    whole = right.value[0]
+    return [
+        say(
+            "gain.silent",
+            at=say.percent(operating.grid()[at]),
+            answered=say.percent(answered.value[at]),
+            right=say.percent(right.value[at]),
+            whole=say.percent(whole),
+        )
+    ]
+
+
+def how(view: View, mine: Rows | None, say: Words) -> list[str]:
+    lines = [say("gain.how"), say("gain.how_interval")]
+    if view.record.about["task"] == "classification":
+        lines += [say("gain.how_threshold"), say("gain.how_calibration"), say("gain.how_silent")]
+        if mine is None:
+            lines.append(say("gain.no_rows"))
+    return lines
+
+
+def threshold(view: View, mine: Rows | None, theirs: Rows | None) -> dict[str, Any]:
+    """For each class, sensitivity and specificity at 101 thresholds, each as [value, low, high]: the page
+    moves over them. Of two classes the second stands first, as it is usually the illness.
+    """
+    assert mine is not None
+    classes = list(view.record.about["classes"]) or [str(c) for c in range(mine[0].shape[1])]
+    order = range(len(classes) - 1, -1, -1) if len(classes) == 2 else range(len(classes))
+    found = []
+    for c in order:
+        sides = {"together": mine, "alone": theirs}
+        told = {name: shares(rows, c) for name, rows in sides.items() if rows is not None and len(rows[1])}
+        positive = int((mine[1] == c).sum())
+        found.append({"class": classes[c], "positive": positive, "negative": len(mine[1]) - positive, **told})
+    return {"classes": found, "two": len(classes) == 2}
+
+
+def shares(rows: Rows, c: int) -> dict[str, Any]:
+    counts = operating.counts(rows[0][:, c], rows[1] == c, operating.grid())
+    made = {"sensitivity": operating.sensitivity(counts), "specificity": operating.specificity(counts)}
+    return {name: [tidy(part) for part in share] for name, share in made.items()}
+
+
+def table(view: View, say: Words) -> Table:
+    """Every measure, together and alone."""
+    rows, raw = list[list[str]](), list[list[Any]]()
+    for metric in views.shown([view.record]):
+        mine, alone = (mean_of(runs, metric, view.number) for runs in (view.runs, view.alone))
+        if not math.isfinite(mine):
+            continue
+        gain = mine - alone
+        raw.append([metric, float(mine), *(float(v) if math.isfinite(v) else None for v in (alone, gain))])
+        better = HIGHER_IS_BETTER.get(metric, True)
+        mark = "" if not math.isfinite(gain) or gain == 0 else " ▲" if (gain > 0) == better else " ▼"
+        rows.append(
+            [
+                say.of(f"metric.{metric}", metric),
+                figure(mine, metric, say),
+                figure(alone, metric, say) if math.isfinite(alone) else "–",
+                (amount(gain, metric, say) + mark) if math.isfinite(gain) else "–",
+            ]
+        )
+    return Table([say(f"gain.column.{name}") for name in COLUMNS], rows, raw)

@@ -1,0 +1,103 @@
+"""Where a reader begins: a site's own page, the clients of a study, and what has none: advice, checks."""
+
+from __future__ import annotations
+
+from html import escape
+
+from coterie.page import gallery, offers
+from coterie.page.cards import gain
+from coterie.page.catalogue import Words
+from coterie.page.library import Entry, Library, Site
+from coterie.page.reading import Study, quality_of
+from coterie.page.render import Frame, address, document, note
+from coterie.page.standing import happened, live_strip, standing
+from coterie.report import views
+from coterie.report.quality import quality_part
+from coterie.runs.advising import ANSWERS
+from coterie.storage.tail import last_lines
+
+ASKED = 12  # lines of a site's diary
+
+
+def page(library: Library, frame: Frame, trouble: str = "") -> str:
+    """A site's: what it may answer, what it was asked, its models; below, its part of runs."""
+    parts = "".join(of_site(site, frame.say) for site in library.sites)
+    named = ", ".join(site.name for site in library.sites)
+    titled = Frame(frame.say, frame.path, frame.query, frame.say("site.title", name=named), frame.site)
+    return gallery.gallery(library, titled, parts, trouble)
+
+
+def of_site(site: Site, say: Words) -> str:
+    asked = last_lines(site.state / "asked.jsonl", ASKED)
+    lines = "".join(
+        f"<li><time>{escape(str(one.get('time', ''))[:19])}</time> {escape(str(one.get('by', '')))}: "
+        f"{escape(str(one.get('asked', '')))} – {escape(str(one.get('outcome', '')))}</li>"
+        for one in reversed(asked)
+    )
+    models = sorted(p.name for p in (site.state / "models").glob("*") if p.is_dir())
+    using = f"coterie predict {site.state / 'models'}/NAME patients.csv"
+    listed = "".join(f"<li>{escape(name)}</li>" for name in models)
+    mine = (
+        f"<ul>{listed}</ul><pre tabindex='0'>{escape(using)}</pre>"
+        if models
+        else f"<p>{escape(say('site.no_models'))}</p>"
+    )
+    return f"""{offers.offers(site, say)}
+<section id="models"><h2>{escape(say("site.models"))}</h2>{mine}</section>
+<section id="asked"><h2>{escape(say("site.asked"))}</h2>
+<details><summary>{escape(say("site.diary"))}</summary>
+<ol class="events" reversed>{lines}</ol></details></section>"""
+
+
+def clients(library: Library, entry: Entry, study: Study, frame: Frame) -> str:
+    """Of a study: how it stands, and a link to each client's page."""
+    say, record = frame.say, study.first
+    metric = views.headline_metric([record])
+    latest = views.final(study.records[0], metric)
+    rows = "".join(
+        f'<tr><th scope="row"><a href="{escape(address("run", entry.id, name))}">{escape(name)}</a></th>'
+        f"<td>{escape(say.whole(size))}</td><td>{escape(gain.figure(value, metric, say))}</td></tr>"
+        for name, size, value in zip(record.clients, views.sizes(record)["train"], latest, strict=True)
+    )
+    heads = (say("gallery.clients_name"), say("gallery.rows"), say(f"metric.{metric}"))
+    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
+    links = [
+        (address("run", entry.id, "report"), say("client.report")),
+        (address("run", entry.id, "data"), say("client.data")),
+    ]
+    listed = "".join(f'<li><a href="{escape(to)}">{escape(text)}</a></li>' for to, text in links)
+    live = standing(entry).live
+    main = f"""<div class="head"><h1>{escape(entry.name)}</h1>
+{live_strip(entry, say)}</div>
+<section id="clients"><h2>{escape(say("gallery.choose_client"))}</h2>
+<div class="box" tabindex="0" role="region" aria-label="{escape(say("gallery.choose_client"))}">
+<table class="figures"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>
+<section id="events"><h2>{escape(say("client.events"))}</h2>
+{happened(live.events if live else (), say)}</section>
+<section id="more"><h2>{escape(say("client.more"))}</h2><ul>{listed}</ul></section>"""
+    return document(frame, main, live=address("news", entry.id))
+
+
+def other(entry: Entry, frame: Frame) -> str:
+    """Advice in its own words, or what a check found."""
+    say = frame.say
+    if entry.kind == "check":
+        table = quality_of(entry.path)
+        body = quality_part(table) if table is not None else note(say("shell.trouble"))
+    else:
+        body = advice_part(entry, say)
+    english = f'<p class="what">{escape(say("gallery.english"))}</p>' if say.language != "en" else ""
+    main = f"""<div class="head"><h1>{escape(entry.name)}</h1>{english}</div>
+<div class="report" lang="en"><section>{body}</section></div>"""
+    return document(frame, main)
+
+
+def advice_part(entry: Entry, say: Words) -> str:
+    """What each client was told, as the folder's own page has it."""
+    from coterie.report.answers_page import answers_part, gains_part, gifts_part, partners_part
+    from coterie.runs.advising import read_advice
+
+    if not (entry.path / ANSWERS).exists():
+        return f"<p>{escape(say('live.before'))}</p>"
+    advice = read_advice(entry.path)
+    return answers_part(advice) + gains_part(advice) + partners_part(advice) + gifts_part(advice)

@@ -1,0 +1,54 @@
+"""Who would like a site in its circle, to be answered by its people."""
+
+from __future__ import annotations
+
+from html import escape
+
+from coterie.core.errors import BadInput, CoterieError
+from coterie.federation.consent import OFFERS
+from coterie.page.catalogue import Words
+from coterie.page.judgement import Form, one, so_far
+from coterie.page.library import Library, Site
+from coterie.page.render import note
+from coterie.runs.deciding import decide, place_of
+from coterie.storage.atomic import read_lines
+
+
+def offers(site: Site, say: Words) -> str:
+    """Who would like this site in its circle, to be answered; and what was answered before."""
+    try:
+        place = place_of(site.kit)
+        mine, waiting = place.of(site.name), read_lines(site.state / OFFERS)
+    except CoterieError as error:
+        return f'<section id="offers"><h2>{escape(say("offer.title"))}</h2>{note(str(error))}</section>'
+    rows = ""
+    for offer in waiting:
+        name = str(offer["requester"])
+        state = "allowed" if name in mine.allowed else "vetoed" if name in mine.vetoed else "open"
+        told = say(
+            "offer.told",
+            name=name,
+            share=say.percent(float(offer["share"])),
+            others=say.whole(int(offer["others"])),
+        )
+        buttons = "".join(
+            f'<button type="submit" name="allow" value="{value}">{escape(say(f"offer.{word}"))}</button>'
+            for word, value in (("yes", "1"), ("no", "0"))
+        )
+        rows += (
+            '<li><form method="post" action="/site/decide" class="row">'
+            f'<input type="hidden" name="requester" value="{escape(name)}">'
+            f'<input type="hidden" name="site" value="{escape(site.name)}"><span>{escape(told)} '
+            f"<strong>{escape(say(f'offer.{state}'))}</strong></span>{buttons}</form></li>"
+        )
+    inner = f'<ul class="offers">{rows}</ul>' if rows else f"<p>{escape(say('offer.none'))}</p>"
+    return f"""<section id="offers"><h2>{escape(say("offer.title"))}</h2>
+<p>{escape(say("offer.about"))}</p>{inner}{so_far(place, site.name, say)}</section>"""
+
+
+def site_decides(library: Library, form: Form) -> None:
+    site = next((s for s in library.sites if s.name == one(form, "site")), None)
+    if site is None:
+        raise BadInput(f"{one(form, 'site')!r} is no site that is shown here: reload the page")
+    told = {"requester": one(form, "requester"), "allow": one(form, "allow") == "1"}
+    decide(site.kit, site.name, [("veto", told)])

@@ -1,0 +1,151 @@
+"""One client of a study, as its cards see it: through one method, beside training alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from coterie.page.library import Entry, Library, Site
+from coterie.page.reading import Study
+from coterie.report import views
+from coterie.runs.alike import Similarity, similarity_of
+from coterie.runs.record import Record
+
+ROUNDS = 200  # of a picture
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """
+    label        the method, as its study calls it; `runs` are its seeds, of which `record` is the first
+    alone        runs that trained alone on the same rows, if there are any
+    similarity   what sketches of the rows said, if anybody asked; `same` if of these very rows
+    kin          other studies in the same place
+    """
+
+    entry: Entry
+    study: Study
+    label: str
+    client: str
+    runs: Sequence[Record]
+    alone: Sequence[Record]
+    similarity: Similarity | None
+    same: bool
+    site: Site | None
+    kin: Sequence[Study] = ()
+
+    @property
+    def record(self) -> Record:
+        return self.runs[0]
+
+    @property
+    def number(self) -> int:
+        return self.record.clients.index(self.client)
+
+    @property
+    def names(self) -> list[str]:
+        return self.record.clients
+
+    @property
+    def others(self) -> list[int]:
+        return [j for j in range(len(self.names)) if j != self.number]
+
+    @property
+    def method(self) -> str:
+        return views.method(self.record)
+
+    @property
+    def path(self) -> Path:
+        return self.study.path_of(self.record)
+
+    @cached_property
+    def rounds(self) -> list[int]:
+        """Those of a picture."""
+        return views.thin(sorted(self.record.weights), ROUNDS)
+
+    @cached_property
+    def heard(self) -> np.ndarray:
+        """[round, sender] whose model counted how much in this client's, in the rounds of a picture."""
+        return self.rows(self.rounds)
+
+    def rows(self, rounds: Sequence[int], name: str = "") -> np.ndarray:
+        """[round, other] this client's rows of the weights, or of another matrix; kept, as rounds that are
+        over do not change.
+        """
+        kept: dict[int, np.ndarray] = self.study.kept.setdefault(("row", self.path, name, self.number), {})
+        if new := [r for r in rounds if r not in kept]:
+            by_round = self.record.matrices[name] if name else self.record.weights
+            kept |= {r: np.array(by_round[r][self.number], dtype=float) for r in new}
+        return np.stack([kept[r] for r in rounds]) if rounds else np.zeros((0, len(self.names)))
+
+    @cached_property
+    def last(self) -> np.ndarray:
+        """[receiver, sender] the weights of the last round; zeros before the first."""
+        n = len(self.names)
+        return np.asarray(self.record.weights[self.rounds[-1]], float) if self.rounds else np.zeros((n, n))
+
+
+def labels_of(study: Study) -> list[str]:
+    """The methods of a study; those that train together first."""
+    by_label = study.groups()
+    return sorted(by_label, key=lambda label: views.method(by_label[label][0]) == "local")
+
+
+def view_of(library: Library, entry: Entry, client: str, label: str = "", age: float = 0.0) -> View | None:
+    """As it was at most `age` seconds ago; None where there is nobody of that name, or no such method, or no
+    round yet.
+    """
+    study = library.study(entry, age)
+    by_label = study.groups() if study.records else {}
+    label = label or next(iter(labels_of(study)), "") if by_label else ""
+    if label not in by_label or client not in by_label[label][0].clients:
+        return None
+    runs = by_label[label]
+    kin = study.once(("kin",), lambda: library.kin(entry, runs[0].clients))
+    similarity, same = study.once(("alike",), lambda: alike(study, kin, runs[0]))
+    return View(
+        entry,
+        study,
+        label,
+        client,
+        runs,
+        alone_beside(study, kin, runs),
+        similarity,
+        same,
+        library.site_of(entry),
+        kin,
+    )
+
+
+def alone_beside(study: Study, kin: Sequence[Study], runs: Sequence[Record]) -> Sequence[Record]:
+    """Training alone in the same study, or on the same rows elsewhere; nothing where this is alone itself."""
+    if views.method(runs[0]) == "local":
+        return ()
+    by_label = study.groups()
+    if (label := views.baseline(by_label)) is not None:
+        return by_label[label]
+    rows = {views.seed(r): str(r.about.get("rows", "")) for r in runs}
+    found: dict[int, Record] = {}
+    for record in (r for other in kin for r in other.records if views.method(r) == "local"):
+        seed = next((s for s, mark in rows.items() if mark and mark == record.about.get("rows")), None)
+        if seed is not None and record.clients == runs[0].clients and record.finished:
+            found.setdefault(seed, record)
+    return list(found.values())
+
+
+def alike(study: Study, kin: Sequence[Study], record: Record) -> tuple[Similarity | None, bool]:
+    """Sketches of these rows, else of the same sites with other rows set aside."""
+    rows, other = str(record.about.get("rows", "")), None
+    for one in [*study.records, *(r for k in kin for r in k.records)]:
+        found = similarity_of(one) if one.clients == record.clients and one.matrices else None
+        if found is None:
+            continue
+        if one in study.records or (rows and rows == one.about.get("rows")):
+            return found, True
+        if one.about.get("features") == record.about.get("features"):
+            other = other or found
+    return other, False

@@ -1,0 +1,164 @@
+"""What the four cards say, against the record that they say it of."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from pages import SITES
+
+from coterie.page import letter
+from coterie.page.cards import CARDS
+from coterie.page.catalogue import LANGUAGES, Words
+from coterie.page.library import library_of
+from coterie.page.view import view_of
+from coterie.report import views
+
+EN = Words("en")
+
+
+@pytest.fixture(scope="module")
+def shelf(made):
+    return library_of([str(made)])
+
+
+def look(shelf, name="study", client="north", label=""):
+    entry = next(e for e in shelf.all() if e.name == name)
+    found = view_of(shelf, entry, client, label)
+    assert found is not None
+    return found
+
+
+def rows(card):
+    """The table as its file has it."""
+    return list(csv.DictReader(io.StringIO(card.table.csv(card.columns))))
+
+
+def test_with_whom_is_the_weights_of_the_last_round(shelf):
+    view = look(shelf, label="weight-erosion")
+    card = CARDS["with"](view, EN)
+    me = view.record.clients.index("north")
+    last = dict(zip(view.record.clients, view.record.weights[6][me].tolist(), strict=True))
+    told = {row["partner"]: row for row in rows(card)}
+    assert set(told) == set(SITES) - {"north"}
+    for name in told:
+        j = view.record.clients.index(name)
+        assert float(told[name]["weight_now"]) == pytest.approx(last[name])
+        means = [view.record.weights[r][me, j] for r in range(1, 7)]
+        assert float(told[name]["weight_mean"]) == pytest.approx(np.mean(means))
+        assert int(told[name]["rounds_counted"]) == sum(w > 0 for w in means)
+        assert int(told[name]["training_rows"]) == 63
+    best = max(told, key=lambda name: last[name])
+    assert f"{best} ({round(100 * last[best])}\u00a0%)" in card.answer
+    drawn = card.pictures[0].plot["choices"][0]["data"]
+    total = sum(np.array(line["y"]) for line in drawn)
+    assert total == pytest.approx([100] * 6, abs=0.1)
+
+
+def test_everybody_counts_by_rows_in_one_model_for_all(shelf):
+    card = CARDS["with"](look(shelf, label="fedavg"), EN)
+    assert card.answer.startswith("Your model learns with ")
+    assert card.answer.count("25\u00a0%") == 4
+
+
+def test_alone_is_alone(shelf):
+    view = look(shelf, label="local")
+    assert CARDS["with"](view, EN).answer == "Your model learns from your own rows alone."
+    assert CARDS["gain"](view, EN).answer.startswith("This is training alone")
+    assert CARDS["given"](view, EN).answer.startswith(("Nothing has left you", "6 single", "12 single"))
+
+
+def test_why_tells_who_is_near_in_which_columns(shelf):
+    """west weighs two deviations more, as the tables were written; sketches are those of another run."""
+    card = CARDS["why"](look(shelf, label="weight-erosion"), EN)
+    said = " ".join([card.answer, *card.lines])
+    assert "those of west least" in said
+    assert "west differs most in weight <i>" in said
+    measures = {(row["partner"], row["measure"]) for row in rows(card)}
+    assert {("west", "relative distance"), ("west", "alpha"), ("west", "quantiles")} <= measures
+
+
+def test_a_ranking_gives_a_reason_for_each(shelf):
+    card = CARDS["why"](look(shelf, "circles"), EN)
+    told = {row["partner"]: row["reason"] for row in rows(card)}
+    assert set(told) == set(SITES) - {"north"}
+    assert all(told.values())
+    assert card.answer.startswith(("south", "east <b>&"))
+
+
+def test_the_gain_is_the_difference_to_training_alone_on_the_same_rows(shelf):
+    view = look(shelf, label="weight-erosion")
+    card = CARDS["gain"](view, EN)
+    mine, alone = (views.final(r, "accuracy")[view.number] for r in (view.record, view.alone[0]))
+    told = next(row for row in rows(card) if row["measure"] == "accuracy")
+    assert [float(told[c]) for c in ("together", "alone")] == pytest.approx([mine, alone])
+    assert float(told["difference"]) == pytest.approx(mine - alone)
+    if mine == alone:
+        assert card.answer.startswith(("No gain can be told", "Your accuracy is the same"))
+    assert "on your 27 test rows" in " ".join(card.lines)
+
+
+def test_sensitivity_and_specificity_are_counted_by_hand(shelf):
+    """Of 27 rows, at 0.30: who is ill and called so, who is well and not called so."""
+    view = look(shelf, label="fedavg")
+    p, y = view.record.probabilities().of(view.number)
+    told = CARDS["gain"](view, EN).extra["threshold"]["classes"][0]
+    assert (told["class"], told["positive"], told["negative"]) == ("yes", int(y.sum()), int((1 - y).sum()))
+    called = p[:, 1] >= np.float32(0.30)
+    assert told["together"]["sensitivity"][0][30] == pytest.approx(called[y == 1].mean(), abs=1e-4)
+    assert told["together"]["specificity"][0][30] == pytest.approx((~called)[y == 0].mean(), abs=1e-4)
+    assert set(told) >= {"together", "alone"}
+
+
+def test_what_was_given_away_is_what_passed(shelf):
+    view = look(shelf, label="weight-erosion")
+    card = CARDS["given"](view, EN)
+    frame = view.record.given_away()
+    mine = frame[(frame.sender == "north") | (frame.receiver == "north")]
+    told = {(row["from"], row["to"]): int(row["models"]) for row in rows(card)}
+    assert told == {(r.sender, r.receiver): r.models for r in mine.itertuples()}
+    left = int(mine[mine.sender == "north"].models.sum())
+    assert card.answer.startswith(f"{left} models trained on your rows left you")
+    said = " ".join(card.lines)
+    for part in ("No row left you", "no epsilon", "CPU seconds", "CO2e", "distances"):
+        assert part in said
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_card_speaks_every_language(shelf, language):
+    say = Words(language)
+    for name, label in (("study", "weight-erosion"), ("study", "fedavg"), ("circles", ""), ("alike", "")):
+        for client in SITES:
+            for card in (make(look(shelf, name, client, label), say) for make in CARDS.values()):
+                assert card.answer
+                assert all(row[0] for row in (card.table.rows if card.table else ()))
+
+
+def test_cells_that_a_spreadsheet_would_run_are_texts(shelf):
+    from coterie.page.cards.base import Table
+
+    table = Table(["a"], [], [["=1+1", 2.5], ["@x", None], ["plain", -3]])
+    assert table.csv(["name", "value"]) == "name,value\n'=1+1,2.5\n'@x,\nplain,-3\n"
+
+
+def test_a_letter_names_columns_and_weights_that_differ(shelf):
+    """west is ill for another reason in its pulse, and weighs more."""
+    view = look(shelf, label="weight-erosion")
+    found = letter.feedback(view, "west")
+    assert found.alone
+    assert found.columns[0].name == "weight <i>"
+    assert found.columns[0].first > 1.5 > 2 * found.columns[0].second
+    assert found.weights[0].name == "pulse"
+    assert found.weights[0].first < 0 < found.weights[0].second
+    text = letter.text(view, "west", EN)
+    for part in ("To west, from north", "weight <i>:", "pulse:", "is about a single patient"):
+        assert part in text
+    assert all(len(line) <= 90 for line in text.splitlines())
+
+
+def test_a_letter_after_a_ranking_says_the_reason_to_whom_it_is_about(shelf):
+    text = letter.text(look(shelf, "circles"), "west", EN)
+    assert "The reason: " in text
+    assert "your rows differ" in text

@@ -1,0 +1,75 @@
+"""Texts in three languages: each is there, with the same blanks, and numbers are written as people do."""
+
+from __future__ import annotations
+
+import re
+import string
+from pathlib import Path
+
+import pytest
+
+import coterie.page
+from coterie.core.observer import WORDS
+from coterie.page.catalogue import LANGUAGES, Words, language_of, texts
+from coterie.report.choices import REASONS
+
+SOURCES = [p.read_text() for p in Path(coterie.page.__file__).parent.rglob("*.py")]
+
+
+def blanks(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
+
+
+def test_every_text_is_there_in_every_language_with_the_same_blanks():
+    for key, by_language in texts().items():
+        assert list(by_language) == list(LANGUAGES), key
+        assert len({frozenset(blanks(text)) for text in by_language.values()}) == 1, key
+        assert all(text.strip() for text in by_language.values()), key
+
+
+def test_every_text_that_is_asked_for_is_there():
+    asked = {found for text in SOURCES for found in re.findall(r"say(?:\.of)?\(\s*\"([a-z0-9_.\-]+)\"", text)}
+    assert len(asked) > 100
+    assert asked <= texts().keys()
+    counted = {found for text in SOURCES for found in re.findall(r"say\.count\(\s*\"([a-z0-9_.]+)\"", text)}
+    assert {f"{key}.{form}" for key in counted for form in ("one", "many")} <= texts().keys()
+
+
+@pytest.mark.parametrize(("part", "names"), [("event", WORDS), ("reason", REASONS)])
+def test_whatever_may_happen_or_be_a_reason_has_words(part, names):
+    assert {f"{part}.{name}" for name in names} <= texts().keys()
+
+
+def test_what_fills_a_blank_is_not_read_as_a_text():
+    assert Words("en")("live.away", name="{why}", why="{name}") == "{why} is away: {name}"
+
+
+@pytest.mark.parametrize(
+    ("language", "number", "percent", "size", "scaled"),
+    [
+        ("en", "1,234", "34.1\u00a0%", "12.3 MB", "0.35 to 4.4\u00a0mWh"),
+        ("fr", "1\u202f234", "34,1\u00a0%", "12,3 MB", "0,35 à 4,4\u00a0mWh"),
+        ("de", "1.234", "34,1\u00a0%", "12,3 MB", "0,35 bis 4,4\u00a0mWh"),
+    ],
+)
+def test_numbers_are_written_as_the_language_does(language, number, percent, size, scaled):
+    say = Words(language)
+    assert say.whole(1234) == number
+    assert say.percent(0.3412, 1) == percent
+    assert say.size(12_345_678) == size
+    assert say.scaled(0.00035, 0.0044, "Wh") == scaled
+    assert say.number(float("nan")) == "–"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("fr-CH, fr;q=0.9, en;q=0.8", "fr"),
+        ("es, de;q=0.5", "de"),
+        ("es", "en"),
+        ("", "en"),
+        (";q=x,de", "de"),
+    ],
+)
+def test_a_browser_is_answered_in_a_language_that_it_asks_for(wanted, found):
+    assert language_of(wanted) == found
