@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,7 @@ from coterie.runs.settings import Settings, read_toml
 from coterie.runs.sweeps import Entry, expanded, grid_from, specs_from
 from coterie.sites.footing import Footing
 from coterie.storage.atomic import write_whole
+from coterie.storage.locks import locked
 from coterie.storage.paths import given_file, given_folder
 from coterie.watching import nobody, told
 
@@ -174,7 +176,8 @@ def compare(
     path = None if out is None else given_folder(str(out), "out")
     results: dict[str, list[Result]] = {spec: [] for spec in specs}
     first, done = Settings(**coerced(Settings, {**common, "seed": seed}, "compare")), 0
-    with watched(first.rounds * seeds * len(specs), progress, watch) as watch_of:
+    with ExitStack() as inside:
+        watch_of = inside.enter_context(watched(first.rounds * seeds * len(specs), progress, watch))
         for i in range(seeds):
             settings = replace(first, seed=first.seed + i)
             key = Key(settings.seed, rounds=settings.rounds)
@@ -191,6 +194,7 @@ def compare(
             if path is not None and i == 0:
                 table = {"methods": list(methods), "seeds": seeds, **settings.table(), **brought.table()}
                 begin(path, table, footing, resume)
+                inside.enter_context(closing(locked(path)))
             for spec, (work, way) in ways.items():
                 config = given_config(footing, model, settings, work, way, engine, init, features, brought)
                 experiment = given_experiment(footing, config, settings, way, brought)

@@ -223,6 +223,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         result.record.models = Known(dict(result.record.models()))
         result.record.calibration = Known(result.record.calibration())
         result.record.outcomes = Known(result.record.outcomes())
+        result.record.probabilities = Known(result.record.probabilities())
         return result
 
     def _answers(self, X: Any, groups: Any) -> Array:

@@ -113,7 +113,8 @@ class Result:
         """A client's model with all that it needs to be asked about new rows; the name may be left out where
         only one has a model. A class less probable than `threshold` is not said.
         """
-        from coterie.use.of_run import one_of, predictor_of
+        from coterie.use.folders import one_of
+        from coterie.use.of_run import predictor_of
 
         client = one_of(client, list(self.models), self.record.clients, "this result")
         return predictor_of(self.record, client, self.models[client], self.origin, threshold)

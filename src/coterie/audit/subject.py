@@ -32,7 +32,7 @@ from coterie.runs.runner import same_threads, state_type
 from coterie.runs.settings import Settings, digest, from_table
 from coterie.sites.footing import Footing
 from coterie.storage.atomic import brought_back
-from coterie.use.of_run import refuse_no_run
+from coterie.use.folders import refuse_no_run
 
 
 @dataclass(frozen=True, eq=False)

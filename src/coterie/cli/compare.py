@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-
-from rich.progress import Progress
 
 from coterie.cli import screen
 from coterie.cli.flags import kernel_names, method_names, read_settings
-from coterie.cli.run import OUT, WATCH, close, fresh, how_to_go_on, out_of
+from coterie.cli.run import ENERGY, OUT, WATCH, close, fresh, how_to_go_on, out_of
 from coterie.core.clock import CLOCK
 from coterie.core.errors import BadData, BadInput, Refused
 from coterie.core.options import Option
@@ -23,6 +22,8 @@ from coterie.runs.record import Record
 from coterie.runs.runner import Watch
 from coterie.runs.settings import Settings
 from coterie.runs.sweeps import expanded
+from coterie.runs.tracker import Tracker, tracker_of
+from coterie.storage.locks import locked
 from coterie.watching import both, told, watcher_of
 
 HELP = """Trains with several methods and seeds on the same clients, and puts them into one table.
@@ -52,13 +53,14 @@ SEEDS = Option("seeds", int, 3, "How many seeds, counted from --seed.")
 def compare(words: Sequence[str]) -> int:
     with CLOCK.part("start-up"):
         names = method_names(words, DEFAULT)
-        own, kernels = [METHODS, GRID, SEEDS, OUT, JOBS, WATCH], kernel_names(words)
+        own, kernels = [METHODS, GRID, SEEDS, OUT, JOBS, WATCH, ENERGY], kernel_names(words)
         settings, extra = read_settings(words, "compare", HELP, own, names, kernels=kernels)
-    watch = told(watcher_of(extra["watch"]))
-    if extra["watch"]:  # runs one after the other: logs are no place for several processes
-        if extra["jobs"] > 1:
-            raise BadInput(f"--jobs {extra['jobs']}: who watches sees one run at a time: leave it out")
-        extra["jobs"] = 1
+    watch, tracker = told(watcher_of(extra["watch"])), tracker_of(extra["energy"])
+    for who, given in (("who watches", extra["watch"]), ("an energy tracker", extra["energy"])):
+        if given:  # runs one after the other: logs and counters are no place for several processes
+            if extra["jobs"] > 1:
+                raise BadInput(f"--jobs {extra['jobs']}: {who} sees one run at a time: leave it out")
+            extra["jobs"] = 1
     methods = expanded(extra["methods"], extra["grid"], settings.kernel)
     comparison, out = Comparison(settings, methods, extra["seeds"]), out_of(extra)
     split = comparison.with_method(comparison.methods[0]).split
@@ -67,7 +69,7 @@ def compare(words: Sequence[str]) -> int:
     made = not_there(path)
     create(path, comparison, builder)
     try:
-        records = run_all(path, comparison, command_line(), builder, extra["jobs"], watch)
+        records = run_all(path, comparison, command_line(), builder, extra["jobs"], watch, tracker)
     except (BadInput, BadData, Refused):  # a mistake that only the work itself could show
         if not any(path.rglob("metrics.jsonl")):
             empty(path, made)
@@ -83,6 +85,7 @@ def run_all(
     builder: Builder | None = None,
     jobs: int = 0,
     watch: Watch = lambda record: None,
+    tracker: Tracker | None = None,
 ) -> list[Record]:
     """Every run of a comparison that is not finished yet, under one progress bar; then notes on the data.
 
@@ -96,11 +99,11 @@ def run_all(
         raise BadInput(f"--jobs {jobs}: sites of a federation are in one run at a time: leave it out")
     jobs = processes(jobs, len(cells), builder.small(order[0][1]))
     try:
-        with screen.progress(rounds * len(cells)) as bar:
+        with closing(locked(path)), screen.progress(rounds * len(cells)) as bar:
             if jobs > 1:
                 records = in_processes(path, order, command, builder, jobs, bar)
             else:
-                records = one_by_one(path, order, command, builder, bar, watch)
+                records = one_by_one(path, order, command, builder, bar, watch, tracker)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(path)) from None
     found = [records[place] for (_, place), _ in cells]
@@ -109,19 +112,27 @@ def run_all(
 
 
 def one_by_one(
-    path: Path, order: Sequence[Cell], command: str | None, builder: Builder, bar: Progress, told: Watch
+    path: Path,
+    order: Sequence[Cell],
+    command: str | None,
+    builder: Builder,
+    bar: screen.Bar,
+    told: Watch,
+    tracker: Tracker | None,
 ) -> dict[str, Record]:
     """The records of all runs, by place."""
     records = dict[str, Record]()
     for i, ((spec, place), cell) in enumerate(order):
+        bar.follows = path / place if cell.net == "federation" else None
         watch = screen.watcher(bar, f"{spec} seed {cell.seed}", before=cell.rounds * i)
-        records[place] = record = run_cell(path / place, cell, spec, command, both(watch, told), builder)
+        seen = both(watch, told)
+        records[place] = record = run_cell(path / place, cell, spec, command, seen, builder, tracker)
         watch(record)
     return records
 
 
 def in_processes(
-    path: Path, order: Sequence[Cell], command: str | None, builder: Builder, jobs: int, bar: Progress
+    path: Path, order: Sequence[Cell], command: str | None, builder: Builder, jobs: int, bar: screen.Bar
 ) -> dict[str, Record]:
     """The same by several processes; each says how far it is, some times a second."""
 

@@ -10,15 +10,19 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
 
+from coterie.cli.again import Again
 from coterie.cli.audit import Audit
 from coterie.cli.bench import Bench
 from coterie.cli.compare import GRID, JOBS
 from coterie.cli.contributions import Asked as Contributions
+from coterie.cli.decide import Decide
 from coterie.cli.demo import Demo
+from coterie.cli.energy import Asked as Energy
 from coterie.cli.export import Export
 from coterie.cli.flags import all_tables, parse
 from coterie.cli.ledger import KINDS as LEDGER
 from coterie.cli.methods import Methods
+from coterie.cli.page import Page
 from coterie.cli.plan_privacy import Numbers
 from coterie.cli.posterior import KINDS as POSTERIOR
 from coterie.cli.predict import Predict
@@ -26,8 +30,9 @@ from coterie.cli.rank import BY, FIGURES, REQUESTER
 from coterie.cli.report import Report
 from coterie.cli.reproduce import Reproduce
 from coterie.cli.resume import Resume
-from coterie.cli.run import WATCH
+from coterie.cli.run import ENERGY, WATCH
 from coterie.cli.tune import OWN
+from coterie.cli.watch import Watch
 from coterie.cli.withdraw import Withdraw
 from coterie.core.options import options_of
 from coterie.data.sources import SOURCES
@@ -69,7 +74,7 @@ def everything() -> Any:
     method: Any = named["method"]
     many = [("methods", tuple[method, ...], _default(())), ("seeds", int, _default(3))]
     swept = [(o.name, o.hint, _default(o.default)) for o in (GRID, JOBS)]
-    watch = [(WATCH.name, WATCH.hint, _default(WATCH.default))]
+    watch = [(o.name, o.hint, _default(o.default)) for o in (WATCH, ENERGY)]
     tuned = [(o.name, many[0][1] if o.name == "methods" else o.hint, _default(o.default)) for o in OWN[:-1]]
     ranking = [(o.name, o.hint, _default(o.default)) for o in (BY, REQUESTER, FIGURES)]
     tables = list(all_tables())
@@ -85,9 +90,14 @@ def everything() -> Any:
             "Rank", [*(s for s in shared if s[0] not in ("method", "rounds")), *own, *ranking, *tables]
         ),
         "reproduce": Reproduce,
+        "decide": Decide,
+        "again": Again,
         "resume": Resume,
+        "watch": Watch,
         "report": Report,
+        "page": Page,
         "contributions": Contributions,
+        "energy": Energy,
         "audit": Audit,
         "plan-privacy": dataclasses.make_dataclass(
             "Plan", [*planned, *others, ("config", str, _default("")), *tables]

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from coterie.cli.flags import parse
 from coterie.cli.report import read_sections
-from coterie.core.errors import UnknownName
+from coterie.core.errors import BadRun, UnknownName
 from coterie.report import contribution_tables as tables
 from coterie.report import views
 from coterie.report.terminal import fitting
@@ -39,17 +39,19 @@ def contributions(words: Sequence[str]) -> int:
     sections, console = read_sections(given_path(asked.path)), Console()
     for section in sections:
         found = tables.found_in(views.groups(section.records))
-        if asked.requester:
-            known = section.records[0].clients
-            if asked.requester not in known:
-                raise UnknownName("requester", asked.requester, known)
+        requester, record = asked.requester, section.records[0]
+        if requester and requester not in record.clients:
+            raise UnknownName("requester", requester, record.clients)
+        if "lead" in record.about and (site := record.about["site"]) != (requester := requester or site):
+            raise BadRun(f"{asked.path} is {site}'s part of a run, without what others gave to {requester}")
         if not found:
             console.print(Text(f"{section.title}: nobody took in anything of anybody."), soft_wrap=True)
         for label, told in found.items():
-            console.print(Text(f"{label}: {tables.sentence(told)}", style="bold"), soft_wrap=True)
+            said = f"what {requester} was given" if "lead" in record.about else tables.sentence(told)
+            console.print(Text(f"{label}: {said}", style="bold"), soft_wrap=True)
             shown = [tables.cells(told), tables.pairs(told)]
-            if asked.requester:
-                shown = [tables.of_requester(told, asked.requester)]
+            if requester:
+                shown = [tables.of_requester(told, requester)]
             elif told.estimates:
                 shown += [tables.agreement(told), tables.price(told)]
             for header, rows in shown:

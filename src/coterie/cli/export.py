@@ -17,8 +17,8 @@ from coterie.use import load, save
 HELP = """Writes a client's own model into a folder that works without the run.
 
 It holds the weights, how rows are read and prepared, and a model card with lines for you to fill in; of other
-clients, their names and how much this one listened to each, in the card. Use it with `coterie predict FOLDER
-FILE`, or in Python with coterie.load(FOLDER).
+clients, their names and how much this one listened to each, in the card. A cut that was decided for the model
+goes with it. Use it with `coterie predict FOLDER FILE`, or in Python with coterie.load(FOLDER).
 
 examples:
   coterie export runs/table-silos-finetune-seed0 --client north --out north-model
@@ -45,7 +45,7 @@ def export(words: Sequence[str]) -> int:
         raise BadInput("no folder to write to: name one with --out")
     predictor = load(asked.run, asked.client)
     path = save(predictor, asked.out, asked.onnx)
-    for note in predictor.notes:
+    for note in (*predictor.means, *predictor.notes):
         screen.err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
     print(f"model: {path}, of {predictor.client}; fill in what card.md leaves to you")
     return 0

@@ -143,7 +143,11 @@ def told(entry: Entry, names: Sequence[str]) -> str:
 
 
 def _begin(said: Mapping[str, Any], names: Sequence[str]) -> str:
-    return f"begins: {said['method']}, {len(names)} clients, Coterie {said['version']}"
+    told = [f"begins: {said['method']}, {len(names)} clients, Coterie {said['version']}"]
+    again = said.get("again", {})
+    told += [f"again without {_few(again['without'])}"] if "without" in again else []
+    told += [f"again, decided: {_few(again['decided'])}"] if "decided" in again else []
+    return "; ".join(told)
 
 
 def _round(said: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -160,6 +164,9 @@ def _round(said: Mapping[str, Any], names: Sequence[str]) -> str:
     if isinstance(said.get("withdrawals"), list):
         who = dict.fromkeys(f"{w['site']} from {w['receiver']}" for w in said["withdrawals"])
         parts.append(f"withdrew: {_few(list(who))}")
+    if isinstance(said.get("kept_out"), list):
+        kept = [f"{k['site']} from {k['receiver']}" for k in said["kept_out"]]
+        parts.append(f"kept out: {_few(kept)}")
     for name in ("left_out", "away"):
         if name in said:
             parts.append(f"{name.replace('_', ' ')}: {_few(list(said[name]))}")

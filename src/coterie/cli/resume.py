@@ -47,11 +47,14 @@ def resume(words: Sequence[str]) -> int:
     if is_tuning(path):
         return run_trials(path, read_tuning(path), command_line())
     past = read_record(path)
+    if "lead" in past.about:
+        raise BadRun(f"{path} cannot be resumed here: {way_on(path)}")
     if "given" in past.config:
         raise BadRun(f"{path} was started from Python: {way_on(path)}")
     settings = from_table(past.config, str(path / "config.toml"))
     try:
         with screen.progress(settings.rounds) as bar:
+            bar.follows = path if settings.net == "federation" else None
             watch = screen.watcher(bar, past.label)
             record = run_cell(path, settings, past.label, past.about["command"], watch)
             watch(record)

@@ -22,6 +22,7 @@ from coterie.runs.folder import Folder, refuse_full
 from coterie.runs.record import Record
 from coterie.runs.runner import run as run_rounds
 from coterie.runs.settings import Settings
+from coterie.runs.tracker import tracked, tracker_of
 from coterie.storage.paths import fresh_path, given_folder
 from coterie.watching import both, told, watcher_of
 
@@ -39,20 +40,24 @@ examples:
 WATCH = Option(
     "watch", str, "", "Also write each round down for tensorboard:FOLDER, mlflow:EXPERIMENT or wandb:PROJECT."
 )
+ENERGY = Option(
+    "energy", str, "", "Also let codecarbon guess the energy, offline; codecarbon:FR with a country's grid."
+)
 OUT = Option("out", str, "", "The folder to write; by default one below runs/ named after the run.")
 
 
 def run(words: Sequence[str]) -> int:
     with CLOCK.part("start-up"):
-        settings, extra = read_settings(words, "run", HELP, [OUT, WATCH])
+        settings, extra = read_settings(words, "run", HELP, [OUT, WATCH, ENERGY])
         settings, out = settings.resolved(), out_of(extra)
-        watch = told(watcher_of(extra["watch"]))
+        watch, tracker = told(watcher_of(extra["watch"])), tracker_of(extra["energy"])
     experiment = prepare(settings, command_line())
     screen.say_notes(experiment.about)
     path = out or fresh(default_name(settings))
     folder = Folder.create(path, experiment.config, experiment.about)
     try:
-        with screen.progress(settings.rounds) as bar:
+        with screen.progress(settings.rounds) as bar, tracked(tracker, path):
+            bar.follows = path if settings.net == "federation" else None
             seen = both(screen.watcher(bar, settings.method), watch)
             record = run_rounds(experiment, folder, settings.method, seen).record
     except KeyboardInterrupt:

@@ -10,13 +10,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
 
 from coterie.report.choices import alone_in_short
 from coterie.report.costs import ended
 from coterie.report.notes import Told, gathered, short
 from coterie.report.page import Section
-from coterie.report.progress import bar_of, figure, move, watcher
+from coterie.report.progress import Bar, bar_of, figure, move, watcher
 from coterie.report.terminal import print_table
 from coterie.report.views import groups
 from coterie.report.withdrawals import withdrawals
@@ -24,6 +23,7 @@ from coterie.runs.record import Record
 from coterie.storage.atomic import write_whole
 
 __all__ = [
+    "Bar",
     "err",
     "figure",
     "move",
@@ -85,7 +85,7 @@ def say_section(section: Section) -> None:
 
 def progress(
     total: int, name: str = "", unit: str = "rounds", often: float = 10
-) -> AbstractContextManager[Progress]:
+) -> AbstractContextManager[Bar]:
     """A bar on standard error, see `bar_of`."""
     return bar_of(total, err, name, unit, often)
 

@@ -36,7 +36,8 @@ HELP = """Takes part in a federation, with rows that stay on this machine, until
 KIT is the folder that the federation's founder gave to this site. One connection goes out, to the
 coordinator; nothing listens here. What is asked, and by whom, is said in a line each and written into
 KIT/state/asked.jsonl. The policy says what this site takes part in; see docs/federation.md. Models for this
-site end up in KIT/state/models, to be used with coterie predict.
+site end up in KIT/state/models, to be used with coterie predict; its part of each run's record is in
+KIT/state/shown, to be read with coterie report while the run goes on.
 
 usage: coterie site KIT --data table --recipe my.toml [--policy policy.toml]
        coterie site check KIT
@@ -135,8 +136,8 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
     from coterie.use.at_site import keep_model
 
     def keep(session: Session, message: Mapping[str, Any], belief: Belief) -> str:
-        recipe = holding.data.recipe
-        where = keep_model(state / "models", session.client, session.asked, belief, message["facts"], recipe)
+        facts, recipe = message["facts"], session.recipe
+        where = keep_model(state / "models", session.client, session.asked, belief, facts, recipe)
         return str(where)
 
     def card_of(name: str) -> Card | None:

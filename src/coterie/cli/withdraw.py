@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from coterie.cli import screen
+from coterie.cli.again import played
 from coterie.cli.flags import parse
-from coterie.cli.run import close, how_to_go_on
 from coterie.core.errors import BadInput, BadRun
 from coterie.nets.offers import written
 from coterie.report.words import several
-from coterie.runs.about import command_line
 from coterie.runs.again import begun, kept_before
-from coterie.runs.experiment import prepare
-from coterie.runs.folder import POSTERIORS, Folder, file_name, read_record, refuse_full
+from coterie.runs.folder import POSTERIORS, file_name, read_record, refuse_full
 from coterie.runs.record import Record, spans
-from coterie.runs.runner import run as run_rounds
 from coterie.runs.settings import digest, from_table
 from coterie.runs.touched import Touched, seconds, touched, visits
 from coterie.storage.paths import fresh_path, given_folder, given_path
@@ -124,22 +120,11 @@ def retrained(record: Record, found: Touched, path: Path, client: str, out: Path
     kept = kept_before(path, record, found.joined or 1)
     settings = from_table(record.config, str(path / "config.toml"))
     settings = dataclasses.replace(settings, wrap=(f"without:names={written([client])}", *settings.wrap))
-    experiment = prepare(settings, command_line())
-    note = f"the run {path} again, without {client}, who withdrew from it"
-    about = {**experiment.about, "notes": [*experiment.about["notes"], note]}
-    about["again"] = {"run": str(path), "config": digest(record.config), "without": [client], "after": kept}
-    experiment = dataclasses.replace(experiment, about=about)
-    folder = Folder.create(out, experiment.config, about)
-    try:
+    told = {"run": str(path), "config": digest(record.config), "without": [client], "after": kept}
+
+    def begin(config: Mapping[str, Any]) -> None:
         if kept:
-            begun(out, path, kept, experiment.config, record.clients.index(client))
-        with screen.progress(settings.rounds) as bar:
-            watch = screen.watcher(bar, settings.method)
-            after = run_rounds(experiment, folder, settings.method, watch).record
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(how_to_go_on(out)) from None
-    finally:
-        folder.close()
-        experiment.net.close()
-    close(out, [after])
-    return 0
+            begun(out, path, kept, config, record.clients.index(client))
+
+    note = f"the run {path} again, without {client}, who withdrew from it"
+    return played(settings, out, told, [note], begin)

@@ -88,7 +88,8 @@ class Reveals:
 class Method(Protocol):
     """A method whose clients send posteriors also has `posteriors(state, look, names)`: see `fl_swag.py`. One
     with an option `requester` makes models for who asks: a run scores and keeps theirs alone (`asked`). One
-    that does something else in some rounds because of how many there are says so in `paced`, in words.
+    that does something else in some rounds because of how many there are says so in `paced`, in words. One
+    whose sites all hold the same, made of all, says common=True.
     """
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
@@ -127,6 +128,11 @@ def paced(method: Method) -> str:
     budget must not cut it off before. Nothing if every round is like the others.
     """
     return str(getattr(method, "paced", ""))
+
+
+def common(method: Method) -> bool:
+    """Whether sites get one model, or one posterior, of all: nobody has sums of its own."""
+    return method.reveals().coordinator or bool(getattr(method, "common", False))
 
 
 def works(method: Method) -> bool:

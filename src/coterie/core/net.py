@@ -28,6 +28,7 @@ from coterie.core.belief import Beliefs, Weights
 from coterie.core.errors import BadInput
 from coterie.core.held import COORDINATOR, Held
 from coterie.core.kernel import Kernel
+from coterie.core.observer import Observer
 from coterie.core.registry import Registry
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -196,6 +197,10 @@ class Net(Protocol):
         """Where sites that this process started may keep what is theirs."""
         ...
 
+    def observe(self, observer: Observer) -> None:
+        """Who looks on from now on: told of sites that go and come, and of whom is waited for."""
+        ...
+
     def close(self) -> None:
         """Nothing is asked any more: what runs for this net ends."""
         ...
@@ -228,11 +233,13 @@ def everybody(weights: Weights) -> Tensor:
 
 def without(weights: Tensor, stays: Tensor) -> Tensor:
     """Weights [receiver, column] of who stays. A row that adds up to 1 is an average, and stays one over
-    those who are left; another is a sum, and loses terms. Where nobody is left, a row is 0.
+    those who are left; another is a sum, and loses terms. Where nobody is left, a row is 0; where nobody
+    leaves, it is as it was.
     """
     left = weights * stays
     before, now = weights.sum(dim=1, keepdim=True), left.sum(dim=1, keepdim=True)
     averages = ((before - 1).abs() < ROUNDING) & (now.abs() > ROUNDING)
+    averages &= (left != weights).any(dim=1, keepdim=True)
     return torch.where(averages, left / torch.where(averages, now, torch.ones_like(now)), left)
 
 

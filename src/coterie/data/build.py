@@ -13,6 +13,15 @@ from coterie.core.client import Client, in_one_piece
 from coterie.core.errors import BadData, BadInput
 from coterie.core.seeds import Key
 from coterie.data.clients import check_clients, samples
+from coterie.data.columns import (
+    check_asked,
+    check_columns,
+    forbidden_notes,
+    inputs_of,
+    recording,
+    with_inputs,
+    without,
+)
 from coterie.data.dataset import Arrays, Dataset, FitsTogether, Prepare
 from coterie.data.holdout import hold_out_last, hold_out_whole
 from coterie.data.intake import Array
@@ -29,13 +38,16 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, eq=False)
 class Dealt:
     """Clients, and everything worth saying of how they came to their data; `published` where test rows are
-    shares of a published test set.
+    shares of a published test set. `chosen` are those of the notes that say what was forbidden and required;
+    `columns` are those that inputs are made of, by their names in the table.
     """
 
     clients: tuple[Client, ...]
     notes: tuple[str, ...]
     recipe: Recipe | None = None
     published: bool = False
+    chosen: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 def deal_clients(
@@ -47,13 +59,17 @@ def deal_clients(
     test: float = 0.3,
     validation: float = 0.0,
     one_class: bool = False,
+    forbid: Sequence[str] = (),
+    require: Sequence[str] = (),
 ) -> Dealt:
     """Every row goes to at most one client, and there either to training, validation or testing.
 
     Where the source has a published test set it is dealt by the same split, so that each client is tested
     on its own distribution; else each client sets aside `test` of its rows. What preparing fits, it fits
-    on the client's training rows.
+    on the client's training rows. Columns of `forbid` are no inputs; clients that record nothing of a column
+    of `require` take no part.
     """
+    check_asked(forbid, require)
     if clients is not None and clients < 1:
         raise BadInput(f"clients={clients} must be at least 1: try 10")
     if not 0 <= validation < 1:
@@ -61,7 +77,12 @@ def deal_clients(
     data = apart_from_split(data, split)
     deal = split.deal(data, data.train, clients, key)
     published = None if data.test is None else split.deal(data, data.test, len(deal.names), key)
-    data = as_dealt(data, deal, published)
+    data, chosen = as_dealt(data, deal, published), tuple[str, ...]()
+    if forbid or require:
+        check_columns(data, forbid, require, _silo(data, split))
+        chosen, data = forbidden_notes(data, forbid), without(data, forbid)
+        deal, published, left = recording(data, deal, published, require)
+        chosen += left
     dealt = list[list[Arrays]]()
     for i, name in enumerate(deal.names):
         rows, held = np.flatnonzero(deal.owner == i), None
@@ -77,14 +98,15 @@ def deal_clients(
     ]
     said = check_clients(made, allow_one_class=one_class or deal.one_class or data.one_class)
     in_one_piece(made)
-    notes = [*data.notes, *deal.notes, *_left_over("rows", deal.owner)]
+    notes = [*data.notes, *chosen, *deal.notes, *_left_over("rows", deal.owner)]
     if published is not None:
         notes += [n for n in published.notes if n not in deal.notes]
         notes += _left_over("published test rows", published.owner)
     else:
         last = "the last " if deal.order is not None else ""
         notes.append(f"each client holds out {last}{test:g} of its rows for testing")
-    return Dealt(tuple(made), (*notes, *said), data.recipe, published is not None)
+    recipe, test_set = data.recipe, published is not None
+    return Dealt(tuple(made), (*notes, *said), recipe, test_set, chosen, inputs_of(data))
 
 
 def parted(
@@ -155,17 +177,16 @@ def apart_from_split(data: Dataset, split: Split) -> Dataset:
     kept = [i for i, c in enumerate(data.prepare.columns) if c.name != name]
     if len(kept) == len(data.prepare.columns):
         return data
-    prepare = replace(data.prepare, columns=tuple(data.prepare.columns[i] for i in kept))
-    train, *test = (Arrays(pool.x[:, kept], pool.y, pool.columns) for pool in data.pools)
     return replace(
-        data,
-        train=train,
-        test=test[0] if test else None,
-        prepare=prepare,
-        features=prepare.features,
+        with_inputs(data, kept),
         notes=(*data.notes, f"columns left out, as the split goes by them: {name}"),
         recipe=data.recipe and data.recipe.without(name),
     )
+
+
+def _silo(data: Dataset, split: Split) -> str:
+    """The column that tells clients apart, if one does."""
+    return (split.column or split.natural(data)) if isinstance(split, Silos) else data.silos
 
 
 def _ways(data: Dataset, dealt: Sequence[Sequence[Arrays]], names: Sequence[str]) -> Sequence[Prepare | None]:

@@ -64,6 +64,7 @@ class Dataset:
     together    columns that tell who a row is about: rows of one are never trained and tested on
     lines       [row of train] its line in the file that it was read from, if it was
     order       [row of train] when it was, where rows held out are to be later than those trained on
+    made_of     [feature] the columns that each is made of, where a source made features of them beforehand
     """
 
     name: str
@@ -81,6 +82,7 @@ class Dataset:
     together: tuple[str, ...] = ()
     lines: Array | None = None
     order: Array | None = None
+    made_of: tuple[tuple[str, ...], ...] = ()
 
     @property
     def pools(self) -> Sequence[Arrays]:

@@ -69,6 +69,8 @@ USUAL: dict[str, Any] = {"missing": "refuse", "scale": "site", "absent": "flag"}
     scale=or_none(TEXT),
     absent=or_none(TEXT),
     leave_out=COLUMNS,
+    forbid=COLUMNS,
+    require=COLUMNS,
 )
 def clients_from(
     tables: Tables = None,
@@ -87,6 +89,8 @@ def clients_from(
     classes: Sequence[Any] | None = None,
     task: TaskChoice = "auto",
     leave_out: Sequence[str] = (),
+    forbid: Sequence[str] = (),
+    require: Sequence[str] = (),
 ) -> list[Client]:
     """Clients of several tables, in the order of their names.
 
@@ -115,11 +119,14 @@ def clients_from(
     classes      names of all classes, if they are not those found in all tables together
     task         classification, regression or survival; auto goes by the targets
     leave_out    columns that are no inputs: names, numbers of patients
+    forbid       columns that no model may be trained on, also beside a recipe, and said so in notes
+    require      columns that a client must record: one without any value of them is left out
     """
     given: dict[str, Any] = {"target": target, "event": event, "site": site, "classes": classes, "task": task}
     rules: dict[str, Any] = {"missing": missing, "scale": scale, "constants": constants, "absent": absent}
     data, owner = rows_from(tables, recipe=recipe, leave_out=leave_out, **given, **rules)
-    return _dealt(data, owner, test, validation, seed)
+    asked = tuple(map(str, forbid)), tuple(map(str, require))
+    return _dealt(data, owner, test, validation, seed, *asked)
 
 
 def rows_from(
@@ -191,15 +198,21 @@ class Given:
 
 
 def _dealt(
-    data: Dataset, whose_row: Sequence[str], test: float, validation: float, seed: int
+    data: Dataset,
+    whose_row: Sequence[str],
+    test: float,
+    validation: float,
+    seed: int,
+    forbid: Sequence[str],
+    require: Sequence[str],
 ) -> list[Client]:
     """Clients as the shell deals them; what is worth saying of all stands with each."""
     from coterie.data.build import deal_clients  # which needs `clients.py`, as this file does
 
     key = Key(seed).at("data")
-    dealt = deal_clients(
-        data, Given(tuple(whose_row)), None, key, test=test, validation=validation, one_class=True
-    )
+    asked: dict[str, Any] = {"test": test, "validation": validation, "forbid": forbid, "require": require}
+    dealt = deal_clients(data, Given(tuple(whose_row)), None, key, one_class=True, **asked)
+    data = replace(data, notes=(*data.notes, *dealt.chosen), recipe=dealt.recipe)
     return [_own(c, data) for c in dealt.clients]
 
 

@@ -1,8 +1,8 @@
 """The lead's side of ownership: sites are asked before sums are made of their models.
 
 Sites say when they join whether they have limits (`share_at_most`, `others_at_least`, `leverage` of their
-policies): only those are asked before a sum, so that nothing becomes slower for others. A circle that is
-published is told to everybody in it.
+policies), ask a person (`circles`), or have said no to anybody: only those are asked before a sum, so that
+nothing becomes slower for others. A circle that is published is told to everybody in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def limited(net: Federated) -> set[int]:
     """Sites that want to be asked."""
     for name, policy in net.met.policies.items():
         if name not in net.limits or net.limits[name][0] is not policy:  # it came, or came back
-            net.limits[name] = policy, bool(limits_of(from_told(policy)))
+            own = from_told(policy)
+            wants = bool(limits_of(own)) or own.circles == "ask" or policy.get("vetoes") is True
+            net.limits[name] = policy, wants
     return {s for s, name in enumerate(net.roster.names) if net.limits.get(name, ({}, False))[1]}
 
 
@@ -52,8 +54,8 @@ def withdrawing(net: Federated, offers: Sequence[Offer], circle: bool) -> dict[i
             net.withdrew.add(site)
             k, why = next(iter(out.items()))
             where = net.post.name_of(offers[mine[site][k]].receiver)
-            what = f"{net.roster.names[site]} withdraws from the {'circle' if circle else 'sum'} of {where}"
-            net.say(f"{what}: {why}; the round goes on without it")
+            name, what = net.roster.names[site], f"from the {'circle' if circle else 'sum'} of {where}: {why}"
+            net.tell("withdrew", name, what, f"{name} withdraws {what}; the round goes on without it")
     return found
 
 

@@ -24,6 +24,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from coterie.core.errors import BadInput, Refused, shown
 
 Role = Literal["coordinator", "site", "helper", "lead", "viewer"]
+SERVES = ("coordinator", "site", "lead")
+"""Who may serve, sites and leads a page of their own; who is the coordinator, its role says."""
 ROLES: tuple[Role, ...] = get_args(Role)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 DAYS, LONGEST = 730, 3650
@@ -134,7 +136,7 @@ def issue(
             "give fewer days, or make a new federation"
         )
     uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
-    if role == "coordinator":
+    if role in SERVES:
         uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
     also = [_general(host) for host in dict.fromkeys([name.replace("_", "-"), *hosts])]
     signed = (
@@ -148,6 +150,12 @@ def issue(
         .sign(ca_key, hashes.SHA256())
     )
     return signed.public_bytes(serialization.Encoding.PEM)
+
+
+def serves(pem: bytes) -> bool:
+    """Whether a browser takes it for that of a server; those of sites of earlier versions do not say so."""
+    uses = _load(pem).extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    return ExtendedKeyUsageOID.SERVER_AUTH in uses
 
 
 def card_of(pem: bytes, ca_pem: bytes, now: datetime | None = None) -> Card:

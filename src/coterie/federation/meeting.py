@@ -22,6 +22,7 @@ from coterie.data.preparation import Column
 from coterie.data.tables.texts import plain, some
 from coterie.data.tables.units import unit_of
 from coterie.data.tabular import TabularPrepare
+from coterie.federation.asked_columns import check_columns, unrecorded, without
 from coterie.federation.told import Common, Facts, Hello, facts_of, hello_of, lacks_of, sums_of, told_gaps
 
 T = TypeVar("T", bound=Hashable)
@@ -47,8 +48,10 @@ class Meeting:
         return self.common.told()
 
 
-def match(hellos: Mapping[str, Any]) -> Meeting:
-    """Of what every site says of itself, {site: as `Holding.hello` makes it}."""
+def match(hellos: Mapping[str, Any], forbid: Sequence[str] = (), require: Sequence[str] = ()) -> Meeting:
+    """Of what every site says of itself, {site: as `Holding.hello` makes it}. Forbidden columns are not
+    looked at, and who does not record a required one has no say in what is common.
+    """
     found, refused = dict[str, Hello](), dict[str, str]()
     for name, told in hellos.items():
         try:
@@ -57,16 +60,22 @@ def match(hellos: Mapping[str, Any]) -> Meeting:
             refused[name] = str(error)
     if not found:
         raise Several([*refused.values(), "no site says of its rows what can be read: nothing runs"])
-    found = {name: found[name] for name in order_of(found)}
+    check_columns(found, forbid, require)
+    found = {name: without(found[name], forbid) for name in order_of(found)}
+    lacking = {n: f"site {shown(n)}: {why}" for n, h in found.items() if (why := unrecorded(h, require))}
+    found = {name: hello for name, hello in found.items() if name not in lacking}
+    if not found:
+        raise Several([*refused.values(), *lacking.values(), "no site is left: require less, nothing runs"])
     common = common_to(found)
     for name, hello in found.items():
         if said := differences(hello.common, hello.absent, common):
             refused[name] = f"site {shown(name)}: {several(said)}: change its recipe"
     here = {name: hello for name, hello in found.items() if name not in refused}
-    if 2 * len(here) <= len(hellos):
-        last = f"{len(here)} of {len(hellos)} sites agree, more than half are needed: nothing runs"
+    asked = len(hellos) - len(lacking)
+    if 2 * len(here) <= asked:
+        last = f"{len(here)} of {asked} sites agree, more than half are needed: nothing runs"
         raise Several([*refused.values(), last])
-    return Meeting(arranged(common, here), tuple(here), refused, here)
+    return Meeting(arranged(common, here), tuple(here), {**lacking, **refused}, here)
 
 
 def order_of(hellos: Mapping[str, Hello]) -> list[str]:

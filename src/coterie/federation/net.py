@@ -9,10 +9,11 @@ date when a round begins: it builds the model, finds its own on its disk, and ta
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,14 @@ from coterie.core.errors import BadInput, BadRun, CoterieError, Gone
 from coterie.core.held import COORDINATOR, Held
 from coterie.core.kernel import Kernel
 from coterie.core.learner import Learner
+from coterie.core.observer import What, said
 from coterie.core.wire import pack
 from coterie.engines.base import Engine
 from coterie.federation.asking import limited, withdrawing
 from coterie.federation.orders import Bounds, Orders, Transport, unsound
 from coterie.federation.rests import Rests
 from coterie.federation.sites import TICK, Met
-from coterie.federation.witness import witness
+from coterie.federation.witness import Shows, witness
 from coterie.nets.courier import Message, Silence, Wanted
 from coterie.nets.offers import Offer
 from coterie.nets.pooled import Pooled
@@ -62,7 +64,8 @@ class Federated(Remote):
         say: Callable[[str], None],
     ) -> None:
         self.met, self.bounds, self.say, self.begin = met, bounds, say, begin
-        super().__init__(Transport(met, secrets.token_hex(16), bounds), met.roster, learner, engine, None)
+        transport = Transport(met, secrets.token_hex(16), bounds, self.waits)
+        super().__init__(transport, met.roster, learner, engine, None)
         self.boots: dict[int, str] = {}
         self.last = [-1] * len(met.roster)
         self.saved = list(self.last)
@@ -75,6 +78,7 @@ class Federated(Remote):
         self.signed: dict[str, int] | None = None  # the last entry of the ledger that each site has signed
         self.certified: dict[str, str] = {}  # with which certificate
         self.unsigned: dict[str, str] = {}  # why a site did not, as people know
+        self.unseen: set[int] = set()  # who does not keep what it is shown, as people know
         self.seals: Any = None  # who conducts helpers, if replies are sealed
 
     def sealing(self, options: Any) -> Any:
@@ -84,7 +88,18 @@ class Federated(Remote):
         self.seals = Sealing(self, options)
         return self.seals
 
-    # who is there
+    # who is there, and what people are told
+
+    def tell(self, what: What, who: str | None, why: str = "", line: str = "") -> None:
+        """On the screen, in these words or the usual ones, and to who looks on."""
+        self.say(line or said(what, who, why))
+        self.observer.happened(what, who, why)
+
+    def waits(self, asked: Collection[str] = ()) -> None:
+        """Who looks on is told whose answers are still to come; if nobody's, who is there."""
+        self.observer.asked(asked)
+        if not asked:
+            self.observer.sees([self.roster.names[s] for s in self.here()], self.away())
 
     def here(self) -> list[int]:
         return [s for s in range(len(self.roster)) if s in self.boots and s not in self.post.silent]
@@ -113,35 +128,42 @@ class Federated(Remote):
             self.post.need(silent)
 
     def regroup(self, live: Iterable[Held], round: int) -> None:
-        ids, begun, said = self.post.ids(live), time.monotonic(), False
+        ids, begun, told = self.post.ids(live), time.monotonic(), False
         self.now, self.post.known, self.post.posted, self.odd = round + 1, set(), {}, {}
         self.rests.begin(self.post.lost, self.boots, self.stored)
         while self.post.broken:  # what was begun of the round does not count
             self.post.broken = False
             self._rewind(self.here(), ids)
-        while True:
-            self._welcome(ids)
-            self.post.used, self.post.lost = set(), set()
-            if len(self.here()) >= min(self.bounds.least, len(self.roster)):
-                self._tell()
-                self.begun = True
-                return
-            why, waited = "; ".join(f"{n}: {w}" for n, w in self.away().items()), time.monotonic() - begun
-            if waited > self.bounds.wait or len(self.post.barred) == len(self.roster):
-                if len(self.post.barred) == len(self.roster):
-                    raise BadRun(f"no site takes part any more ({why})")
-                raise BadRun(f"too few sites are there ({why}): go on with coterie resume when they are back")
-            if not said:
-                self.say(f"waiting for sites ({why})")
-                said = True
-            self.rests.call(waited)
-            time.sleep(TICK)
+        with contextlib.ExitStack() as waiting:
+            while not self._enough(ids):
+                why, waited = "; ".join(f"{n}: {w}" for n, w in self.away().items()), time.monotonic() - begun
+                if waited > self.bounds.wait or len(self.post.barred) == len(self.roster):
+                    if len(self.post.barred) == len(self.roster):
+                        raise BadRun(f"no site takes part any more ({why})")
+                    raise BadRun(
+                        f"too few sites are there ({why}): go on with coterie resume when they are back"
+                    )
+                if not told:
+                    told = True
+                    waiting.enter_context(self.observer.doing("waiting"))
+                    self.tell("waiting", None, why, f"waiting for sites ({why})")
+                self.rests.call(waited)
+                time.sleep(TICK)
+        self._tell()
+        self.begun = True
+
+    def _enough(self, ids: Mapping[int, set[int]]) -> bool:
+        """Whether so many are there, after who came has come in, that a round may begin."""
+        self._welcome(ids)
+        self.post.used, self.post.lost = set(), set()
+        self.waits()
+        return len(self.here()) >= min(self.bounds.least, len(self.roster))
 
     def _tell(self) -> None:
         """Who was in and is not any more."""
         out = {n: why for n, why in self.away().items() if self.roster.names.index(n) in self.boots}
         for name in out.keys() - self.told:
-            self.say(f"{name} is left out: {out[name]}")
+            self.tell("left-out", name, out[name])
         self.told = set(out)
 
     def _welcome(self, ids: Mapping[int, set[int]]) -> None:
@@ -193,12 +215,12 @@ class Federated(Remote):
             why = error.why.get(name, str(error)) if isinstance(error, Gone) else str(error)
             self.post.fall_silent({site: Silence(why, lasting)})
             if lasting:
-                self.say(f"{name} takes no part: {why}")
+                self.tell("no-part", name, why)
                 self.told.add(name)
             return
         self.boots[site] = boot
         if known:
-            self.say(f"{name} is back" if self.last[site] >= 0 else f"{name} joins")
+            self.tell("back" if self.last[site] >= 0 else "joins", name)
 
     def _sent(self, site: int, data: bytes) -> dict[int, Silence]:
         """A message as it was packed; the silence, if there is one."""
@@ -228,9 +250,9 @@ class Federated(Remote):
     def withdrawing(self, offers: Sequence[Offer], circle: bool) -> dict[int, str]:
         return withdrawing(self, offers, circle)
 
-    def witness(self, folder: Path) -> list[dict[str, Any]]:
-        """Sites sign the head of the run's ledger: lines to keep beside it."""
-        return witness(self, folder)
+    def witness(self, folder: Path, shows: Shows) -> list[dict[str, Any]]:
+        """Sites sign the head of the run's ledger, and are shown what is theirs: lines to keep beside it."""
+        return witness(self, folder, shows)
 
     # verbs that reach who is away
 
@@ -347,7 +369,7 @@ class Federated(Remote):
             messages[site] = (told, brought)
         silent |= self.post.try_to_ask(messages, quiet=True)[1]
         for site, silence in silent.items():
-            self.say(f"{self.roster.names[site]} has not got its model: {silence.why}")
+            self.tell("no-model", self.roster.names[site], silence.why)
         self.stores = False  # nobody has to go on with it
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from coterie.core.roster import Roster
 from coterie.federation.blame import Kind, Pair, blamed, kind_of
 from coterie.federation.headers import printable
 from coterie.federation.parcels import Parcels
-from coterie.federation.post import Missing
+from coterie.federation.post import Missing, Waits
 from coterie.federation.sites import Met
 from coterie.nets.courier import Content, Courier, Letter, Message, Silence, named
 from coterie.nets.packing import WHOLE
@@ -52,13 +52,13 @@ class Bounds:
 class Transport:
     """Messages to sites by their numbers in the roster."""
 
-    def __init__(self, met: Met, run: str, bounds: Bounds) -> None:
-        self.met, self.run, self.bounds = met, run, bounds
+    def __init__(self, met: Met, run: str, bounds: Bounds, waits: Waits = lambda names: None) -> None:
+        self.met, self.run, self.bounds, self.waits = met, run, bounds, waits
 
     def ask(self, messages: Mapping[int, bytes]) -> dict[int, bytes | Silence]:
         names, post = self.met.roster.names, self.met.lines.post
         packed = {names[site]: data for site, data in messages.items()}
-        found = post.ask(packed, self.bounds.deadline, self.bounds.patience)
+        found = post.ask(packed, self.bounds.deadline, self.bounds.patience, waits=self.waits)
         by_number = {site: found[names[site]] for site in messages}
         return {s: Silence(f.text) if isinstance(f, Missing) else f for s, f in by_number.items()}
 
@@ -175,6 +175,8 @@ class Orders(Courier):
             if lasting:
                 self.barred[site] = why
             log.info("%s is silent: %s", self.name_of(site), why)
+        if silent:
+            self.transport.waits(())
 
     def need(self, silent: Mapping[int, Silence]) -> None:
         self.fall_silent(silent)

@@ -32,6 +32,7 @@ from coterie.federation.certificates import (
     federation_of,
     key_of,
     public_of,
+    serves,
 )
 
 REVOKED = "revoked.json"
@@ -72,6 +73,11 @@ class Kit:
     @cached_property
     def ca_pem(self) -> bytes:
         return read_part(self.ca_path)
+
+    @property
+    def serves(self) -> bool:
+        """Whether its certificate can serve a page to other machines."""
+        return serves(read_part(self.certificate_path))
 
     @cached_property
     def card(self) -> Card:

@@ -21,6 +21,7 @@ from coterie.core.errors import BadData, BadInput, Gathered, Refused, UnknownNam
 from coterie.core.kernel import KERNELS, looks, makes
 from coterie.core.method import Reveals
 from coterie.core.options import coerced
+from coterie.federation.consent import TRIED, Circles
 from coterie.kernels import Moments, Quantiles
 from coterie.models import MODELS
 from coterie.nets.offers import ALONE, Limits
@@ -74,6 +75,8 @@ class Policy:
     leverage        how much of a model of ours the sums that somebody gets may give away, up to 1. A site is
                     told these three before a sum is made, and withdraws from one that exceeds them; sealed,
                     helpers keep to the last two as well
+    circles         whether a person here must have said yes before a model of ours is in circles and sums of
+                    another site: "allow", or "ask" (`consent.py`). A no counts in any case
     deal            the only seed by which rows may be held out for testing; None: each run's own
     epsilon         what all runs of all requesters may spend of differential privacy; None: no bound. With it
                     local work without noise is refused (`budgets.py`)
@@ -106,6 +109,7 @@ class Policy:
     share_at_most: float = 1.0
     others_at_least: int = 0
     leverage: float = 1.0
+    circles: Circles = "allow"
     deal: int | None = None
     epsilon: float | None = None
     delta: float = 1e-5
@@ -329,7 +333,7 @@ def check_promised(
     What is to be tried or measured elsewhere is another matter: `to_peers` and `distances` rule it out. Who
     asks may say that it is for that, and sum it all the same: a site cannot see it.
     """
-    if not limits or why in ("visit", "distances", "open"):
+    if not limits or why in TRIED:
         return
     whom = shown(to)[1:-1] or "who leads the run"
     if why == "copy" and (said := limits.objection(*ALONE)):

@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -42,6 +42,10 @@ class Missing:
     name: str
     why: Literal["away", "late", "restarted", "refused"]
     text: str
+
+
+Waits = Callable[[Collection[str]], None]
+"""Gets the names of those whose answers are still to come."""
 
 
 class Wireless(Protocol):
@@ -138,13 +142,15 @@ class Post:
         deadline: float,
         patience: float = PATIENCE,
         numbers: Mapping[str, int] | None = None,
+        waits: Waits = lambda names: None,
     ) -> dict[str, bytes | Missing]:
         """Several parties at once; an answer of each, or why there is none, after at most `deadline` seconds.
 
         Who is away may come back within `patience` seconds. `numbers` are from `next_number`: who asks again
-        under the same one gets the answer to the first time.
+        under the same one gets the answer to the first time. `waits` is told whose answers are still to come
+        whenever they become fewer.
         """
-        return self._exchange("ask", messages, deadline, patience, numbers or {})
+        return self._exchange("ask", messages, deadline, patience, numbers or {}, waits)
 
     def letter(
         self,
@@ -166,6 +172,7 @@ class Post:
         deadline: float,
         patience: float,
         numbers: Mapping[str, int],
+        waits: Waits = lambda names: None,
     ) -> dict[str, bytes | Missing]:
         if self.kit.name in messages:
             raise BadInput(f"{self.kit.name} cannot send to itself: leave it out")
@@ -173,14 +180,19 @@ class Post:
             raise Refused(f"a {self.kit.role} may not send {NAMES[kind]}: only a {ASKERS[kind][0]} may")
         end = time.monotonic() + deadline
         done: dict[str, bytes | Missing] = {}
+        told = -1
         with self._errands_of(kind, messages, numbers) as errands:
             while open := [e for e in errands if e.name not in done]:
+                if len(open) != told:
+                    told = len(open)
+                    waits([e.name for e in open])
                 version = self.presence.version
                 for errand in open:
                     if (found := self._step(errand, end, patience)) is not None:
                         done[errand.name] = found
                 if len(done) < len(errands):
                     self._wait(version, min(end - time.monotonic(), TICK))
+        waits(())
         return {name: done[name] for name in messages}
 
     @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
     holding = Holding.read(source, "north")   its rows
     holding.hello()                           what it has, for all to see (`told.py`)
+    holding = holding.without(forbid)         without columns that the run forbids
     holding = holding.joined(common)          the same rows, columns and classes in the order of all sites
     holding.deal(...)                         rows set aside for testing; which columns the others lack
     holding.sums(gaps)                        what is needed of its columns to agree on, and no more
@@ -27,6 +28,7 @@ from coterie.core.errors import BadData, BadInput, Refused, UnknownName, shown
 from coterie.core.seeds import Key
 from coterie.data.build import apart_from_split, as_dealt, client_of, parted, turned
 from coterie.data.clients import check_clients
+from coterie.data.columns import without
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
 from coterie.data.partition.base import Split
@@ -38,7 +40,7 @@ from coterie.data.tables.texts import plain
 from coterie.data.tabular import Gaps, TabularPrepare, Told
 from coterie.federation.meeting import differences, several
 from coterie.federation.own_table import own_rows, rearranged
-from coterie.federation.told import Common, Hello, agreed_of, common_of, gaps_of
+from coterie.federation.told import Common, Hello, agreed_of, common_of, forbid_of, gaps_of
 from coterie.sites.folds import deal_folds, first_rows, held_out, refuse_many_folds
 
 PARTS = ("train", "validation", "test")
@@ -128,6 +130,11 @@ class Holding:
         data = self.data
         rows, patients = sum(map(len, data.pools)), bool(data.together)
         return Hello(self.common, self.absent, rows, patients, digest_of_rows(data), self.place).told()
+
+    def without(self, forbid: Any) -> Holding:
+        """The same rows without inputs of columns that a run forbids, of those that it has."""
+        names = forbid_of(forbid)
+        return Holding(without(self.data, names), self.name, self.cluster, self.place) if names else self
 
     def joined(self, told: Mapping[str, Any]) -> Holding:
         """The same rows, with columns and classes in the order that all sites have (`Meeting.told`); refused

@@ -46,8 +46,9 @@ def _told(what: str, message: Mapping[str, Any]) -> str:
     if what == "letters":
         return f"send models to {', '.join(str(o['to']) for o in message['orders'])[:LONG]}"
     if what == "ledger":
-        first = int(message["first"])
-        return f"sign entries {first} to {first + len(message['entries']) - 1} of the run's ledger"
+        first, many, shown_too = int(message["first"]), len(message["entries"]), "shown" in message
+        signs = [f"sign entries {first} to {first + many - 1} of the run's ledger"] if many else []
+        return " and ".join([*signs, *["keep what it is shown of the run"] * shown_too])
     if what == "offer":
         kind = "circle" if message["circle"] else "sum"
         return f"whether it stays in {len(message['sums'])} {kind}(s)"

@@ -125,7 +125,8 @@ class Sealing:
         for side, (message, tensors) in messages.items():
             packed[self.parties[side]] = pack({**message, "run": self.run}, tensors)
         self.bytes += sum(map(len, packed.values()))
-        found, answers = self.lines.post.ask(packed, bounds.deadline, bounds.patience), dict[str, Message]()
+        ask, answers = self.lines.post.ask, dict[str, Message]()
+        found = ask(packed, bounds.deadline, bounds.patience, waits=self.net.waits)
         for side in messages:
             name, data = self.parties[side], found[self.parties[side]]
             if isinstance(data, Missing):
@@ -229,6 +230,10 @@ class Sealing:
     # verbs
 
     def mix(self, plan: Sum, held: Held, place: int) -> Held:
+        with self.net.observer.doing("mixing"):
+            return self._mixed(plan, held, place)
+
+    def _mixed(self, plan: Sum, held: Held, place: int) -> Held:
         if place not in (COORDINATOR, *self.net.here()):
             raise BadInput(
                 f"a method sums others' models at {self.net.roster.names[place]}, which is away: leave out "

@@ -21,8 +21,10 @@ from coterie.core.errors import BadData, BadRun, Refused, shown
 from coterie.core.kernel import Kernel
 from coterie.core.seeds import Key
 from coterie.core.wire import pack
+from coterie.data.tables.rules import Recipe
 from coterie.federation.blame import lacking
 from coterie.federation.budgets import Purse, content_of, secret_key
+from coterie.federation.consent import Consent
 from coterie.federation.parcels import FROM, TO, Parcels
 from coterie.federation.policy import (
     Policy,
@@ -60,18 +62,21 @@ class Session(Site):
         letters: Letters,
         parcels: Parcels,
         purse: Purse | None = None,
+        consent: Consent | None = None,
     ) -> None:
         super().__init__(client, number, home)
         self.purse = purse  # where visits with noise are paid from
+        self.consent = consent  # what people here say of others' circles
         self.policy, self.leader, self.others, self.letters = policy, leader, others, letters
         self.parcels = parcels
         self.visits, self.foreign = 0, frozenset[int]()
         self.asked: dict[str, Any] = {}  # how it began
         self.sealed: Any = None  # its part with helpers, if the run is sealed (`sealed_site.py`)
+        self.recipe: Recipe | None = None  # how its rows are read, as the run has their columns
         self.limits = limits_of(policy)
         self.promised: set[tuple[str, int]] = set()  # (receiver, id) of sums that it stays in, in this round
         self.withdrew: list[str] = []  # what is still to be said
-        self.lock, self.rows_mark = threading.Lock(), ""
+        self.lock, self._mark = threading.Lock(), ""
 
     def began(self, message: Mapping[str, Any]) -> bool:
         """Builds the model; whether nothing of an earlier process of ours is in memory."""
@@ -126,7 +131,7 @@ class Session(Site):
             return key, called
         facts = {name: message[name] for name in ("run", "kernel", "key", "slot", "rows")}
         facts |= {"leader": self.leader, "model": self.asked, "number": self.number}
-        facts["data"] = self._rows_mark()
+        facts["data"] = self.rows_mark()
         keeps = bool(getattr(kernel, "keeps", False))
         memory = self._net().slots.before(message["slot"], key.round) if keeps else None
         own, mark = secret_key(self.purse, content_of(facts, beliefs, beside, memory), key)
@@ -134,24 +139,40 @@ class Session(Site):
         self.purse.spend(self.leader, str(message["run"]), message["kernel"], repeated(cost, visits), mark)
         return own, [(i, self.number) for i in range(len(called))]
 
-    def _rows_mark(self) -> str:
+    def rows_mark(self) -> str:
         """The rows that this run has here, in few letters."""
-        if not self.rows_mark:
-            self.rows_mark = hashlib.sha256(pack({}, rows_of(self.client))).hexdigest()
-        return self.rows_mark
+        if not self._mark:
+            self._mark = hashlib.sha256(pack({}, rows_of(self.client))).hexdigest()
+        return self._mark
 
     def do_offer(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         """Sums that models of ours would be in, or circles: from which we withdraw, and why."""
-        found: list[list[Any]] = []
+        found, circle = list[list[Any]](), bool(message["circle"])
+        noted = list[tuple[Mapping[str, Any], str]]()
         for i, told in enumerate(message["sums"]):
             to, ids = str(told["to"]), [int(id) for id in told["ids"]]
             why, pairs = objection_to(self.limits, told), {(to, id) for id in ids}
+            if self.consent is not None and to in self.others:
+                said = self.consent.objection(to)
+                why = why or said
+                noted += [(told, why)] if circle or said else []
             self.promised = self.promised - pairs if why else self.promised | pairs
             if why:
                 found.append([i, why])
-                what = "circle" if message["circle"] else "sum"
+                what = "circle" if circle else "sum"
                 self.withdrew.append(f"withdrew from the {what} of {shown(to or self.leader)[1:-1]}: {why}")
+        if self.consent is not None:
+            try:
+                self.consent.note(str(message.get("run")), self.leader, noted, again=circle)
+            except BadRun as error:  # a full disk is said, and ends nothing
+                self.withdrew.append(str(error))
         return {"withdraws": found}, {}
+
+    def check_leaves(self, to: str, rows: Sequence[Any], why: Any) -> None:
+        """Models of ours are to go to another site, for a sum or for something else."""
+        check_promised(self.limits, self.promised, to, rows, why)
+        if self.consent is not None:
+            self.consent.check(to, why)
 
     def do_seal(self, message: Mapping[str, Any], tensors: dict[str, Tensor]) -> Answer:
         """Replies go to both servers, masked."""
@@ -160,7 +181,7 @@ class Session(Site):
             check_message(self.policy, message, 0, self.visits, self.foreign)
             if message.get("to") is not None:  # for a sum there, and not to be measured
                 rows = [order["row"] for order in message["orders"]]
-                check_promised(self.limits, self.promised, str(message["to"]), rows, "mix")
+                self.check_leaves(str(message["to"]), rows, "mix")
             self._take(tensors)
             sealed = self._sealed()
 
@@ -204,7 +225,7 @@ class Session(Site):
                 raise Refused(f"a letter to {shown(to)}, who takes no part in this run: start the run anew")
             with self.lock:
                 check_message(self.policy, {**order, "do": "letter"}, 0, self.visits, self.foreign)
-                check_promised(self.limits, self.promised, to, order["rows"], order.get("why"))
+                self.check_leaves(to, order["rows"], order.get("why"))
                 head, models = self.do_letter(order, {})
             try:
                 self._send(to, {"run": message["run"]}, head, models, squeeze, bounds)

@@ -18,7 +18,9 @@ from typing import Any
 from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Gone, Refused, Several, shown
 from coterie.core.roster import Member, Roster
 from coterie.core.wire import pack, unpack
+from coterie.data.columns import forbidden_note
 from coterie.federation import meeting
+from coterie.federation.asked_columns import unrecorded, without
 from coterie.federation.headers import printable
 from coterie.federation.party import read_kit
 from coterie.federation.policy import from_told
@@ -99,12 +101,16 @@ def hang_up() -> None:
 
 @dataclass(frozen=True)
 class Rule:
-    """How rows are set aside; `ground` is its name at the sites."""
+    """How rows are set aside, and what is chosen of them: columns that are no inputs, and columns that a site
+    must record; `ground` is its name at the sites.
+    """
 
     test: float
     validation: float
     deal: int
     one_class: bool
+    forbid: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
 
     @property
     def ground(self) -> str:
@@ -169,7 +175,9 @@ class Met:
         if self.boots.get(name) == boot:
             return self.members[name]
         hello = self._one(name, {"do": "hello"})
-        mine = hello_of(hello.get("hello"), name)
+        mine = without(hello_of(hello.get("hello"), name), self.rule.forbid)
+        if lacks := unrecorded(mine, self.rule.require):
+            raise Refused(f"site {name!r}: {lacks}")
         if differs := meeting.differences(mine.common, mine.absent, common_of(self.common)):
             raise Refused(f"site {name!r}: {'; '.join(differs[:20])}: change its recipe")
         known = self.digests if name in self.digests else self.latecomers
@@ -215,7 +223,13 @@ def policy_in(hello: Told, name: str) -> Told:
 
 
 def deal_message(rule: Rule, common: Told, number: int) -> Told:
-    told = {"test": rule.test, "validation": rule.validation, "deal": rule.deal, "one_class": rule.one_class}
+    told: Told = {
+        "test": rule.test,
+        "validation": rule.validation,
+        "deal": rule.deal,
+        "one_class": rule.one_class,
+    }
+    told |= {"forbid": list(rule.forbid)} if rule.forbid else {}
     return {"do": "deal", "ground": rule.ground, "common": common, "number": number, **told}
 
 
@@ -230,10 +244,12 @@ def meet(
     there = gathered(lines, names, least, wait, say)
     boots = lines.there()
     hellos, failed = lines.ask({name: {"do": "hello"} for name in there})
-    found = meeting.match({name: told.get("hello") for name, told in hellos.items()})
+    said_of_rows = {name: told.get("hello") for name, told in hellos.items()}
+    found = meeting.match(said_of_rows, rule.forbid, rule.require)
     gone = {n: f"site {n}: {error}" for n, error in failed.items() if isinstance(error, Gone)}
     refused = {n: f"site {n}: {error}" for n, error in failed.items() if n not in gone} | dict(found.refused)
     leave_out(lines, refused, names, say)
+    refuse_few(found.sites, least, rule.require)
     order = [n for n in names if n not in refused] if names else list(found.sites)
     place = {name: i for i, name in enumerate(order)}
     common = found.told()
@@ -245,6 +261,7 @@ def meet(
     roster = with_late(meeting.roster(found, fits), order)
     late = [n for n in order if n not in found.sites]
     said = [*refused.values(), *(why for n, why in gone.items() if n not in late)]
+    said = [*map(forbidden_note, dict.fromkeys(rule.forbid)), *said]
     notes = (*said, *(f"site {n} is not there yet: it joins when it comes" for n in late))
     return Met(
         lines,
@@ -269,6 +286,15 @@ def leave_out(
         raise Several(named)
     for why in refused.values():
         say(f"{why}; it is left out of the run")
+
+
+def refuse_few(sites: Sequence[str], least: int, require: Sequence[str]) -> None:
+    """Where a required column has left too few."""
+    if require and len(sites) < least:
+        raise BadRun(
+            f"{len(sites)} site(s) record {', '.join(require)}, {least} are needed: require less, or lower "
+            "--federation.least"
+        )
 
 
 def agreement(lines: Lines, rule: Rule, found: meeting.Meeting, lacks: Sequence[Any]) -> tuple[Told, bool]:

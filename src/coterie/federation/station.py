@@ -8,8 +8,10 @@
     begin     a run, by its id: a model to train; the messages of `nets/site.py` then name the run
     finish    the model that a run ends with here: it is written down, to be used
     end       nothing of a run is needed any more
+    ledger    entries of a run's ledger are signed (`witness.py`); what the site is shown is kept (`seen.py`)
 
-Everything is said in a line, and written into asked.jsonl with who asked and what came of it.
+Everything is said in a line, and written into asked.jsonl with who asked and what came of it. What work took
+is kept for the site alone (`energy.py`).
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ from coterie.core.wire import message_in, pack, payload
 from coterie.federation.budgets import Purse
 from coterie.federation.budgets import check_rows as check_budget_rows
 from coterie.federation.certificates import Card
+from coterie.federation.consent import Consent
+from coterie.federation.energy import Effort
 from coterie.federation.headers import printable
 from coterie.federation.parcels import Parcels
+from coterie.federation.parts import Seat
 from coterie.federation.party import Kit
 from coterie.federation.policy import (
     Policy,
@@ -50,6 +55,7 @@ from coterie.federation.policy import (
 )
 from coterie.federation.rows import PARTS, Holding
 from coterie.federation.says import asked, sent
+from coterie.federation.seen import Seen
 from coterie.federation.session import Letters, Session, forget_old_runs, home_of, run_of
 from coterie.federation.witness import Signer
 from coterie.nets.offers import Limits
@@ -91,7 +97,9 @@ class Station:
         self.lock = threading.RLock()
         self.session: Session | None = None
         self.parcels, self.purse = Parcels(), Purse(state, policy)
-        self.signer = Signer(state, kit)
+        self.signer, self.effort = Signer(state, kit), Effort(state)
+        self.consent = Consent(state, name, policy.circles)
+        self.seen = Seen(state, policy.max_rounds)
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
         forget_old_runs(state)
@@ -160,9 +168,12 @@ class Station:
             return pack(*do(leader, message, body))
         session = self._session(message, leader)
         try:
-            found = session.obey(body)
+            with self.effort.of(self.run, leader):
+                found = session.obey(body)
         finally:
             self.heard = time.monotonic()
+        if message["do"] == "keep":
+            self.effort.write()
         if leaves := sent(message, message_in(found), payload(found)):
             self.say(f"{leaves} to {leader}")
         for line in session.withdrew:
@@ -177,7 +188,7 @@ class Station:
     def _hello(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         return {
             "hello": self.holding.hello(),
-            "policy": told(self.policy),
+            "policy": {**told(self.policy), "vetoes": self.consent.vetoes()},
             "version": coterie.__version__,
         }, {}
 
@@ -188,7 +199,7 @@ class Station:
                 f"run with --deal {self.policy.deal}"
             )
         self._dealt(leader, message)
-        holding = self.holding.joined(message["common"])
+        holding = self.holding.without(message.get("forbid", [])).joined(message["common"])
         found = holding.deal(
             message["test"],
             message["validation"],
@@ -249,6 +260,7 @@ class Station:
             check_rows(self.policy, sizes)
             check_budget_rows(self.policy, sizes)
             self._count(run)
+            self.seen.let_go()
             self.parcels.forget(leader)
             self.session = Session(
                 client,
@@ -260,11 +272,13 @@ class Station:
                 self.letters,
                 self.parcels,
                 self.purse,
+                self.consent,
             )
             if message.get("helpers") is not None:
                 self.session.sealed = sealed_site(
                     self.name, message["helpers"], self.card_of, limits_of(self.policy)
                 )
+            self.session.recipe = holding.data.recipe
             self.session.visits = self.visited.get(run, 0)
             self.run, self.leader = run, leader
         self.heard = time.monotonic()
@@ -277,11 +291,17 @@ class Station:
             where = self.keep(session, message, session.final(message, tensors))
             session.kept.touch()
             self.say(f"the run's model for this site is in {where}")
+            try:
+                self.seen.model(self.run, where)
+            except (CoterieError, OSError) as error:  # it is there all the same
+                self._odd("where it is was", f"not noted: {error}")
         return {}, {}
 
     def _end(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         if self.session is not None and self.run == run_of(message):
             self._session(message, leader).over()
+            self.seen.let_go()
+            self.effort.write()
             self.session, self.run, self.leader = None, "", ""
         return {}, {}
 
@@ -290,12 +310,32 @@ class Station:
         return {}, {}
 
     def _ledger(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
-        self._session(message, leader)
-        found = self.signer.sign(run_of(message), message["first"], message["entries"])
+        session, found = self._session(message, leader), dict[str, Any]()
+        if message["entries"] or "shown" not in message:
+            found = self.signer.sign(run_of(message), message["first"], message["entries"])
         if "refused" in found:
-            self.outcome = f"not signed: {found['refused']}"
-            self.say(f"the ledger of {leader}'s run is {self.outcome}")
+            self._odd(f"the ledger of {leader}'s run is", f"not signed: {found['refused']}")
+        if "shown" in message:
+            found["seen"] = self._shown(session, message["shown"])
         return found, {}
+
+    def _shown(self, session: Session, told: Any) -> int | str | None:
+        """Up to which round this site has its part of the record; whatever is odd about it ends nothing."""
+        rows = session.rows_mark()[:16]
+        seat = Seat(self.run, self.leader, self.name, session.number, session.others, rows)
+        try:
+            return self.seen.take(seat, told)
+        except CoterieError as error:
+            why = "; ".join(lines_of(error))
+        except Exception as error:  # as in `answer`
+            log.debug("a part of a record could not be kept", exc_info=True)
+            why = f"it cannot be read ({type(error).__name__})"
+        self._odd(f"what {self.leader} shows of its run is", f"not kept: {why}")
+        return "not kept"
+
+    def _odd(self, what: str, outcome: str) -> None:
+        self.say(f"{what} {outcome}")
+        self.outcome = outcome if self.outcome == "done" else f"{self.outcome}; {outcome}"
 
     # what it has
 

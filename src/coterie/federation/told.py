@@ -8,6 +8,7 @@ common    what the sites of a run have in common, which each puts its rows into
 lacks     [site, column] of which columns a site's training rows have no value
 sums      [site, column] what a preparation needs of a site's column (`TabularPrepare.sums`), or nothing
 gaps      which columns some site lacks, and all; agreed: what follows from everybody's sums, for all
+forbid    names of columns that are no inputs in a run
 facts     what a site's inputs have become: how many rows for what, names of the inputs
 """
 
@@ -166,6 +167,7 @@ OWN = {
     "digest": TEXT,
     "place": none_or(COUNT),
 }
+FORBID = {"forbid": list_of("names", is_name, MOST_COLUMNS)}
 COLUMN = {
     "name": NAME,
     "kind": one_of(get_args(ColumnKind)),
@@ -189,15 +191,18 @@ FACTS = {
 }
 
 
-def fields(told: Any, kinds: Mapping[str, Kind], whose: str) -> dict[str, Any]:
-    """The fields of these kinds, each of its kind; lists become tuples."""
+def fields(told: Any, kinds: Mapping[str, Kind], whose: str, quote: bool = True) -> dict[str, Any]:
+    """The fields of these kinds, each of its kind; lists become tuples. A value that does not fit is quoted,
+    unless it may be what nobody here is to read.
+    """
     if not isinstance(told, Mapping):
         raise BadData(f"{whose} is {shown(told)}, but must be a table of fields: {OTHER_VERSION}")
     found = {}
     for name, kind in kinds.items():
         value = told.get(name)
         if not kind.fits(value):
-            raise BadData(f"{whose}: {name} is {shown(value)}, but must be {kind.must}: {OTHER_VERSION}")
+            said = f" is {shown(value)}, but" if quote else ""
+            raise BadData(f"{whose}: {name}{said} must be {kind.must}: {OTHER_VERSION}")
         found[name] = tuple(value) if isinstance(value, list | tuple) else value
     return found
 
@@ -241,6 +246,12 @@ def column_of(told: Any, whose: str) -> Column:
             f"own, a category has some and a flag at most 2: {OTHER_VERSION}"
         )
     return Column(**{**found, "codes": tuple(map(float, codes))})
+
+
+def forbid_of(told: Any) -> tuple[str, ...]:
+    """Names of columns that are to be no inputs."""
+    names: tuple[str, ...] = fields({"forbid": told}, FORBID, "what a run forbids")["forbid"]
+    return names
 
 
 def lacks_of(told: Any, columns: int) -> list[tuple[bool, ...]]:

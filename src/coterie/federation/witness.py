@@ -1,11 +1,13 @@
-"""Heads of a run's ledger are signed at the sites (`Signer`), and asked for by who leads it (`witness`)."""
+"""Heads of a run's ledger are signed at the sites (`Signer`), and asked for by who leads it (`witness`). The
+same messages carry what each site is shown of the run's record (`seen.py`).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coterie.core.errors import BadData, BadInput, Refused
 from coterie.federation.headers import printable
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
 
 AT_ONCE = 256  # entries in a message
 LONG = 2000  # letters of what a site says
+
+
+class Shows(Protocol):
+    """What sites, by number, are shown next, and what they say to it (`runs/showing.py`)."""
+
+    def begin(self) -> None: ...
+
+    def order(self, number: int) -> dict[str, Any] | None: ...
+
+    def answered(self, number: int, order: Mapping[str, Any], answer: Any) -> bool: ...
 
 
 class Signer:
@@ -60,48 +72,84 @@ class Signer:
         return {"signed": one.told}
 
 
-def witness(net: Federated, folder: Path) -> list[dict[str, Any]]:
-    """Shows all who are there what they have not signed; lines for signatures.jsonl. Who is away signs when
-    it is back.
+def witness(net: Federated, folder: Path, shows: Shows) -> list[dict[str, Any]]:
+    """Shows all who are there what they have not signed, and their parts of the record; lines for
+    signatures.jsonl. Who is away signs, and is shown, when it is back.
     """
-    lines, run, notes = (folder / chain.FILE).read_text().splitlines(), net.post.transport.run, []
+    lines, run = (folder / chain.FILE).read_text().splitlines(), net.post.transport.run
+    notes: list[dict[str, Any]] = []
     if net.signed is None:
         before = heads.read(folder / heads.SIGNATURES)
         net.signed = {one.site: one.index for one in before if one.run == run}
         net.certified = {one.site: one.certificate for one in before}
-    signed, here = net.signed, {net.roster.names[s]: s for s in net.here()}
-    while behind := {n: s for n, s in here.items() if signed.get(n, -1) < len(lines) - 1}:
-        orders: dict[int, Message] = {}
-        for name, site in behind.items():
-            first = signed.get(name, -1) + 1
-            told = {"first": first, "entries": lines[first : first + AT_ONCE]}
-            orders[site] = ({"do": "ledger", **told}, {})
+    names, here = net.roster.names, set(net.here())
+    signing = set(here)
+    shows.begin()
+    while orders := orders_for(net, lines, here, signing, shows):
         answers, silent = net.post.try_to_ask(orders, quiet=True)
-        for site in silent:
-            del here[net.roster.names[site]]
+        here -= silent.keys()
         for site, (answer, _) in answers.items():
-            name, order = net.roster.names[site], orders[site][0]
-            have, last = answer.get("have"), order["first"] + len(order["entries"]) - 1
-            if type(have) is int and -1 <= have < order["first"] - 1:
-                signed[name] = have  # it has lost some of what it had, or signed less than we know
-                continue
-            one, why = heads.signed_of(answer.get("signed")), ""
-            if one is None:
-                why = printable(str(answer.get("refused", "it did not sign")), LONG)
-            elif (one.site, one.run, one.index, one.head) != (name, run, last, entry_of(lines[last]).hash):
-                why = "it signed something else"
-            else:
-                why = heads.trouble(one, net.met.lines.kit.ca_pem)
-            if one is None or why:
-                if net.unsigned.get(name) != why:  # it is shown the same again after the next round
-                    notes.append({"site": name, "run": run, "index": last, "refused": why})
-                    net.say(f"{name} does not sign the ledger: {why}")
-                net.unsigned[name] = why
-                del here[name]
-                continue
-            notes.append(short(one, net.certified))
-            signed[name] = one.index
+            order = orders[site][0]
+            if "shown" in order and not shows.answered(site, order["shown"], answer.get("seen")):
+                if site not in net.unseen:
+                    net.tell("unseen", names[site], "its own screen says why")
+                net.unseen.add(site)
+            note = signature(net, site, lines, order, answer) if order["entries"] else None
+            if note is not None and "refused" in note:
+                signing.discard(site)
+            if note is not None and is_new(net, note):
+                notes.append(note)
     return notes
+
+
+def orders_for(
+    net: Federated, lines: Sequence[str], here: set[int], signing: set[int], shows: Shows
+) -> dict[int, Message]:
+    """By site, what it has not signed yet and what it has not been shown; nothing for who is up to date."""
+    assert net.signed is not None
+    orders: dict[int, Message] = {}
+    for site in sorted(here):
+        first = net.signed.get(net.roster.names[site], -1) + 1
+        entries = lines[first : first + AT_ONCE] if site in signing else []
+        told = shows.order(site)
+        if entries or told is not None:
+            also = {} if told is None else {"shown": told}
+            orders[site] = ({"do": "ledger", "first": first, "entries": list(entries), **also}, {})
+    return orders
+
+
+def signature(
+    net: Federated, site: int, lines: Sequence[str], order: Mapping[str, Any], answer: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """What comes of asking a site to sign, as a line for signatures.jsonl; None if it is to be shown more."""
+    assert net.signed is not None
+    name, run, have = net.roster.names[site], net.post.transport.run, answer.get("have")
+    last = order["first"] + len(order["entries"]) - 1
+    if type(have) is int and -1 <= have < order["first"] - 1:
+        net.signed[name] = have  # it has lost some of what it had, or signed less than we know
+        return None
+    one, why = heads.signed_of(answer.get("signed")), ""
+    if one is None:
+        why = printable(str(answer.get("refused", "it did not sign")), LONG)
+    elif (one.site, one.run, one.index, one.head) != (name, run, last, entry_of(lines[last]).hash):
+        why = "it signed something else"
+    else:
+        why = heads.trouble(one, net.met.lines.kit.ca_pem)
+    if one is None or why:
+        return {"site": name, "run": run, "index": last, "refused": why}
+    net.signed[name] = one.index
+    return short(one, net.certified)
+
+
+def is_new(net: Federated, note: Mapping[str, Any]) -> bool:
+    """A site that does not sign is shown the same again after the next round, and says the same."""
+    if "refused" not in note:
+        return True
+    name, why = str(note["site"]), str(note["refused"])
+    before, net.unsigned[name] = net.unsigned.get(name), why
+    if before != why:
+        net.tell("unsigned", name, why)
+    return before != why
 
 
 def short(one: heads.Signed, certified: dict[str, str]) -> dict[str, Any]:

@@ -11,19 +11,27 @@ from coterie.core.client import Task
 from coterie.core.groups import Groups
 from coterie.core.kernel import Part
 from coterie.metrics.bootstrap import Figure
+from coterie.metrics.calibration import probabilities
 
 
 @dataclass(frozen=True)
 class RowByRow:
-    """Keeps the values of each group's rows in `kept`, and says where."""
+    """Keeps the values of each group's rows in `kept`, and says where; if they are to be `likely` too,
+    probabilities and labels at the same place in `said`.
+    """
 
     figure: Figure
+    likely: bool = False
     part: Part = "test"
     kept: list[Tensor] = field(default_factory=list)
+    said: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
-        begun = len(self.kept)
-        self.kept.extend(torch.split(self.figure.of_row(outputs, y), groups.sizes.tolist()))
+        begun, sizes = len(self.kept), groups.sizes.tolist()
+        self.kept.extend(torch.split(self.figure.of_row(outputs, y), sizes))
+        if self.likely:
+            p = probabilities(outputs).float()
+            self.said.extend(zip(torch.split(p, sizes), torch.split(y, sizes), strict=True))
         return {"at": torch.arange(begun, len(self.kept), dtype=torch.float64)}

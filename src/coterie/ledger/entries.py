@@ -1,10 +1,10 @@
 """What the entries of a run's ledger say: numbers and names, never keys, never rows, never models.
 
     begin      config (its SHA-256), method, version, clients by name, rows and first weights (a fingerprint);
-               where a run is done again, of which config and without whom
+               where a run is done again, of which config, and without whom or with which decisions of whom
     round      round, who answered, shares by receiver and sender, and SHA-256 of the round's weights and of
                its line in metrics.jsonl; where there are any: circles that were published, contributions,
-               withdrawals, who was left out or away, and why
+               withdrawals, who was kept out of circles, left out or away, and why
     resumed    after which round a run that was cut off goes on: the rounds after it are written anew
     end        how many rounds there were, and SHA-256 of the files of models
 
@@ -27,7 +27,7 @@ from coterie.ledger.chain import canonical, finite, sha256
 DIGITS = 6  # of a share behind the point
 MOST_SHARES = 20_000  # of one round; of more there is the digest alone
 MOST_LETTERS = 200_000  # of contributions, or of withdrawals; likewise
-SAID = ("contributions", "withdrawals", "left_out", "published")
+SAID = ("contributions", "withdrawals", "kept_out", "left_out", "published")
 
 
 def begin(config: Mapping[str, Any], about: Mapping[str, Any], done: int = 0) -> dict[str, Any]:
@@ -40,11 +40,7 @@ def begin(config: Mapping[str, Any], about: Mapping[str, Any], done: int = 0) ->
         "clients": [str(c["name"]) for c in about["clients"]],
         "fingerprint": about.get("fingerprint"),
         **({"after": done} if done else {}),
-        **(
-            {"again": {k: about["again"][k] for k in ("config", "without", "after")}}
-            if "again" in about
-            else {}
-        ),
+        **({"again": {k: v for k, v in about["again"].items() if k != "run"}} if "again" in about else {}),
     }
 
 

@@ -42,6 +42,7 @@ from coterie.core.method import (
     Models,
     Reveals,
     asking,
+    common,
     paced,
 )
 from coterie.core.net import Beside, Net, Replies
@@ -210,6 +211,11 @@ class Advised:
     def followers(self, spec: str) -> Tensor:
         """The numbers of the clients that follow a candidate."""
         return torch.tensor([i for i, follows in enumerate(self.choice) if follows == spec])
+
+    @property
+    def common(self) -> bool:
+        """Whether any of the ways that are followed makes one model of all."""
+        return any(common(way) for way in (self.followed if self.choice else self.ways).values())
 
     def reveals(self) -> Reveals:
         """What the ways that are followed reveal together; before the trials, what any candidate does."""

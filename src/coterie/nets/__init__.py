@@ -3,6 +3,7 @@
 from coterie.core.net import NETS, WRAPS
 from coterie.nets.absent import Absent
 from coterie.nets.accounted import Accounted
+from coterie.nets.circle import Circle
 from coterie.nets.contributions import Contributions
 from coterie.nets.counting import Counting
 from coterie.nets.ground import Ground, Made, wrapped
@@ -20,6 +21,7 @@ __all__ = [
     "WRAPS",
     "Absent",
     "Accounted",
+    "Circle",
     "Contributions",
     "Counting",
     "Ground",

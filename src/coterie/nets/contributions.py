@@ -118,7 +118,7 @@ class Contributions(Wrapped):
         wrong.refuse()
 
     @staticmethod
-    def among(names: Sequence[str], by: str = FIRST_ORDER, **options: Any) -> None:
+    def ordered(names: Sequence[str], by: str = FIRST_ORDER, **options: Any) -> None:
         """Refuses other wrappers, in their order, with which nothing could be valued."""
         here = list(names).index("contributions")
         if "private" in names:

@@ -19,6 +19,8 @@ from coterie.core.roster import Roster
 from coterie.engines.base import Engine
 from coterie.metrics.own import NOTHING, Own
 from coterie.nets.in_process import InProcess
+from coterie.nets.ownership import Ownership, ownership_of
+from coterie.nets.wrapped import innermost
 
 
 class Made(NamedTuple):
@@ -131,11 +133,15 @@ def begin_of(ground: Ground, net: str) -> dict[str, object]:
 
 
 def wrapped(net: Net, wraps: Sequence[str]) -> Net:
-    """The net within wrappers, the first being the innermost: absent=0.3, absent:chance=0.3."""
+    """The net within wrappers, the first being the innermost: absent=0.3, absent:chance=0.3.
+
+    Where somebody may withdraw from sums or is kept out of them, `ownership` is around it all.
+    """
     for spec in wraps:
         name, options = read_wrap(spec)
         net = WRAPS.make(name, net=net, **options)
-    return net
+    leaves = hasattr(innermost(net), "withdrawing") or bool(getattr(net, "apart", ()))
+    return Ownership(net) if leaves and not any(ownership_of(net)) else net
 
 
 def read_wrap(spec: str) -> tuple[str, dict[str, Any]]:
@@ -173,9 +179,9 @@ def check_wraps(wraps: Sequence[str], net: str = "in-process") -> None:
     if names.count("private") > 1:
         raise BadInput("wrapper private is there twice, and a site has one budget: leave one out")
     for name, options in zip(names, given, strict=True):
-        among = getattr(WRAPS[name], "among", None)  # what it says of the others and their order
-        if among is not None:
-            among(names, **options)
+        ordered = getattr(WRAPS[name], "ordered", None)  # what it says of the others and their order
+        if ordered is not None:
+            ordered(names, **options)
 
 
 def shown_by(

@@ -19,6 +19,7 @@ from coterie.core.held import COORDINATOR, Held, hold
 from coterie.core.kernel import Kernel, Look, Maker, Part, Scorer, Trainer, looks, makes, scores
 from coterie.core.learner import Learner
 from coterie.core.net import Beside, Distances, Replies, everybody
+from coterie.core.observer import Observer
 from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
 from coterie.engines.allocator import keep_freed_memory
@@ -286,6 +287,9 @@ class InProcess:
 
     def keep_at(self, folder: str) -> None:
         """A checkpoint in this process has everything."""
+
+    def observe(self, observer: Observer) -> None:
+        """Nobody goes, comes or is waited for."""
 
     def close(self) -> None:
         """Nothing runs beside us; whoever lent the learner has it back."""

@@ -93,7 +93,7 @@ class Liars(Wrapped):
             raise BadInput(f"liars: {both[0]!r} is in names and in spare: leave it in one of them")
 
     @staticmethod
-    def among(wraps: Sequence[str], /, **options: Any) -> None:
+    def ordered(wraps: Sequence[str], /, **options: Any) -> None:
         """Refuses an order of wrappers in which lies would come too late."""
         if "sealed" in wraps[: len(wraps) - 1 - list(wraps)[::-1].index("liars")]:
             raise BadInput(

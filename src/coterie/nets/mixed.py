@@ -16,6 +16,7 @@ from coterie.sealed.guard import Guard
 class Notes:
     """What a wrapper remembers of a round.
 
+    kept_out (site, receiver): out of a sum or a circle by decision, in the order in which it showed
     sent     {id of a reply: the handle and row that went out}
     sums     {receiver: [site] weights that were planned, and those of who stayed}
     guard    what receivers have got
@@ -23,6 +24,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.withdrawals: list[dict[str, Any]] = []
+        self.kept_out: dict[tuple[int, int], None] = {}
         self.sent: dict[int, tuple[Held, int]] = {}
         self.sums: dict[int, tuple[Tensor, Tensor]] = {}
         self.guard = Guard(1.0)
@@ -41,6 +43,10 @@ class Notes:
             if place in self.sums:
                 planned, kept = (added(a, b) for a, b in zip((planned, kept), self.sums[place], strict=True))
             self.sums[place] = planned, kept
+
+    def anew(self) -> None:
+        """What was begun of a round does not count."""
+        self.withdrawals, self.kept_out, self.sums = [], {}, {}
 
     def over(self, live: Sequence[Held]) -> None:
         ids = {int(id) for held in live for part in held.parts for id in part.ids}

@@ -97,10 +97,13 @@ class Sums:
         self.owners = np.arange(columns) if of is None else owners_of(of)
         self.contents = None if of is None else np.stack([p.ids.numpy() for p in of.parts], axis=1)
 
-    def withdraw(self, site: int, receiver: int) -> None:
-        """A site's columns are out of all sums of a receiver."""
+    def withdraw(self, site: int, receiver: int) -> bool:
+        """A site's columns are out of all sums of a receiver; whether it was in any."""
+        cells, found = np.ix_(self.at == receiver, self.owners == site), False
         for matrix in self.weights.values():
-            matrix[np.ix_(self.at == receiver, self.owners == site)] = 0.0
+            found |= bool(matrix[cells].any())
+            matrix[cells] = 0.0
+        return found
 
     def offers(self, guard: Guard) -> list[Offer]:
         """For each receiver and each other site in its sums."""

@@ -8,6 +8,8 @@ A withdrawal is no failure. The sum is made without who withdrew (`core.net.with
 shares of those who are left, they are asked again until nobody withdraws. A receiver's own reply stays. If
 nobody is left in a sum, the receiver goes on with the belief that it sent out, or with its own.
 
+Whom people decided to keep out of a receiver's sums (`circle.py`) is taken out first, without being asked.
+
 Who is handed a whole model (`deliver`, `share`) gets a share of 1 with no others: a site whose limits rule
 that out refuses. What visits a site to be tried there is used in no sum, and is not asked for.
 """
@@ -35,6 +37,9 @@ from coterie.nets.wrapped import Wrapped
 from coterie.sealed.guard import Guard
 
 log = logging.getLogger("coterie")
+
+MIXES = "choose a method that mixes models where they are used (pens, weight-erosion, ndoye)"
+INSTEAD = f"{MIXES}, or leave one of them out of the run (--wrap without:names=...)"
 
 
 @WRAPS.register("ownership")
@@ -74,7 +79,7 @@ class Ownership(Wrapped):
             )
 
     @staticmethod
-    def among(names: Sequence[str], **options: Any) -> None:
+    def ordered(names: Sequence[str], **options: Any) -> None:
         """Refuses an order of wrappers in which nobody would be asked."""
         if "sealed" in names[list(names).index("ownership") :]:
             raise BadInput(
@@ -89,6 +94,11 @@ class Ownership(Wrapped):
     def asks(self) -> bool:
         return bool(self.limits) or super().asks
 
+    @property
+    def changes(self) -> bool:
+        """Whether any sum may come out otherwise than planned."""
+        return self.asks or bool(self.apart)
+
     # who withdraws
 
     def withdrawing(self, offers: Sequence[Offer], circle: bool) -> dict[int, str]:
@@ -101,9 +111,15 @@ class Ownership(Wrapped):
 
     def offer(self, weights: Weights, at: Tensor, of: Held | None = None) -> Tensor:
         stays = everybody(weights)
-        if not self.asks and of is not None:
+        if not self.changes and of is not None:
             return stays
         sums, guard = Sums(weights, at, of), self.notes.guard if of is not None else Guard(1.0)
+        for receiver, site in sorted(self.apart):
+            if sums.withdraw(site, receiver):
+                stays &= ~columns_of(sums, at, site, receiver)
+                self.notes.kept_out[site, receiver] = None
+        if not self.asks and of is not None:
+            return stays
         accepted: set[Offer] = set()
         while offers := [offer for offer in sums.offers(guard) if offer not in accepted]:
             out = self.withdrawing(offers, of is None)
@@ -112,8 +128,7 @@ class Ownership(Wrapped):
                     accepted.add(offer)
                     continue
                 sums.withdraw(offer.site, offer.receiver)
-                columns = torch.from_numpy(sums.owners == offer.site)
-                stays &= ~((at == offer.receiver).unsqueeze(1) & columns)
+                stays &= ~columns_of(sums, at, offer.site, offer.receiver)
                 self._say(offer, out[i], of is None)
             if not out:
                 break
@@ -143,13 +158,13 @@ class Ownership(Wrapped):
         beside: Beside | None = None,
     ) -> Replies:
         replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
-        if self.asks and replies.held is not None and not scores(kernel):
+        if self.changes and replies.held is not None and not scores(kernel):
             for id, guest in zip(replies.held.parts[0].ids.tolist(), replies.guests.tolist(), strict=True):
                 self.notes.sent[id] = beliefs, guest
         return replies
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
-        if not self.asks or len(at) == 0:
+        if not self.changes or len(at) == 0:
             return self.net.mix(weights, beliefs, at, in_turn)
         if in_turn:
             return self._in_turn(weights, beliefs, at)
@@ -215,6 +230,15 @@ class Ownership(Wrapped):
                         f"its limits rule out ({why}): choose a method that mixes, or leave ownership out"
                     )
 
+    def refuse_passed_by(self, weights: Tensor) -> None:
+        """A record that has somebody in a model who was to be kept out: no sum was asked for."""
+        for receiver, site in sorted(self.apart):
+            if float(weights[receiver, site]):
+                raise Refused(
+                    f"the model of {self._name(receiver)} has taken in {self._name(site)}, who is kept out "
+                    f"of its circle, by another way than a sum: {INSTEAD}"
+                )
+
     # the end of a round
 
     def keep(self, live: Iterable[Held], round: int) -> None:
@@ -225,13 +249,21 @@ class Ownership(Wrapped):
     def regroup(self, live: Iterable[Held], round: int) -> None:
         live = list(live)
         self.notes.over(live)
-        self.notes.withdrawals, self.notes.sums = [], {}  # what was begun of a round does not count
+        self.notes.anew()
         self.net.regroup(live, round)
 
     def figures(self) -> dict[str, Any]:
         found, self.notes.withdrawals = self.notes.withdrawals, []
+        kept, self.notes.kept_out = self.notes.kept_out, {}
         told = super().figures()
+        if kept:
+            told["kept_out"] = [{"site": self._name(s), "receiver": self._name(r)} for s, r in kept]
         return {**told, "withdrawals": [*told.get("withdrawals", ()), *found]} if found else told
+
+
+def columns_of(sums: Sums, at: Tensor, site: int, receiver: int) -> Tensor:
+    """[receiver, column] where a site is in sums of a receiver."""
+    return (at == receiver).unsqueeze(1) & torch.from_numpy(sums.owners == site)
 
 
 def ownership_of(net: Net) -> Iterable[Ownership]:
@@ -251,4 +283,5 @@ def as_mixed(net: Net, info: Info) -> Info:
         if info.mixed:
             weights = really(weights, wrapper.notes.sums)
         wrapper.notes.sums = {}
+        wrapper.refuse_passed_by(weights)
     return info if weights is info.weights else replace(info, weights=weights)

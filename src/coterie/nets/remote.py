@@ -14,6 +14,7 @@ from coterie.core.held import COORDINATOR, Held, Part, fresh_ids, hold
 from coterie.core.kernel import Kernel, scores, told
 from coterie.core.learner import Learner
 from coterie.core.net import Beside, Distances, Replies, everybody
+from coterie.core.observer import NOBODY, Observer
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.core.wire import told_key
@@ -47,6 +48,7 @@ class Remote:
         self.now = 0  # the round of the last visit
         self.odd: dict[str, str] = {}
         self.stores = False
+        self.observer: Observer = NOBODY
         self.fresh = begin is not None
         if begin is not None:
             self.post.ask({site: ({"do": "begin", **begin}, {}) for site in range(len(roster))})
@@ -186,14 +188,15 @@ class Remote:
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
         tensors = {n: t.new_empty((len(at), *t.shape[1:]), device="meta") for n, t in beliefs.tensors.items()}
         mixed = hold(tensors, at)
-        if not in_turn:
-            where = {place: (at == place).nonzero().flatten() for place in dict.fromkeys(at.tolist())}
-            self._mix_at(where, weights, beliefs, mixed)
-            return mixed
-        now, whose = beliefs, {p: i for i, p in enumerate(beliefs.places.tolist())}
-        for i, place in enumerate(at.tolist()):
-            self._mix_at({place: torch.tensor([i])}, weights, now, mixed)
-            now = now.put(torch.tensor([whose[place]]), mixed.rows(torch.tensor([i])))
+        with self.observer.doing("mixing"):
+            if not in_turn:
+                where = {place: (at == place).nonzero().flatten() for place in dict.fromkeys(at.tolist())}
+                self._mix_at(where, weights, beliefs, mixed)
+                return mixed
+            now, whose = beliefs, {p: i for i, p in enumerate(beliefs.places.tolist())}
+            for i, place in enumerate(at.tolist()):
+                self._mix_at({place: torch.tensor([i])}, weights, now, mixed)
+                now = now.put(torch.tensor([whose[place]]), mixed.rows(torch.tensor([i])))
         return mixed
 
     def _mix_at(self, where: Mapping[int, Tensor], weights: Weights, beliefs: Held, mixed: Held) -> None:
@@ -329,6 +332,9 @@ class Remote:
         self.stores = True
         everyone = range(len(self.roster))
         self.post.ask({s: ({"do": "home", "folder": f"{folder}/{s:05d}"}, {}) for s in everyone}, quiet=True)
+
+    def observe(self, observer: Observer) -> None:
+        self.observer = observer
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
         ids = self.post.ids(live)

@@ -12,6 +12,7 @@ from coterie.core.belief import Beliefs, Weights
 from coterie.core.held import Held
 from coterie.core.kernel import Kernel
 from coterie.core.net import Beside, Distances, Net, Replies
+from coterie.core.observer import Observer
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 
@@ -35,6 +36,11 @@ class Wrapped:
     def asks(self) -> bool:
         """Whether any site, here or further in, may withdraw from a sum."""
         return bool(getattr(self.net, "asks", False))
+
+    @property
+    def apart(self) -> frozenset[tuple[int, int]]:
+        """(receiver, site): as was decided, here or further in, the site is in no sum of the receiver."""
+        return frozenset(getattr(self.net, "apart", ()))
 
     @property
     def sealed_bytes(self) -> int:
@@ -110,6 +116,9 @@ class Wrapped:
 
     def keep_at(self, folder: str) -> None:
         self.net.keep_at(folder)
+
+    def observe(self, observer: Observer) -> None:
+        self.net.observe(observer)
 
     def close(self) -> None:
         self.net.close()

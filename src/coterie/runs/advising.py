@@ -25,7 +25,7 @@ from coterie.core.errors import BadInput, BadRun
 from coterie.engines.threads import narrow
 from coterie.methods.advised import Advised
 from coterie.runs.about import about_run
-from coterie.runs.answers import Advice, advice_of
+from coterie.runs.answers import Advice, advice_in, advice_of
 from coterie.runs.experiment import Builder, with_sites
 from coterie.runs.folder import Folder
 from coterie.runs.jobs import Say, processes, side_by_side
@@ -159,6 +159,16 @@ def read_question(path: Path) -> Question:
     if not isinstance(inner, int):
         raise BadRun(f"{path / QUESTION} is damaged: ask anew with another --out")
     return Question(from_table(table, str(path / QUESTION)), inner)
+
+
+def read_advice(path: Path) -> Advice:
+    """The answers that a folder has."""
+    try:
+        return advice_in(json.loads((path / ANSWERS).read_bytes()))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise BadRun(
+            f"{path / ANSWERS} is damaged ({error}): make it again with 'coterie report {path}'"
+        ) from None
 
 
 def begin(path: Path, question: Question) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from coterie.runs import checkpoint
-from coterie.runs.folder import CHECKPOINTS, LINES, METRICS
+from coterie.runs.folder import CHECKPOINTS
 from coterie.runs.record import Record
 from coterie.runs.settings import digest
 from coterie.storage.atomic import read_lines, write_whole
+from coterie.storage.rounds import LINES, METRICS
 from coterie.storage.tensors import read_tensors, write_tensors
 
 

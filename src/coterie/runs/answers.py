@@ -206,6 +206,36 @@ def _mean(values: Any) -> float:
     return float(np.mean(known)) if known else math.nan
 
 
+def advice_in(table: Mapping[str, Any]) -> Advice:
+    """The inverse of `Advice.table`."""
+
+    def figure(value: Any) -> float:
+        return math.nan if value is None else float(value)
+
+    def told(value: Any) -> Interval | None:
+        if value is None:
+            return None
+        mean, half, seeds, low, high = value
+        return Interval(figure(mean), figure(half), int(seeds), figure(low), figure(high))
+
+    answers = [
+        Answer(
+            **{
+                **one,
+                "level": {k: figure(v) for k, v in one["level"].items()},
+                "gains": {k: told(v) for k, v in one["gains"].items()},
+                "expected": told(one["expected"]),
+                "trust": {k: (figure(a), figure(b)) for k, (a, b) in one["trust"].items()},
+                "gifts": [Gift(**gift) for gift in one["gifts"]],
+                "seconds": figure(one["seconds"]),
+            }
+        )
+        for one in table["answers"]
+    ]
+    lists = {name: tuple(table[name]) for name in ("ways", "choice")}
+    return Advice(**{**table, **lists, "answers": tuple(answers)})
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}

@@ -8,10 +8,8 @@
 A round is never cut: no round begins once a budget is spent, and the last may go beyond it. The first round
 always runs, whatever it costs. `rounds` stays the most that there are.
 
-Watts are those that a processor is made to draw, by core: Lannelongue, Grealey and Inouye, 2021, "Green
-Algorithms: Quantifying the Carbon Footprint of Computation", whose table of processors (TDP_cpu.csv in
-GreenAlgorithms/green-algorithms-tool, data/latest) has 12 W where the processor is not known, and from 3.8 to
-23.8 W for those that it lists. Memory, cooling and whatever else runs on the machine are not in it.
+Watts are those that a processor is made to draw, by core (`factors.py`). Memory, cooling and whatever else
+runs on the machine are not in it; `energy.py` looks further, at cooling, the network and CO2e.
 """
 
 from __future__ import annotations
@@ -28,13 +26,14 @@ from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, Gathered, UnknownName, shown
 from coterie.core.roster import Roster
 from coterie.nets.counting import Traffic
+from coterie.runs.factors import factor
 
 KINDS = ("steps", "bytes", "seconds", "kwh")
 REPEATED = ("steps", "bytes")
 """The same each time that a run is repeated; and known of a round before it is trained."""
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 TRY = {"steps": "20000", "bytes": "50M", "seconds": "60", "kwh": "0.001"}
-WATTS, LEAST, MOST = 12.0, 3.8, 23.8
+WATTS, LEAST, MOST = (getattr(factor("watts"), end) for end in ("usual", "low", "high"))
 JOULES = 3.6e6  # in a kWh
 NUMBER = 8  # bytes of a single value such as a loss
 

@@ -29,6 +29,7 @@ from coterie.runs.folder import Folder, is_run, read_record, refuse_full, way_on
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch, run, same_threads
 from coterie.runs.settings import Settings, from_table, read_toml
+from coterie.runs.tracker import Tracker, tracked
 from coterie.storage.atomic import write_whole
 
 MANY = 10_000  # seeds
@@ -128,6 +129,7 @@ def run_cell(
     command: str | None,
     watch: Watch,
     builder: Builder | None = None,
+    tracker: Tracker | None = None,
 ) -> Record:
     """Runs one cell, or what is left of it; a finished one is only read."""
     if is_run(path):
@@ -144,7 +146,8 @@ def run_cell(
     else:
         folder = Folder.create(path, experiment.config, experiment.about)
     try:
-        return run(experiment, folder, label, watch).record
+        with tracked(tracker, path):
+            return run(experiment, folder, label, watch).record
     finally:
         folder.close()
         experiment.net.close()
@@ -154,15 +157,19 @@ def read_records(path: Path) -> list[Record]:
     """The runs of a comparison that have begun, or the one run of a run folder."""
     if not is_comparison(path):
         return [read_record(path)]
-    table = read_toml(path / "compare.toml")
-    refuse_damaged(table, {"methods": list, "seeds": int, "seed": int}, str(path / "compare.toml"))
-    seeds = range(table["seed"], table["seed"] + min(table["seeds"], MANY))
-    places = [(path / slug(spec) / f"seed-{i}", spec) for spec in table["methods"] for i in seeds]
-    records = [read_record(place, spec) for place, spec in places if is_run(place)]
+    records = [read_record(place, spec) for place, spec, _ in places_in(path) if is_run(place)]
     begun = [r for r in records if r.metrics]
     if not begun:
         raise BadRun(f"{path} has no results yet: {way_on(path)}")
     return begun
+
+
+def places_in(path: Path) -> list[tuple[Path, str, int]]:
+    """(folder, spec, seed) of each run of a comparison, begun or not."""
+    table = read_toml(path / "compare.toml")
+    refuse_damaged(table, {"methods": list, "seeds": int, "seed": int}, str(path / "compare.toml"))
+    seeds = range(table["seed"], table["seed"] + min(table["seeds"], MANY))
+    return [(path / slug(spec) / f"seed-{i}", spec, i) for spec in table["methods"] for i in seeds]
 
 
 def labelled(comparison: Comparison) -> list[tuple[str, str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from coterie.core.clock import CLOCK
-from coterie.runs.folder import TIMINGS
 from coterie.storage.atomic import append_line, read_lines
+from coterie.storage.rounds import TIMINGS
 
 Spent = dict[str, float]
 

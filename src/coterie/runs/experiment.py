@@ -40,11 +40,9 @@ from coterie.engines.threads import SMALL as FEW_NUMBERS
 from coterie.engines.threads import narrow
 from coterie.methods.advised import Advised
 from coterie.metrics.own import NOTHING, Own
-from coterie.nets import Accounted, Counting, Ground, Made, Ownership, wrapped
+from coterie.nets import Accounted, Counting, Ground, Made, wrapped
 from coterie.nets.accounted import accounted
 from coterie.nets.ground import Connector, admit, read_wrap, shown_by
-from coterie.nets.ownership import ownership_of
-from coterie.nets.wrapped import innermost
 from coterie.privacy.ledger import cost_of
 from coterie.runs.about import about_run
 from coterie.runs.budget import check_budget
@@ -169,7 +167,14 @@ class Builder:
             raise BadInput(
                 "features are trained on rows of a server, and these are at their sites: leave it out"
             )
-        rule = Rule(settings.test, settings.validation, settings.dealt_by, settings.one_class == "allow")
+        rule = Rule(
+            settings.test,
+            settings.validation,
+            settings.dealt_by,
+            settings.one_class == "allow",
+            settings.forbid,
+            settings.require,
+        )
         met = settings.made("net").meet(rule)
         model_of, roster, key = settings.made("model"), met.roster, Key(settings.seed)
         check_model(model_of, settings.model, roster)
@@ -179,7 +184,8 @@ class Builder:
         check_outputs(built[0], roster, torch.zeros(1, *roster.shape))
         made = Made(settings.model, settings.options.get(settings.model, {}), settings.plugins)
         beliefs = tree.stack([tree.belief_of(m) for m in built])
-        return Footing((), roster, built[0], beliefs, met.notes, made=made, met=met)
+        columns = tuple(str(column["name"]) for column in met.common["columns"])
+        return Footing((), roster, built[0], beliefs, met.notes, made=made, met=met, columns=columns)
 
     def _deal(self, settings: Settings, check: Check) -> Footing:
         if hasattr(settings.made("net"), "meet"):
@@ -191,7 +197,7 @@ class Builder:
         model = model_of.build(roster.shape, roster.outputs, seeds[0])
         others = seeds[1:] if settings.init == "independent" else []
         built = (model, *(model_of.build(roster.shape, roster.outputs, s) for s in others))
-        return grounded(
+        footing = grounded(
             dealt.clients,
             model,
             tree.stack([tree.belief_of(m) for m in built]),
@@ -208,9 +214,10 @@ class Builder:
             recipe=dealt.recipe,
             published=dealt.published,
         )
+        return dataclasses.replace(footing, columns=dealt.columns)
 
 
-DEALING = ("data", "rows", "split", "clients", "deal", "test", "validation", "one_class")
+DEALING = ("data", "rows", "split", "clients", "deal", "test", "validation", "one_class", "forbid", "require")
 GROUND = ("model", "seed", "init", "device", "net")
 
 
@@ -240,6 +247,8 @@ def _deal_rows(settings: Settings, data: Dataset) -> Dealt:
         test=settings.test,
         validation=settings.validation,
         one_class=settings.one_class == "allow",
+        forbid=settings.forbid,
+        require=settings.require,
     )
 
 
@@ -312,13 +321,12 @@ def experiment_of(
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
     if accounted(net) is None and (costs(method, roster) or hides):
         net = Accounted(net)
-    if hasattr(innermost(net), "withdrawing") and not any(ownership_of(net)):
-        net = Ownership(net)  # its sites have limits of their own
     notes = [*footing.notes, *_large_batches(method, roster), *own.notes(roster.task), *said, *noted]
     return Experiment(
         config=config,
         about={
             **about_run(roster, beliefs, notes, command),
+            "columns": list(footing.columns),
             "inputs": list(roster.shape if footing.body is None else footing.body.inputs),
             "published_tests": footing.published,
         },

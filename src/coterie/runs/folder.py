@@ -4,6 +4,9 @@
     run.json                versions, commit, machine, command, clients: where and on what
     metrics.jsonl           one line a round, the same each time the run is repeated
     timings.jsonl           one line a round, and one for the whole command at its end; different each time
+    events.jsonl            what happens besides: who goes and comes, how it ends; different each time, and
+                            nothing is ever dropped from it (see `events.py`)
+    now.json                what it does at this moment, replaced while it goes on (see `now.py`)
     collaboration.jsonl     one line a round: who listened to whom, what passed, and further matrices of the
                             method by name (see `stored.py`)
     ledger.jsonl            a chain of what happened, one line a round, in which nothing is ever changed
@@ -13,9 +16,14 @@
     models.safetensors      every client's model, once the run is over; on other nets than in-process each
                             site has written its own into models/
     calibration.npz         how sure they are and how often right, once the run is over
+    outcomes.npz            what came of each test row, probabilities.npz what was said of it, once the run is
+                            over, if all clients are in this process (see `outcomes.py`, `probabilities.py`)
+    cuts.json               where clients decided to cut probabilities, if any did (see `use/cuts.py`)
     privacy.json            what looking at rows has cost each site, once the run is over, if it has a bound
+    energy.json             what a tracker of energy said, if one was asked (see `tracker.py`)
     features.safetensors    the frozen layers, in last-layer mode, once the run is over
     posteriors/NAME.safetensors  what client NAME sent, for `coterie posterior add`, if it sent a posterior
+    decisions.jsonl         what people decided of the run (see `decisions.py`)
     report.html             the page
 
 A round is written in this order: timings, matrices, metrics, checkpoint. So after a kill the checkpoint is
@@ -29,13 +37,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import shutil
 import tempfile
 import time
-import zipfile
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -55,22 +60,31 @@ from coterie.core.net import Net
 from coterie.ledger.chain import FILE as LEDGER
 from coterie.metrics.bootstrap import Outcomes
 from coterie.metrics.calibration import Calibration, Tally
+from coterie.metrics.operating import Probabilities
 from coterie.posteriors import Saved, store
 from coterie.runs import checkpoint
+from coterie.runs.probabilities import read_probabilities, write_probabilities
 from coterie.runs.record import Record
 from coterie.runs.settings import digest, read_toml
-from coterie.runs.stored import FILE as MATRICES
-from coterie.runs.stored import NAMED, PASSED, WEIGHTS, StoredByName, StoredMatrices, StoredRounds, told
+from coterie.runs.stored import StoredByName, StoredMatrices, StoredRounds
+from coterie.runs.tracker import read_tracked
 from coterie.storage import locks
+from coterie.storage.arrays import damaged, read_arrays, write_arrays
 from coterie.storage.atomic import (
-    append_line,
     brought_back,
-    keep_lines,
     read_lines,
     readable_errors,
-    replace_atomically,
     sync,
     write_whole,
+)
+from coterie.storage.rounds import (
+    LINES,
+    METRICS,
+    PASSED,
+    TIMINGS,
+    drop_after,
+    write_round,
+    written,
 )
 from coterie.storage.tensors import read_tensors, write_tensors
 
@@ -82,9 +96,6 @@ PRIVACY = "privacy.json"
 POSTERIORS = "posteriors"
 CHECKPOINTS = "checkpoints"
 MODELS = "models"
-TIMINGS, METRICS = "timings.jsonl", "metrics.jsonl"
-LINES = {TIMINGS: 0, MATRICES: 1, METRICS: 0}
-"""Files of one line a round, and the first round that each has, in the order of writing."""
 EVERY = 1.0  # seconds between syncs, each of which takes as long as a short round
 
 
@@ -142,13 +153,7 @@ class Folder:
         matrices: Mapping[str, np.ndarray],
         passed: np.ndarray,
     ) -> None:
-        append_line(self.path / TIMINGS, timing)
-        if weights is not None:
-            named = {NAMED + name: matrix for name, matrix in matrices.items()}
-            kept = {WEIGHTS: weights.astype(np.float32), PASSED: passed, **named}
-            found = {name: told(matrix) for name, matrix in kept.items()}
-            append_line(self.path / MATRICES, {"round": line["round"], **found})
-        append_line(self.path / METRICS, line)
+        write_round(self.path, line, timing, weights, matrices, passed)
 
     def save(self, state: Any, round: int, config: Mapping[str, Any], kept: Mapping[str, Tensor]) -> None:
         if self._config is not config:  # the same in all rounds
@@ -176,11 +181,10 @@ class Folder:
         path, saved = brought_back(self.path / "checkpoint.safetensors"), None
         if path.exists():
             saved = checkpoint.load(path, kind, digest(config))
-            if not self._complete(saved.stamp.round):
+            if written(self.path) < saved.stamp.round:
                 saved = None
         done = -1 if saved is None else saved.stamp.round
-        for name in LINES:
-            keep_lines(self.path / name, lambda entry: entry.get("round", done) <= done)
+        drop_after(self.path, done)
         with readable_errors(self.path):
             # what a kill left half-written under a temporary name, ours or a library's
             places = ("", f"{POSTERIORS}/")
@@ -188,14 +192,6 @@ class Folder:
                 if draft.name != locks.NAME:
                     draft.unlink()
         return saved
-
-    def _complete(self, round: int) -> bool:
-        """Whether no line up to this round is missing."""
-        return all(
-            [e["round"] for e in read_lines(self.path / name) if e.get("round", math.inf) <= round]
-            == list(range(first, round + 1))
-            for name, first in LINES.items()
-        )
 
     def save_models(self, models: Models, clients: Sequence[str], net: Net) -> None:
         """Those that stand for the clients; the draws of a posterior are not among them.
@@ -220,10 +216,13 @@ class Folder:
     def save_calibration(self, calibration: Calibration) -> None:
         """Each kind as one array [sum, client, bin], the sums in the order of `Tally`."""
         kinds = {kind: torch.stack(list(t)).numpy() for kind, t in calibration._asdict().items()}
-        replace_atomically(self.path / CALIBRATION, _savez(kinds))
+        write_arrays(self.path / CALIBRATION, kinds)
 
     def save_outcomes(self, outcomes: Outcomes) -> None:
-        replace_atomically(self.path / OUTCOMES, _savez(outcomes._asdict()))
+        write_arrays(self.path / OUTCOMES, outcomes._asdict())
+
+    def save_probabilities(self, probabilities: Probabilities) -> None:
+        write_probabilities(self.path, probabilities)
 
     def save_privacy(self, statement: Mapping[str, Any]) -> None:
         write_whole(self.path / PRIVACY, json.dumps(statement, indent=1) + "\n")
@@ -256,7 +255,11 @@ def refuse_full(path: Path) -> None:
 
 
 def way_on(path: Path) -> str:
-    """How to go on with what a folder holds: in the shell, unless only Python has its data or its model."""
+    """How to go on with what a folder holds: in the shell, unless only Python has its data or its model, or
+    somebody else leads the run.
+    """
+    if is_run(path) and (lead := read_about(path / "run.json").get("lead")):
+        return f"it is a site's part of a run, and {lead}, who leads it, can go on with it"
     for name, function in (("config.toml", "train"), ("compare.toml", "compare")):
         if (path / name).exists() and "given" in read_toml(path / name):
             return f"call coterie.{function} again with out={str(path)!r}, resume=True"
@@ -278,8 +281,8 @@ def is_run(path: Path) -> bool:
     return (path / "config.toml").exists() and (path / "run.json").exists()
 
 
-def read_record(path: Path, label: str | None = None) -> Record:
-    """What a run, finished or not, says of itself so far."""
+def read_record(path: Path, label: str | None = None, stored: StoredRounds | None = None) -> Record:
+    """What a run, finished or not, says of itself so far; `stored` are its matrices, if somebody has them."""
     if not is_run(path):
         raise BadRun(f"{path} is not a run folder: it has no config.toml and run.json")
     config = read_toml(path / "config.toml")
@@ -291,7 +294,8 @@ def read_record(path: Path, label: str | None = None) -> Record:
             raise BadRun(
                 f"{path / 'config.toml'}: {key} = {shown(config[key])} is damaged: start this run anew"
             )
-    about, lines, stored = _about(path / "run.json"), read_lines(path / METRICS), StoredRounds(path)
+    about, lines = read_about(path / "run.json"), read_lines(path / METRICS)
+    stored = stored or StoredRounds(path)
     if any(not {"round", "scores"} <= set(line) for line in lines):
         raise BadRun(f"{path / METRICS} is damaged: start this run anew")
     if (lines and "sent_bytes" not in lines[0]) or (path / "collaboration").exists():
@@ -308,11 +312,13 @@ def read_record(path: Path, label: str | None = None) -> Record:
         models=partial(_models, path),
         calibration=partial(_calibration, path),
         outcomes=partial(_outcomes, path),
+        probabilities=partial(read_probabilities, path),
         privacy=partial(_privacy, path),
+        tracked=partial(read_tracked, path),
     )
 
 
-def _about(path: Path) -> dict[str, Any]:
+def read_about(path: Path) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads(path.read_bytes())
         missing = [key for key in ("clients", "task", "notes") if key not in about]
@@ -355,30 +361,19 @@ def _models(path: Path) -> Mapping[str, Belief]:
 
 def _calibration(path: Path) -> Calibration | None:
     """None where there is none: before the end, for a regression, in runs of earlier versions."""
-    kinds = _arrays(path / CALIBRATION, Calibration._fields)
+    kinds = read_arrays(path / CALIBRATION, Calibration._fields)
     return None if kinds is None else Calibration(*(Tally(*torch.from_numpy(kind)) for kind in kinds))
 
 
 def _outcomes(path: Path) -> Outcomes | None:
     """None where there are none: see `Record`."""
-    arrays = _arrays(path / OUTCOMES, Outcomes._fields)
+    arrays = read_arrays(path / OUTCOMES, Outcomes._fields)
     if arrays is None:
         return None
     found = Outcomes(*arrays)
     if found.sizes.ndim != 1 or found.values.shape != (found.sizes.sum(),):
-        raise BadRun(f"{path / OUTCOMES} is damaged (sizes do not add up): delete it to do without")
+        raise damaged(path / OUTCOMES, "sizes do not add up")
     return found
-
-
-def _arrays(name: Path, fields: Sequence[str]) -> list[np.ndarray] | None:
-    """The arrays of a file, if it is there."""
-    if not name.exists():
-        return None
-    try:
-        with np.load(name) as file:
-            return [file[field] for field in fields]
-    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError) as error:
-        raise BadRun(f"{name} is damaged ({error}): delete it to do without") from None
 
 
 def _privacy(path: Path) -> Mapping[str, Any] | None:
@@ -390,15 +385,7 @@ def _privacy(path: Path) -> Mapping[str, Any] | None:
         told = json.loads(name.read_bytes())
         whole = isinstance(told, dict) and {"delta", "sites", "budget", "outside", "scores"} <= told.keys()
     except (ValueError, RecursionError) as error:
-        raise BadRun(f"{name} is damaged ({error}): delete it to do without") from None
+        raise damaged(name, str(error)) from None
     if not whole:
-        raise BadRun(f"{name} is damaged (it lacks something): delete it to do without")
+        raise damaged(name, "it lacks something")
     return dict(told)
-
-
-def _savez(matrices: Mapping[str, np.ndarray]) -> Callable[[Path], None]:
-    def write(draft: Path) -> None:
-        with draft.open("wb") as file:
-            np.savez_compressed(file, **matrices)  # type: ignore[arg-type]
-
-    return write

@@ -1,4 +1,6 @@
-"""The ledger of a run while it goes on: entries are written after each round, and shown to who signs."""
+"""The ledger of a run while it goes on: entries are written after each round, and shown to who signs, with
+its own part of the record.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,21 @@ from coterie.ledger import chain, entries, heads
 from coterie.ledger.chain import Entry
 from coterie.nets.wrapped import innermost
 from coterie.runs.experiment import Experiment
+from coterie.runs.record import Record
+from coterie.runs.showing import Showing
 from coterie.storage.atomic import sync
 
 
 class Ledger:
     """Of a run's folder; without one, nothing is written."""
 
-    def __init__(self, folder: Path | None, experiment: Experiment, done: int) -> None:
-        self.folder, self.net = folder, innermost(experiment.net)
+    def __init__(self, folder: Path | None, experiment: Experiment, record: Record) -> None:
+        self.folder, self.net, self.shows, done = (
+            folder,
+            innermost(experiment.net),
+            Showing(record),
+            record.done,
+        )
         self.last: Entry | None = None if folder is None else chain.last_of(folder)
         self.waiting: dict[str, Any] | None = None
         if self.last is None:
@@ -33,7 +42,7 @@ class Ledger:
     def end(self, rounds: int) -> None:
         if self.folder is None:
             return
-        told = entries.end(rounds, self.folder)
+        told, self.shows.over = entries.end(rounds, self.folder), True
         if self.last is None or self.last.content != told:
             self._write(told)
 
@@ -48,8 +57,10 @@ class Ledger:
         self._show(self.folder)
 
     def _show(self, folder: Path) -> None:
-        """Sites elsewhere sign the new head, each from the one on that it has signed last."""
+        """Sites elsewhere sign the new head, each from the one on that it has signed last, and are shown what
+        is new of theirs.
+        """
         witness = getattr(self.net, "witness", None)
         if witness is not None:
             sync(folder / chain.FILE)  # before anybody signs it: a power failure would be a fork
-            heads.write(folder / heads.SIGNATURES, witness(folder))
+            heads.write(folder / heads.SIGNATURES, witness(folder, self.shows))

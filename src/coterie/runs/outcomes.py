@@ -1,4 +1,5 @@
-"""What came of each test row in the end: with it a gain has an interval over rows (`metrics/bootstrap.py`).
+"""What came of each test row in the end: with it a gain has an interval over rows (`metrics/bootstrap.py`);
+and with what was said of it, the probability of each class, a threshold can be moved (`probabilities.py`).
 
 Kept for the task's headline figure where all clients are in this process, so that nothing of a row crosses a
 wire; and only where the rows add up to the figure that the run wrote down, as they do not where a wrapper
@@ -16,36 +17,75 @@ from torch import Tensor
 
 from coterie.kernels.outcomes import RowByRow
 from coterie.metrics.bootstrap import FIGURES, Figure, Outcomes
+from coterie.metrics.classification import hits
+from coterie.metrics.operating import Probabilities
 from coterie.metrics.summary import HEADLINE
 from coterie.nets.in_process import InProcess
 from coterie.nets.wrapped import innermost
 from coterie.runs.experiment import Experiment
+from coterie.runs.probabilities import MOST, NUMBERS, few_enough
 
 log = logging.getLogger("coterie")
 
-MOST = 2**15  # rows: so many say within half a point what others would
-
 
 def asked_of(experiment: Experiment) -> RowByRow | None:
-    """What to look at rows with; None where their outcomes are not kept."""
-    figure = FIGURES.get(HEADLINE[experiment.roster.task])
-    rows = sum(m.test for m in experiment.roster.members)
-    here = isinstance(innermost(experiment.net), InProcess)
-    return RowByRow(figure) if figure is not None and here and rows <= MOST else None
+    """What to look at rows with; None where nothing of them is kept."""
+    roster = experiment.roster
+    figure, rows = FIGURES.get(HEADLINE[roster.task]), sum(m.test for m in roster.members)
+    if figure is None or not isinstance(innermost(experiment.net), InProcess):
+        return None
+    if rows > MOST:
+        log.info("%d test rows: what came of each is kept of at most %d", rows, MOST)
+        return None
+    likely = roster.task == "classification" and few_enough(rows, roster.outputs)
+    if roster.task == "classification" and not likely:
+        log.info(
+            "%d test rows of %d classes: probabilities are kept if they are at most %d numbers",
+            rows,
+            roster.outputs,
+            NUMBERS,
+        )
+    return RowByRow(figure, likely)
 
 
 def gathered(kernel: RowByRow, at: Tensor, told: Sequence[float | None]) -> Outcomes | None:
     """From where each client's rows lie [client], and the figure that the run told of each."""
-    each = [np.empty(0) if math.isnan(i) else kernel.kept[int(i)].numpy() for i in at.tolist()]
-    # who was away, lied or did not ask has no figure
-    each = [values if wanted is not None else values[:0] for values, wanted in zip(each, told, strict=True)]
-    behind = zip(each, told, strict=True)
-    if not all(wanted is None or _adds_up(values, kernel.figure, wanted) for values, wanted in behind):
+    each = [np.empty(0) if i is None else kernel.kept[i].numpy() for i in places(at, told)]
+    if not _all_add_up(each, kernel.figure, told):
         log.info("test rows do not add up to the scores: none are kept, so gains have no interval over rows")
         return None
     values = np.concatenate(each)
     small = values.astype(np.uint8)
     return Outcomes(np.array([len(v) for v in each]), small if (small == values).all() else values)
+
+
+def said(kernel: RowByRow, at: Tensor, told: Sequence[float | None]) -> Probabilities | None:
+    """The probabilities at the same places, if they were asked for; by them a row is right where the most
+    probable class is its label.
+    """
+    if not kernel.said:
+        return None
+    none = tuple(t[:0] for t in kernel.said[0])
+    each = [none if i is None else kernel.said[i] for i in places(at, told)]
+    p, y = (np.concatenate([t.numpy() for t in some]) for some in zip(*each, strict=True))
+    right = [hits(*rows).numpy() for rows in each]
+    if not np.isfinite(p).all() or not _all_add_up(right, kernel.figure, told):
+        log.info("probabilities of test rows do not add up to the scores: none are kept")
+        return None
+    return Probabilities(np.array([len(rows) for rows in right]), p, y)
+
+
+def places(at: Tensor, told: Sequence[float | None]) -> list[int | None]:
+    """Where each client's rows lie; None for one without a figure, who was away, lied or did not ask."""
+    return [
+        None if wanted is None or math.isnan(i) else int(i)
+        for i, wanted in zip(at.tolist(), told, strict=True)
+    ]
+
+
+def _all_add_up(each: Sequence[np.ndarray], figure: Figure, told: Sequence[float | None]) -> bool:
+    behind = zip(each, told, strict=True)
+    return all(wanted is None or _adds_up(values, figure, wanted) for values, wanted in behind)
 
 
 def _adds_up(values: np.ndarray, figure: Figure, wanted: float) -> bool:

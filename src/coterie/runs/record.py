@@ -15,6 +15,7 @@ import numpy as np
 from coterie.core.belief import Belief
 from coterie.metrics.bootstrap import Outcomes
 from coterie.metrics.calibration import Calibration, taus
+from coterie.metrics.operating import Probabilities
 from coterie.nets.counting import Traffic
 from coterie.runs.budget import spent_by_round
 from coterie.runs.measures import MEASURES
@@ -23,8 +24,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from coterie.runs.contributed import Contributed
+    from coterie.runs.energy import Energy
 
 COORDINATOR = "coordinator"
+
+
+def nothing() -> None:
+    """What is not known; a function of its own, so that a record can be handed to another process."""
 
 
 @dataclass(repr=False)
@@ -35,7 +41,8 @@ class Record:
     config     the resolved settings (plain values, as in config.toml)
     about      versions, commit, machine, task, clients with their sizes and label counts, notes
     metrics    one entry for each round, see `line`
-    timings    one entry for each round: round, seconds (training), evaluate_seconds, cpu_seconds (training)
+    timings    one entry for each round: round, seconds (training), evaluate_seconds, cpu_seconds (training),
+               evaluate_cpu_seconds
     weights    round -> [receiver, sender], who listened to whom
     passed     round -> [entry, 5] what passed: sender, receiver, models, bytes, numbers (see `triplets`)
     matrices   name -> round -> [receiver, sender], further ones that the method fills; NaN is nothing
@@ -45,8 +52,11 @@ class Record:
                the run is over, for a regression, and in runs of earlier versions
     outcomes   a function: what came of each test row in the end, for the headline figure; None before the run
                is over, where clients are not in this process, and for more than 32,768 rows
+    probabilities   a function: what was said of each test row in the end, and its label; None where there are
+               no outcomes, no classes, and for more than 2**20 numbers
     privacy    a function: what looking at rows has cost (see `statement` in `privacy/ledger.py`); None before
                the run is over, and where local work has no bound
+    tracked    a function: what a tracker of energy said (see `tracker.py`); None where none was asked
     """
 
     label: str
@@ -58,9 +68,11 @@ class Record:
     passed: Mapping[int, np.ndarray] = field(default_factory=dict)
     matrices: Mapping[str, Mapping[int, np.ndarray]] = field(default_factory=dict)
     models: Callable[[], Mapping[str, Belief]] = dict
-    calibration: Callable[[], Calibration | None] = lambda: None
-    outcomes: Callable[[], Outcomes | None] = lambda: None
-    privacy: Callable[[], Mapping[str, Any] | None] = lambda: None
+    calibration: Callable[[], Calibration | None] = nothing
+    outcomes: Callable[[], Outcomes | None] = nothing
+    probabilities: Callable[[], Probabilities | None] = nothing
+    privacy: Callable[[], Mapping[str, Any] | None] = nothing
+    tracked: Callable[[], Mapping[str, Any] | None] = nothing
 
     def __repr__(self) -> str:
         """Short: all of it is thousands of lines."""
@@ -100,7 +112,7 @@ class Record:
         round's.
         """
         n, found = len(self.clients), dict[int, float]()
-        for m in reversed(list(self.evaluated())):
+        for m in (m for m in reversed(self.metrics) if m["scores"] is not None):
             values = m["scores"].get(scores, {}).get(metric, ())
             for i in (i for i, here in enumerate(scored(m) if values else ()) if here and i not in found):
                 found[i] = float("nan") if values[i] is None else float(values[i])
@@ -162,6 +174,12 @@ class Record:
             "models": sum(entry["sent"]) + sum(entry["received"]),
             "bytes": sum(entry["sent_bytes"]) + sum(entry["received_bytes"]),
         }
+
+    def energy(self, country: str = "") -> Energy:
+        """CPU seconds, bytes, and what they may come to in kWh and CO2e (see `energy.py`)."""
+        from coterie.runs.energy import energy_of
+
+        return energy_of(self, country)
 
     def contributions(self) -> Contributed:
         """What each client gave to each other, over all rounds (see `contributed.py`)."""

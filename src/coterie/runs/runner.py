@@ -24,12 +24,14 @@ from coterie.core.held import Held, at_coordinator, handles_in, hold
 from coterie.core.kernel import Part, Scorer
 from coterie.core.method import UNTRAINED, Info, Models, asked, only_for
 from coterie.core.net import Net
+from coterie.core.observer import NOBODY, Observer
 from coterie.engines.threads import narrow, use
 from coterie.kernels import Calibrate, Crowd, Tallied
 from coterie.kernels.calibrate import unpacked
 from coterie.kernels.own import Beside
 from coterie.metrics.bootstrap import Outcomes
 from coterie.metrics.calibration import Calibration
+from coterie.metrics.operating import Probabilities
 from coterie.metrics.summary import HEADLINE
 from coterie.models import MODELS
 from coterie.nets.accounted import EVALUATION, accounted
@@ -45,7 +47,8 @@ from coterie.runs.facts import facts_of
 from coterie.runs.folder import Folder, read_record
 from coterie.runs.ledgered import Ledger
 from coterie.runs.measures import measure
-from coterie.runs.outcomes import asked_of, gathered
+from coterie.runs.observing import Observing, observing
+from coterie.runs.outcomes import asked_of, gathered, said
 from coterie.runs.prepared import recipe_for, save_origin
 from coterie.runs.record import Record, line, triplets
 
@@ -54,6 +57,7 @@ log = logging.getLogger("coterie")
 Watch = Callable[[Record], None]
 Scores = dict[str, list[float | None]]
 KEPT = 2**24  # bytes of models that a run without a folder keeps for its report
+UNSPENT = {"training": 0.0, "scoring": 0.0}  # CPU seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,18 +76,22 @@ def run(
     first round is over leaves none.
     """
     try:
-        return _played(experiment, folder, label, watch)
+        with observing(folder.path if folder else None, experiment.rounds) as seen:
+            return _played(experiment, folder, label, watch, seen)
     except (BadInput, BadData, Refused):  # a mistake that only the work itself could show
         if folder and folder.rounds < 1:
             folder.discard()
         raise
 
 
-def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Watch) -> Outcome:
+def _played(
+    experiment: Experiment, folder: Folder | None, label: str, watch: Watch, seen: Observing
+) -> Outcome:
     method, net, rounds = experiment.method, experiment.net, experiment.rounds
     who = asked(method, net.roster.names)
     if folder:
         net.keep_at(str((folder.path / "sites").absolute()))
+        net.observe(seen)
     start = hold(experiment.beliefs, at_coordinator(tree.count(experiment.beliefs)))
     saved = folder.restore(state_type(experiment), experiment.config) if folder else None
     record = Record(label, experiment.config, experiment.about)
@@ -92,14 +100,17 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
         record.metrics, record.timings = past.metrics, past.timings
         record.weights, record.matrices, record.models = past.weights, past.matrices, past.models
         record.calibration, record.outcomes, record.passed = past.calibration, past.outcomes, past.passed
+        record.tracked = past.tracked
+        record.probabilities = past.probabilities
+    seen.begin(None if saved is None else saved.stamp.round, record.finished)
     times, a_row = Times(), row_bytes(experiment.roster, experiment.beliefs)
     meter = meter_of(experiment.config, {kind: float(s[-1]) for kind, s in record.spent().items() if len(s)})
     if saved is None:
         with CLOCK.part("training"), times.work():
-            state = first_state(experiment, start)
+            state = first_state(experiment, start, seen)
         moved = net.book.read()
         cost = bytes_of(moved, 0, a_row)
-        with CLOCK.part("scoring"):
+        with CLOCK.part("scoring"), times.work("scoring"), seen.doing("scoring"):
             first = only_for(method.models(state), who)
             scores = calmly(net, [*handles_in(state)], 0, partial(evaluate, experiment, first, 0))
             told = measured(experiment, None, first)
@@ -114,14 +125,15 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
     else:
         state, done = saved.state, saved.stamp.round
         net.restore(saved.kept, handles_in(state), done)
-    ledger = Ledger(folder.path if folder else None, experiment, done)
+    ledger = Ledger(folder.path if folder else None, experiment, record)
     watch(record)
     safe, last_saved = state, done
     try:
         for r in range(done + 1, rounds + 1) if not record.ended else ():
+            seen.round(r)
             try:
                 with CLOCK.part("training"), times.work():
-                    after, info = one_round(experiment, state, r, safe, last_saved)
+                    after, info = one_round(experiment, state, r, safe, last_saved, seen)
             except Diverged as error:
                 if folder and done > last_saved:
                     _save(folder, experiment, state, done)
@@ -131,7 +143,7 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
             cost = bytes_of(moved, net.sealed_bytes, a_row)
             meter.add(steps=int(moved.steps.sum()), bytes=cost, **times.spent(meter.power))
             ended = meter.over() if r < rounds else ""
-            with CLOCK.part("scoring"):
+            with CLOCK.part("scoring"), times.work("scoring"), seen.doing("scoring"):
                 scored = experiment.due("evaluate", r) or ended
                 now = only_for(method.models(after), who) if scored else None
                 live, figured = [*handles_in(after), *handles_in(safe)], None
@@ -166,20 +178,22 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
         if folder and done > last_saved and record.done == done:
             _save(folder, experiment, state, done)
         raise
-    with CLOCK.part("scoring"):
+    with CLOCK.part("scoring"), seen.doing("scoring"):
         models = only_for(method.models(state), who)
         tallies = calmly(net, [*handles_in(state)], done, partial(tallied, experiment, models, done))
-        came = row_by_row(experiment, models, record)
+        came, likely = row_by_row(experiment, models, record)
     net.book.read()
     spent = accounted(net)
     statement = None if spent is None else spent.statement()
     record.privacy = partial(_told, statement)
     if folder:  # models last: with them a run counts as over
-        with CLOCK.part("writing"):
+        with CLOCK.part("writing"), seen.doing("writing"):
             if tallies is not None:
                 folder.save_calibration(tallies)
             if came is not None:
                 folder.save_outcomes(came)
+            if likely is not None:
+                folder.save_probabilities(likely)
             if statement is not None:
                 folder.save_privacy(statement)
             folder.save_posteriors(sent_posteriors(experiment, state))
@@ -191,8 +205,10 @@ def _played(experiment: Experiment, folder: Folder | None, label: str, watch: Wa
             net.finish(models.beliefs, {i: int(models.of[i]) for i in told_each}, told_each)
             folder.save_models(replace(models, of=used), owners, net)
             ledger.end(done)
+        seen.happened("finished", None, f"the budget of {record.ended} is spent" if record.ended else "")
     else:
         record.calibration, record.outcomes = lambda: tallies, lambda: came
+        record.probabilities = lambda: likely
         tensors = net.peek(models.beliefs.rows(torch.unique(models.of[models.owners])))
         if tensors is not None and tree.size_in_bytes(tensors) <= KEPT:
             record.models = lambda: _by_name(experiment, models)
@@ -212,16 +228,18 @@ def plain_extras(extras: Mapping[str, Any]) -> Mapping[str, Any]:
     return extras
 
 
-def first_state(experiment: Experiment, start: Held) -> Any:
+def first_state(experiment: Experiment, start: Held, seen: Observer = NOBODY) -> Any:
     def begin() -> Any:
         state = experiment.method.init(start, experiment.net)
         experiment.net.keep(handles_in(state), 0)
         return state
 
-    return steadily(experiment.net, (), -1, begin)
+    return steadily(experiment.net, (), -1, begin, seen)
 
 
-def one_round(experiment: Experiment, state: Any, r: int, safe: Any, saved: int) -> tuple[Any, Info]:
+def one_round(
+    experiment: Experiment, state: Any, r: int, safe: Any, saved: int, seen: Observer = NOBODY
+) -> tuple[Any, Info]:
     """Round r from a state; a run may have to go on from `safe`, the state after round `saved`."""
     net = experiment.net
 
@@ -231,13 +249,13 @@ def one_round(experiment: Experiment, state: Any, r: int, safe: Any, saved: int)
         net.keep([*handles_in(after), *handles_in(safe)], saved)
         return after, info
 
-    return steadily(net, [*handles_in(state), *handles_in(safe)], r - 1, turn)
+    return steadily(net, [*handles_in(state), *handles_in(safe)], r - 1, turn, seen)
 
 
 T = TypeVar("T")
 
 
-def steadily(net: Net, live: Sequence[Held], round: int, work: Callable[[], T]) -> T:
+def steadily(net: Net, live: Sequence[Held], round: int, work: Callable[[], T], seen: Observer = NOBODY) -> T:
     """Does some work after a round with those who are there; again, if some of them go meanwhile."""
     while True:
         net.regroup(live, round)
@@ -245,6 +263,8 @@ def steadily(net: Net, live: Sequence[Held], round: int, work: Callable[[], T]) 
             return work()
         except Gone as gone:
             log.info("round %d is done again: %s", round + 1, gone)
+            for name, why in gone.why.items():
+                seen.happened("round-again", name, why)
 
 
 def calmly(net: Net, live: Sequence[Held], round: int, work: Callable[[], T]) -> T:
@@ -259,31 +279,32 @@ class Times:
     """Lines of timings.jsonl: what was spent since the line before, by part."""
 
     def __init__(self) -> None:
-        self._last, self._cpu = CLOCK.read(), 0.0
+        self._last, self._cpu = CLOCK.read(), dict(UNSPENT)
 
     @contextlib.contextmanager
-    def work(self) -> Iterator[None]:
-        """Inside, CPU seconds of this process count as training."""
+    def work(self, part: str = "training") -> Iterator[None]:
+        """Inside, CPU seconds of this process count as training, or as scoring."""
         before = time.process_time()
         try:
             yield
         finally:
-            self._cpu += time.process_time() - before
+            self._cpu[part] += time.process_time() - before
 
     def spent(self, power: float) -> dict[str, float]:
         """Seconds of training since the last line, and an estimate of kWh."""
         parts = since(self._last)
-        return {"seconds": parts["training"] + parts["tracing"], "kwh": kwh(self._cpu, power)}
+        return {"seconds": parts["training"] + parts["tracing"], "kwh": kwh(self._cpu["training"], power)}
 
     def line(self, round: int) -> dict[str, Any]:
         parts, self._last = since(self._last), CLOCK.read()
         seconds = parts["training"] + parts["tracing"]
-        cpu, self._cpu = self._cpu, 0.0
+        cpu, self._cpu = self._cpu, dict(UNSPENT)
         return {
             "round": round,
             "seconds": seconds,
             "evaluate_seconds": parts["scoring"],
-            "cpu_seconds": cpu,
+            "cpu_seconds": cpu["training"],
+            "evaluate_cpu_seconds": cpu["scoring"],
             "parts": parts,
         }
 
@@ -375,15 +396,19 @@ def tallied(experiment: Experiment, models: Models, round: int) -> Calibration |
     return unpacked({name: t.nan_to_num(nan=0.0) for name, t in numbers.items()}) if numbers else None
 
 
-def row_by_row(experiment: Experiment, models: Models, record: Record) -> Outcomes | None:
-    """What came of each test row, where that is kept (`outcomes.py`). Nobody is asked: it is looked up."""
+def row_by_row(
+    experiment: Experiment, models: Models, record: Record
+) -> tuple[Outcomes | None, Probabilities | None]:
+    """What came of each test row and what was said of it, where that is kept (`outcomes.py`), in one pass.
+    Nobody is asked: it is looked up.
+    """
     kernel, scores = asked_of(experiment), record.metrics[-1]["scores"]
     told = (scores or {}).get("own/test", {}).get(HEADLINE[experiment.roster.task])
     if kernel is None or told is None:
-        return None
+        return None, None
     here = replace(experiment, net=innermost(experiment.net))
     at = judged(here, kernel, models, record.done).get("at")
-    return None if at is None else gathered(kernel, at, told)
+    return (None, None) if at is None else (gathered(kernel, at, told), said(kernel, at, told))
 
 
 def sent_posteriors(experiment: Experiment, state: Any) -> list[Saved]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from coterie.core.errors import BadInput, Gathered, UnknownName, shown
 from coterie.core.options import MOST, coerced, plain, table_of
 from coterie.core.registry import Registry
+from coterie.data.columns import check_asked
 from coterie.data.partition import SPLITS
 from coterie.data.sources import SOURCES
 from coterie.engines import ENGINES
@@ -116,6 +117,10 @@ class Settings:
     that withdraws; by default the last alone is kept."""
     one_class: Literal["refuse", "allow"] = "refuse"
     """What to do with a client that trains on a single class, where the split does not aim at it."""
+    forbid: tuple[str, ...] = ()
+    """Columns that no model may be trained on, by their names in the table: sex postcode."""
+    require: tuple[str, ...] = ()
+    """Columns that a client must record: one that has no value of them takes no part."""
     plugins: tuple[str, ...] = ()
     """Python files that register methods, models or splits of your own."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -145,6 +150,8 @@ class Settings:
             read_budget(self.budget)
         with wrong.one():
             check_power(self.power)
+        with wrong.one():
+            check_asked(self.forbid, self.require)
         wrong.refuse()
 
     @property
@@ -202,7 +209,8 @@ class Settings:
         """As TOML holds it: settings first, then one table of options for each part; no None."""
         tables = ("options", "features")
         flat = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in tables}
-        unsaid = {"budget": [], "power": WATTS}  # left out, so that runs of earlier versions go on
+        # left out, so that runs of earlier versions go on
+        unsaid = {"budget": [], "power": WATTS, "forbid": [], "require": []}
         flat = {name: v for name, v in flat.items() if name not in unsaid or v != unsaid[name]}
         return {
             **{k: v for k, v in flat.items() if v is not None},

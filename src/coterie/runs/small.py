@@ -6,7 +6,8 @@
                      always names it is right
     much smaller     fewer training rows than SHARE of the median client's
 
-Of a client that keeps its labels to itself only the sizes are known.
+Of a client that keeps its labels to itself only the sizes are known; of one whose sizes are not known either,
+because it is not there yet or this is another site's part of a run, nothing is said.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ RULES: tuple[Callable[[Place], str], ...] = (few_test_rows, one_class, much_smal
 
 def comments(clients: Sequence[Described], task: str = "classification") -> dict[str, str]:
     """By client, of those whose figures rest on little."""
-    median = statistics.median(int(c.get("train") or 0) for c in clients) if clients else 0.0
-    said = {str(c["name"]): [s for rule in RULES if (s := rule(Place(c, median, task)))] for c in clients}
+    known = [c for c in clients if c.get("train")]
+    median = statistics.median(int(c["train"]) for c in known) if known else 0.0
+    said = {str(c["name"]): [s for rule in RULES if (s := rule(Place(c, median, task)))] for c in known}
     return {name: "; ".join(some) for name, some in said.items() if some}

@@ -1,13 +1,9 @@
 """Matrices of a run: one line for each round, read from the folder when asked for; for many clients all of
-them would not fit into memory.
-
-A line is {"round": 1, "weights": MATRIX, ...}, a matrix {"type": "<f4", "shape": [3, 3], "zlib": TEXT}, where
-the text is base64 of the numbers, compressed.
+them would not fit into memory. How a matrix stands in its line is in `storage/rounds.py`.
 """
 
 from __future__ import annotations
 
-import base64
 import binascii
 import json
 import re
@@ -19,43 +15,25 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import BadRun
-
-FILE = "collaboration.jsonl"
-WEIGHTS = "weights"
-PASSED = "traffic"
-NAMED = "matrices/"  # before the names that methods choose
-
-
-def told(matrix: np.ndarray) -> dict[str, Any]:
-    """A matrix as JSON holds it."""
-    packed = zlib.compress(matrix.tobytes(), level=1)
-    return {
-        "type": matrix.dtype.str,
-        "shape": list(matrix.shape),
-        "zlib": base64.b64encode(packed).decode(),
-    }
-
-
-def matrix_of(told: Mapping[str, Any]) -> np.ndarray:
-    """The inverse of `told`."""
-    packed = base64.b64decode(told["zlib"], validate=True)
-    numbers = np.frombuffer(zlib.decompress(packed), dtype=told["type"])
-    return numbers.reshape(told["shape"]).copy()
+from coterie.storage.rounds import MATRICES, NAMED, WEIGHTS, matrix_of
 
 
 class StoredRounds:
-    """The lines of a run's file by round; one that a kill cut short does not count."""
+    """The lines of a run's file by round; one that a kill cut short does not count. What is new counts at
+    once, or where it is `held`, from the next `look` on: who shows a run that goes on needs the same from
+    beginning to end.
+    """
 
-    def __init__(self, path: Path) -> None:
-        self._file = path / FILE
+    def __init__(self, path: Path, held: bool = False) -> None:
+        self._file, self._held = path / MATRICES, held
         self._places: dict[int, int] = {}  # where a round's line begins; what is written never changes
         self._names: dict[int, list[str]] = {}
         self._end = 0
 
     def rounds(self) -> list[int]:
         """Those that are written down by now."""
-        if self._file.exists() and self._file.stat().st_size != self._end:
-            self._look()
+        if not self._held:
+            self.look()
         return list(self._places)
 
     def entry(self, round: int) -> dict[str, Any]:
@@ -85,8 +63,11 @@ class StoredRounds:
     def damaged(self, round: int, error: Exception) -> BadRun:
         return BadRun(f"{self._file}, round {round}, is damaged ({error}): delete the file to do without it")
 
-    def _look(self) -> None:
-        if self._file.stat().st_size < self._end:  # cut, to go on from an earlier round
+    def look(self) -> None:
+        size = self._file.stat().st_size if self._file.exists() else self._end
+        if size == self._end:
+            return
+        if size < self._end:  # cut, to go on from an earlier round
             self._places, self._names, self._end = {}, {}, 0
         with self._file.open("rb") as file:
             file.seek(self._end)
@@ -119,6 +100,7 @@ class StoredByName(Mapping[str, Mapping[int, np.ndarray]]):
 
     def __init__(self, stored: StoredRounds) -> None:
         self._stored = stored
+        self._last: tuple[list[int], dict[str, list[int]]] = [], {}
 
     def __getitem__(self, name: str) -> StoredMatrices:
         return StoredMatrices(self._stored, NAMED + name, self._found()[name])
@@ -130,10 +112,13 @@ class StoredByName(Mapping[str, Mapping[int, np.ndarray]]):
         return len(self._found())
 
     def _found(self) -> dict[str, list[int]]:
-        """The rounds that have each name."""
-        found: dict[str, list[int]] = {}
-        for round in self._stored.rounds():
+        """The rounds that have each name; worked out anew when there are others."""
+        rounds, found = self._stored.rounds(), dict[str, list[int]]()
+        if rounds == self._last[0]:
+            return self._last[1]
+        for round in rounds:
             for key in self._stored.names(round):
                 if key.startswith(NAMED):
                     found.setdefault(key.removeprefix(NAMED), []).append(round)
+        self._last = rounds, found
         return found

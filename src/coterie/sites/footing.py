@@ -35,7 +35,7 @@ class Footing:
     `body` is what came before the model on its way to the clients' samples, in last-layer mode; `made` how to
     build the model by name; `recipe` how rows were read from files, if they were. `met` are sites elsewhere
     with rows of their own: there are no clients here then. `published` says that test rows are shares of a
-    published test set.
+    published test set; `columns` are those that inputs are made of, by their names in the table.
     """
 
     clients: tuple[Client, ...]
@@ -48,6 +48,7 @@ class Footing:
     recipe: Recipe | None = None
     met: Any = None
     published: bool = False
+    columns: tuple[str, ...] = ()
 
 
 def grounded(

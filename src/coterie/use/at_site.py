@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from coterie.core.belief import Belief
-from coterie.core.client import Client
+from coterie.core.client import Client, Samples
+from coterie.core.errors import BadInput
 from coterie.data.tables.recipe import Recipe
+from coterie.metrics.operating import Probabilities
+from coterie.runs.probabilities import few_enough
 from coterie.storage.paths import fresh_path
 from coterie.use import bundle
 from coterie.use.of_run import loaded
 from coterie.use.predictor import Predictor
+
+log = logging.getLogger("coterie")
 
 
 def keep_model(
@@ -23,7 +31,10 @@ def keep_model(
     facts: Mapping[str, Any],
     recipe: Recipe | None,
 ) -> Path:
-    """Writes it into a new folder below this one, called by the run's method; `made` is how it was begun."""
+    """Writes it into a new folder below this one, called by the run's method; `made` is how it was begun.
+
+    What it says of the site's own test rows goes there too, and nowhere else.
+    """
     how = {"name": str(made["model"]), "options": dict(made["options"])}
     shape, outputs = tuple(made["shape"]), int(made["outputs"])
     names = client.classes or tuple(str(c) for c in range(outputs))
@@ -41,4 +52,20 @@ def keep_model(
     )
     folder.mkdir(parents=True, exist_ok=True)
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in str(facts.get("method", "model")))[:60]
-    return bundle.save(predictor, fresh_path(folder / name))
+    # who leads may have asked for other outputs than rows have classes
+    said = said_of(predictor, client.test) if outputs == len(names) else None
+    return bundle.save(predictor, fresh_path(folder / name), said=said)
+
+
+def said_of(predictor: Predictor, rows: Samples) -> Probabilities | None:
+    """Of rows whose inputs are made; None where there are no classes, no rows, or more than are kept."""
+    if not predictor.classifies or not len(rows):
+        return None
+    if not few_enough(len(rows), len(predictor.classes)):
+        log.info("%d test rows: no probabilities are kept of so many", len(rows))
+        return None
+    try:
+        p = predictor.answered(rows.x.numpy())
+    except BadInput:  # no finite number for some row; the model is kept all the same
+        return None
+    return Probabilities(np.array([len(rows)]), p, rows.y.numpy())

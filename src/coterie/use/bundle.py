@@ -4,7 +4,9 @@
     bundle.json           what it predicts, how its inputs are made, how the network is built, versions
     recipe.toml           how rows are read from tables, if there was a recipe; of other sites nothing
     card.md               a model card, with a few lines for a person to fill in
+    cut.json              where its probabilities are cut, if somebody decided that, then or later
     model.onnx            the same for other programs, if asked for
+    probabilities.npz     what it said of its client's test rows: only at a site, for the site's own eyes
 
 Reading it runs no code of the writer's. A folder is there whole or not at all.
 """
@@ -16,6 +18,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
@@ -28,20 +31,19 @@ from coterie.core.checks import NAME
 from coterie.core.client import Task
 from coterie.core.errors import BadRun, shown
 from coterie.data.preparation import told_of
+from coterie.metrics.operating import Probabilities
+from coterie.runs.probabilities import write_probabilities
 from coterie.storage.atomic import readable_errors
 from coterie.storage.tensors import read_tensors, write_tensors
 from coterie.use.card import card
-from coterie.use.of_run import loaded, one_of, predictor_of_run
+from coterie.use.cut import Cut
+from coterie.use.cuts import OF_ONE, fitting, text_of
+from coterie.use.folders import BUNDLE, is_exported, one_of
+from coterie.use.of_run import loaded, predictor_of_run
 from coterie.use.predictor import Predictor
 
 KIND = "coterie model 1"
-WEIGHTS, BUNDLE, RECIPE, CARD, ONNX = (
-    "weights.safetensors",
-    "bundle.json",
-    "recipe.toml",
-    "card.md",
-    "model.onnx",
-)
+WEIGHTS, RECIPE, CARD, ONNX = "weights.safetensors", "recipe.toml", "card.md", "model.onnx"
 DAMAGED = (
     SafetensorError,
     OSError,
@@ -54,8 +56,12 @@ DAMAGED = (
 )
 
 
-def save(predictor: Predictor, folder: Path | str, onnx: bool = False) -> Path:
-    """Writes a folder that `load` reads; with `onnx`, the network for other programs beside it."""
+def save(
+    predictor: Predictor, folder: Path | str, onnx: bool = False, said: Probabilities | None = None
+) -> Path:
+    """Writes a folder that `load` reads; with `onnx`, the network for other programs beside it. What was
+    `said` of rows is readable by their owner alone.
+    """
     path = Path(folder)
     if path.exists():
         raise BadRun(f"{path} is there already: choose another folder")
@@ -67,6 +73,8 @@ def save(predictor: Predictor, folder: Path | str, onnx: bool = False) -> Path:
         write_tensors(draft / WEIGHTS, dict(tree.belief_of(predictor.model)), {"kind": KIND})
         (draft / BUNDLE).write_text(json.dumps(told(predictor), indent=1) + "\n")
         (draft / CARD).write_text(card(predictor))
+        if predictor.cut is not None:
+            (draft / OF_ONE).write_text(text_of(asdict(predictor.cut)))
         if predictor.recipe is not None:
             from coterie.data.tables.one_site import for_site
             from coterie.data.tables.recipe import write_recipe
@@ -74,19 +82,26 @@ def save(predictor: Predictor, folder: Path | str, onnx: bool = False) -> Path:
             write_recipe(draft / RECIPE, for_site(predictor.recipe, predictor.client))
         if onnx:
             write_onnx(draft / ONNX, predictor)
+        if said is not None:
+            write_probabilities(draft, said, mode=0o600)
     return path
 
 
 def load(
-    folder: Path | str, client: str = "", model: nn.Module | None = None, threshold: float = 0.0
+    folder: Path | str,
+    client: str = "",
+    model: nn.Module | None = None,
+    threshold: float = 0.0,
+    cut: Cut | None = None,
 ) -> Predictor:
     """The predictor in an exported folder, or that of a client in the folder of a run.
 
-    A module of one's own must be given as `model`: a copy of it gets the saved weights.
+    A module of one's own must be given as `model`: a copy of it gets the saved weights. Without a cut, the
+    one that was decided for this model is taken, if one was.
     """
     path = Path(folder)
-    if not (path / BUNDLE).is_file():
-        return predictor_of_run(path, client, model, threshold)
+    if not is_exported(path):
+        return predictor_of_run(path, client, model, threshold, cut)
     try:
         bundle = json.loads((path / BUNDLE).read_text())
         if bundle["kind"] != KIND:
@@ -107,7 +122,8 @@ def load(
 
         recipe = read_recipe(path / RECIPE)
     network = loaded(parts["made"], parts["shape"], len(parts["classes"]) or 1, own, model, str(path))
-    return Predictor(client=name, model=network, recipe=recipe, threshold=threshold, **parts)
+    cut = cut or fitting(path, name, parts["classes"])
+    return Predictor(client=name, model=network, recipe=recipe, threshold=threshold, cut=cut, **parts)
 
 
 def told(predictor: Predictor) -> dict[str, Any]:

@@ -41,6 +41,8 @@ def says(predictor: Predictor) -> str:
     name, facts = predictor.made.get("name", "network"), predictor.facts
     size = f" of {wording.several(facts['parameters'], 'parameter')}" if facts.get("parameters") else ""
     means = "".join(f" {said[0].upper()}{said[1:]}." for said in predictor.means)
+    if predictor.cut is not None:  # the card stays as it is, whatever is decided later
+        means += " So it was when this folder was written; what holds now is in cut.json."
     return f"Predicts {what}, by a {name}{size}.{means}"
 
 

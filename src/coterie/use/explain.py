@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import nn
 
-from coterie.core.client import Task
 from coterie.data.intake import Array
 from coterie.data.preparation import Part
 
@@ -43,17 +42,14 @@ def pushes(
     intake: Intake,
     asked: Asked,
     answered: Callable[[Array], Array],
-    task: Task,
+    said: Array,
     most: int,
 ) -> list[list[Push]]:
-    """For each row the strongest, and no column that did not push."""
+    """For each row the strongest towards the output that is said [row], and no column that did not push."""
     way, linear = intake.way, linear_of(model)
     assert way is not None
     assert asked.raw is not None
     usual = np.concatenate([usual_of(p) for p in way.parts])
-    said = (
-        answered(asked.inputs).argmax(axis=1) if task == "classification" else np.zeros(len(asked), dtype=int)
-    )
     owners = np.array(way.owners)
     if linear is not None:
         strength = terms(linear, asked.inputs, usual, said, owners, len(way.parts))

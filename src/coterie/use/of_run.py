@@ -16,16 +16,18 @@ from torch import nn
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.errors import BadInput, BadRun, CoterieError, option
+from coterie.core.errors import BadRun, CoterieError
 from coterie.core.options import coerced
 from coterie.models import MODELS
 from coterie.runs import body
-from coterie.runs.compare import is_comparison
 from coterie.runs.facts import POINT, facts_of
-from coterie.runs.folder import is_run, read_models, read_record
+from coterie.runs.folder import read_models
 from coterie.runs.prepared import Origin, read_preparations, read_recipe_of
 from coterie.runs.record import Record
 from coterie.storage.plugins import load_plugins
+from coterie.use.cut import Cut
+from coterie.use.cuts import fitting
+from coterie.use.folders import one_of, record_in
 from coterie.use.forward import outputs_of
 from coterie.use.predictor import Predictor
 
@@ -36,24 +38,25 @@ SEVERAL = (
 
 
 def predictor_of_run(
-    folder: Path | str, client: str = "", model: nn.Module | None = None, threshold: float = 0.0
+    folder: Path | str,
+    client: str = "",
+    model: nn.Module | None = None,
+    threshold: float = 0.0,
+    cut: Cut | None = None,
 ) -> Predictor:
     """From a finished run's folder; the client may be left out where only one has a model.
 
-    A run of a module of one's own, started from Python, needs that module to be given.
+    A run of a module of one's own, started from Python, needs that module to be given. Without a cut, the one
+    that was decided for the client is taken, if one was.
     """
     path = Path(folder)
-    refuse_no_run(path)
-    record = read_record(path)
-    if record.config.get("net") == "federation":
-        raise BadRun(
-            f"{path} is a run of a federation, whose sites make inputs of their rows: use the model at a "
-            "site, in KIT/state/models"
-        )
+    record = record_in(path)
     own = read_models(path)
     client = one_of(client, list(own), record.clients, str(path))
     origin = Origin(read_preparations(path), read_recipe_of(path))
-    return predictor_of(record, client, network(path, record, own[client], client, model), origin, threshold)
+    whole = network(path, record, own[client], client, model)
+    found = predictor_of(record, client, whole, origin, threshold)
+    return found.with_cut(cut or fitting(path, client, found.classes))
 
 
 def predictor_of(
@@ -78,31 +81,6 @@ def predictor_of(
         facts=facts_of(record, client),
         notes=notes,
     )
-
-
-def refuse_no_run(path: Path) -> None:
-    if is_comparison(path):
-        below = sorted(str(p.parent) for p in path.glob("*/*/models.safetensors"))
-        named = f"name one of its runs: {', '.join(below[:5])}" if below else "none of its runs is over yet"
-        raise BadInput(f"{path} is a comparison of several runs: {named}{', ...' if len(below) > 5 else ''}")
-    if not is_run(path):
-        raise BadRun(f"{path} is no run and no exported model: check the path")
-
-
-def one_of(client: str, having: list[str], known: list[str], where: str) -> str:
-    """The client that is meant, if it has a model."""
-    listed = ", ".join(having[:20]) + (f" and {len(having) - 20} more" if len(having) > 20 else "")
-    if not client and len(having) == 1:
-        return having[0]
-    if not client:
-        raise BadInput(
-            f"{where} has models of {len(having)} clients ({listed}): say whose, such as "
-            f"{option('client', having[0])}"
-        )
-    if client not in having:
-        why = "has no model of its own in" if client in known else "is not in"
-        raise BadInput(f"client {client!r} {why} {where}: take one of {listed}")
-    return client
 
 
 def network(path: Path, record: Record, own: Belief, client: str, model: nn.Module | None) -> nn.Module:

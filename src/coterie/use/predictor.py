@@ -19,9 +19,10 @@ import torch
 from torch import nn
 
 from coterie.core.client import Task
-from coterie.core.errors import BadInput
+from coterie.core.errors import BadInput, Gathered
 from coterie.data.intake import Array
 from coterie.data.preparation import Preparation
+from coterie.use.cut import Cut
 from coterie.use.explain import Push, pushes
 from coterie.use.forward import outputs_of, probabilities_of, refuse_not_finite
 from coterie.use.rows import Asked, Intake
@@ -54,7 +55,8 @@ class Predictor:
     features      names of the inputs, if they have any
     preparation   makes inputs of raw columns; None where the model takes columns as they are
     recipe        how rows are read from files, if rows in training were
-    threshold     a class less probable than this is not said: the model abstains
+    threshold     where no class is as probable as this none is said: the model abstains
+    cut           from which probability on a class of two is said, in place of the most probable one
     made          how the network is built: {"name": "mlp", "options": {...}, "plugins": [...]}
     facts         what the model card says of data, circle and scores
     notes         worth knowing before a prediction is trusted
@@ -69,18 +71,24 @@ class Predictor:
     preparation: Preparation | None = None
     recipe: Recipe | None = None
     threshold: float = 0.0
+    cut: Cut | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        wrong = Gathered()
         if not 0 <= self.threshold <= 1:
-            raise BadInput(f"threshold={self.threshold} must lie in [0, 1]: try 0.7, or 0 to always answer")
-        if self.threshold and not self.classifies:
-            raise BadInput(
+            wrong.add(f"threshold={self.threshold} must lie in [0, 1]: try 0.7, or 0 to always answer")
+        elif self.threshold and not self.classifies:
+            wrong.add(
                 f"threshold={self.threshold:g}, but {self.client!r} predicts {PREDICTS[self.task]}: leave it "
                 "out"
             )
+        if self.cut is not None:
+            with wrong.one():
+                self.cut.check(self.client, self.classes)
+        wrong.refuse()
 
     def __repr__(self) -> str:
         what = ", ".join(self.classes) or PREDICTS[self.task]
@@ -95,10 +103,15 @@ class Predictor:
     @property
     def means(self) -> tuple[str, ...]:
         """What to know of its answers, beside `notes`."""
-        return (MEANS[self.task],) if self.task in MEANS else ()
+        cut = () if self.cut is None else (self.cut.words(self.classes),)
+        return (*((MEANS[self.task],) if self.task in MEANS else ()), *cut)
 
     def with_threshold(self, threshold: float) -> Predictor:
         return replace(self, threshold=threshold)
+
+    def with_cut(self, cut: Cut | None) -> Predictor:
+        """None names the most probable class, whatever was decided."""
+        return replace(self, cut=cut)
 
     @cached_property
     def intake(self) -> Intake:
@@ -128,10 +141,16 @@ class Predictor:
         """What is said of probabilities [n, class]."""
         if not self.classifies:
             return p[:, 0]
-        names = (
-            np.array(self.classes, dtype=object)[p.argmax(axis=1)] if len(p) else np.array([], dtype=object)
-        )
-        return np.where(p.max(axis=1, initial=0.0) >= self.threshold, names, UNSURE)
+        names = np.array(self.classes, dtype=object)[self.chosen(p)]
+        return np.where(self.sure(p), names, UNSURE)
+
+    def chosen(self, p: Array) -> Array:
+        """[n] the number of the class that is said, or would be if the model did not abstain."""
+        return p.argmax(axis=1) if self.cut is None else self.cut.said(p, self.classes)
+
+    def sure(self, p: Array) -> Array:
+        """[n] whether some class reaches the threshold; a cut decides only between classes where one does."""
+        return np.asarray(p.max(axis=1, initial=0.0) >= self.threshold)
 
     def explain(self, source: Any, most: int = 3) -> list[list[Push]]:
         """For each row the columns that pushed most towards what the model says, the strongest first."""
@@ -144,7 +163,9 @@ class Predictor:
             raise BadInput(
                 f"the inputs of {self.client!r} have no names, so none can be named: leave explain out"
             )
-        return pushes(self.model, self.intake, asked, self.answered, self.task, most)
+        p = self.answered(asked.inputs)
+        said = self.chosen(p) if self.classifies else np.zeros(len(asked), dtype=int)
+        return pushes(self.model, self.intake, asked, self.answered, said, most)
 
     def table(self, source: Any, explain: int = 0) -> pd.DataFrame:
         """A line for each row: where it stands, what is said of it, how sure, and what pushed."""
@@ -160,7 +181,7 @@ class Predictor:
         else:
             said[CALLED[self.task]] = self.decided(p)
             if self.threshold:
-                said["unsure"] = np.where(p.max(axis=1, initial=0.0) >= self.threshold, "", "yes")
+                said["unsure"] = np.where(self.sure(p), "", "yes")
             said |= {f"p({name})": p[:, c] for c, name in enumerate(self.classes)}
         if explain:
             found = self.explained(asked, explain)

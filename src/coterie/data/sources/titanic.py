@@ -30,6 +30,10 @@ COLUMNS = (
     "pclass", "survived", "name", "sex", "age", "sibsp", "parch", "ticket", "fare", "cabin", "embarked",
     "boat", "body", "home.dest",
 )  # fmt: skip
+MADE_OF = (
+    ("sex",), ("age",), ("fare",), ("age",), ("sibsp", "parch"), ("embarked",), ("embarked",), ("pclass",),
+    ("pclass",),
+)  # fmt: skip
 UNUSED = ("boat", "body", "cabin", "home.dest", "name", "ticket")
 FEATURES = ("male", "age", "fare", "minor", "alone", "port C", "port Q", "class 1", "class 2")
 WHOLE, NUMBERS = ("pclass", "survived", "sibsp", "parch"), ("age", "fare", "body")
@@ -77,6 +81,7 @@ class Titanic:
             classes=("died", "survived"),
             notes=(origin, *notes),
             citation=self.citation,
+            made_of=MADE_OF,
         )
 
     def fetch(self) -> list[Path]:

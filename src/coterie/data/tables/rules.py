@@ -18,7 +18,7 @@ the event a flag that says whether it was seen at that time, or the row was only
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -192,6 +192,16 @@ class Recipe:
     def without(self, name: str) -> Recipe:
         """With one column left out."""
         rules = (replace(r, use="leave-out") if r.name == name else r for r in self.rules)
+        return replace(self, rules=tuple(rules))
+
+    def forgetting(self, names: Collection[str]) -> Recipe:
+        """As if no file had these columns; what tells patients apart, or what the target is counted since, is
+        still read for that.
+        """
+        gone, needed = set(map(plain, names)), {*map(plain, self.patient)}
+        needed |= {plain(r.since) for r in self.goal_rules}
+        kept = (r for r in self.rules if plain(r.name) not in gone - needed)
+        rules = (replace(r, use="leave-out") if plain(r.name) in gone else r for r in kept)
         return replace(self, rules=tuple(rules))
 
     def table(self) -> dict[str, Any]:

@@ -102,6 +102,8 @@ class OneShotWFedAvg(OneShotFedAvg):
 class BayAvg(OneShotFedAvg):
     """One exchange: the average prediction of models that were trained alone."""
 
+    common: ClassVar[bool] = True
+
     def exchanged(self, own: Held, here: Tensor, shares: Tensor, net: Net) -> Held:
         """All models stay what they are, and everybody has them."""
         net.share(own.rows(here), here)

@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -84,6 +84,8 @@ class FLSWAG(Alone):
     """What the joint mean weighs clients by: precision (the product's), or variance: who moved a weight."""
     prior: float = 0.0
     """Precision of a Gaussian prior that every client has counted, to count it once; 0 for none."""
+
+    common: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

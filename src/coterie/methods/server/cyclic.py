@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -65,6 +65,8 @@ class Cyclic:
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
     norm: Norm = "average"
     """Hand batch norm on like all else, or leave it local: each client keeps its own (FedBN)."""
+
+    common: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         FedAvg(sample=self.sample, norm=self.norm)
