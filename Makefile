@@ -14,6 +14,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/coterie demo
 
+# bytecode is kept, whatever the machine says: tests start a hundred processes, each of which would compile it all
+test cover: export PYTHONDONTWRITEBYTECODE =
+
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 

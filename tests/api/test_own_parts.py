@@ -73,8 +73,7 @@ def train(clients, **options):
 # a loss
 
 
-@pytest.mark.parametrize("loss", [focal, hinge])
-@pytest.mark.parametrize("method", ["local", "fedavg"])
+@pytest.mark.parametrize(("method", "loss"), [("fedavg", focal), ("local", hinge)])
 def test_own_loss_trains_alike_on_every_engine(hospitals, loss, method):
     reference = train(hospitals, method=method, loss=loss, engine="loop")
     assert not torch.allclose(

@@ -38,7 +38,7 @@ from coterie.storage.tensors import read_tensors, write_tensors
         (["run", "--wrap", "absent=2"], "absent=2.0 must lie between 0 and 1"),
         (
             ["run", "--wrap", "nonsense"],
-            "unknown wrapper 'nonsense': known are absent, contributions, counting",
+            "unknown wrapper 'nonsense': known are absent, circle, contributions, counting",
         ),
         (["run", "--wrap", "absnt=0.3"], "unknown wrapper 'absnt': did you mean absent?"),
         (["run", "--net", "in-proces"], "unknown net 'in-proces': did you mean in-process?"),

@@ -35,10 +35,13 @@ FILES = {
     "checkpoint.safetensors",
     "collaboration.jsonl",
     "config.toml",
+    "events.jsonl",
     "ledger.jsonl",
     "metrics.jsonl",
     "models.safetensors",
+    "now.json",
     "outcomes.npz",
+    "probabilities.npz",
     "report.html",
     "run.json",
     "timings.jsonl",
@@ -178,6 +181,7 @@ def test_a_comparison(done):
     assert [row[1] for row in figures[:2]] == [f"{100 * mean:.1f}" for mean in means]
     assert printed.splitlines()[-1] == "report: here/report.html"
     assert {p.name for p in Path("here").iterdir()} == {
+        ".lock",
         "compare.toml",
         "report.html",
         "timings.jsonl",

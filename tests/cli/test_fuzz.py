@@ -153,9 +153,7 @@ def some_flags(pick: random.Random, command: str) -> list[str]:
     return words
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_flags(boundary, seed):
     pick, codes = random.Random(seed), []
     for _ in range(25):

@@ -124,7 +124,7 @@ def test_a_run_says_who_trains_alone_and_why(coterie):
     why = "ndoye: client-0 trains alone: nobody; because "
     assert f"· {why}" in said
     page = Path("run/report.html").read_text()
-    assert "<h4>Who trains alone, and why</h4>" in page
+    assert "<h3>Who trains alone, and why</h3>" in page
     assert why in page
     extras = read_record(Path("run")).metrics[1]["extras"]
     assert extras["nobody"] == ["client-0", "client-1", "client-2"]

@@ -119,6 +119,13 @@ PRIVATE: dict[str, tuple[str, dict[str, Any]]] = {
     "ndoye, whole changes hidden": ("ndoye", {"local": Bounded(SGD(batch=4)), "passes": 1, "folds": 3}),
 }
 ROWS = [*METHODS, *ALSO]
+# rows whose work at sites is another row's: they differ by a formula at the coordinator, or by who is asked
+COPIES = {
+    *("epsilon-greedy", "fedadagrad", "fedavgm", "fedyogi", "one-shot-wfedavg", "random-weighted", "wbayavg"),
+    *("fl-swag weighed by variance", "pens trained last", "random-weighted trained last"),
+    *("greedy at once, theirs on mine", "random by a rule", "apfl of some, fixed", "ditto of some"),
+    *("pfedme, a long step", "fedyogi, norms at home", "fedunique, norms at home"),
+}
 PAIRS = [(row, "dropout") for row in ROWS] + [(row, "batchnorm") for row in METHODS]
 PAIRS += [(row, "batchnorm") for row in NORMED] + [(row, "dropout") for row in (*PLAIN, *PRIVATE)]
 

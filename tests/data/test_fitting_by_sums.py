@@ -86,7 +86,7 @@ RULES = st.tuples(
 
 
 @given(tables, RULES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_each_by_itself_fits_what_all_in_one_place_do(rows, rules):
     """With nothing but JSON between them."""
     prepare, trains = TabularPrepare(COLUMNS, *rules), [pool(r) for r in rows]
@@ -102,7 +102,7 @@ def test_each_by_itself_fits_what_all_in_one_place_do(rows, rules):
 
 
 @given(tables, RULES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_stands_for_a_lacking_column_is_the_mean_of_the_others_inputs(rows, rules):
     """As rows in one place have it, but for the last bits."""
     missing, scale, _ = rules

@@ -47,6 +47,7 @@ EXPLAINED = sorted((DOCS / "methods").glob("*.md"))
         DOCS / "scikit-learn.md",
         DOCS / "own-parts.md",
         DOCS / "budgets.md",
+        DOCS / "energy.md",
         DOCS / "studies.md",
         DOCS / "contributions.md",
         DOCS / "quality.md",

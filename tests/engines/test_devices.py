@@ -46,7 +46,7 @@ class NoDoubles(TorchDispatchMode):
         return out
 
 
-@pytest.fixture(params=["cuda", "mps"])
+@pytest.fixture(params=[pytest.param("cuda", marks=pytest.mark.slow), "mps"])  # mps has one rule more
 def device(request, monkeypatch):
     monkeypatch.setattr(replay, "PATIENCE", 100)  # fake tensors hold no numbers to record with
     plain_to, plain_getitem = torch.Tensor.to, torch.Tensor.__getitem__

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ward import write_tables
 
+from coterie.core.errors import BadRun, CoterieError
 from coterie.core.wire import unpack
 from coterie.data.sources.table import TableFile
 from coterie.federation import connector
@@ -32,10 +33,13 @@ HELPERS = ("ada", "ben", "tom")
 
 
 class Room:
-    """`change(name, message, answer)` may say something else in a site's place; `gone` do not answer."""
+    """`change(name, message, answer)` may say something else in a site's place; `gone` do not answer;
+    `wanted` are asked for by name.
+    """
 
     def __init__(self, folder: Path, policies=None, names=NAMES, helpers=(), rows=60) -> None:
         self.names, self.policies = names, {name: (policies or {}).get(name, Policy()) for name in names}
+        self.wanted = names
         self.kits = {kit.name: kit for kit in found(folder / "kits", names, helpers=helpers)}
         self.recipe = write_tables(folder, names, rows=rows)
         self.states = {name: folder / "states" / name for name in names}
@@ -51,6 +55,8 @@ class Room:
 
     def open(self, name):
         """A site's process, for the first time or anew."""
+        if name in self.stations:
+            self.stations[name].seen.let_go()  # as its end would
         holding = Holding.read(TableFile(recipe=str(self.recipe)), name)
         self.stations[name] = Station(
             name,
@@ -70,7 +76,10 @@ class Room:
     def letter(self, name):
         def send(to, header, body, *deadline):
             party = self.stations.get(to) or self.helpers[to]
-            party.take_letter(self.kits[name].card, header, body)
+            try:
+                party.take_letter(self.kits[name].card, header, body)
+            except CoterieError as error:  # as a post says it
+                raise BadRun(f"a letter from {name} to {to} was not taken: {error}") from error
 
         return send
 
@@ -82,7 +91,7 @@ class Room:
         there = [n for n in (*self.names, *getattr(self, "helpers", ())) if n not in self.gone]
         return {name: Member(self.kits[name].card, str(self.boots.get(name, 1))) for name in there}
 
-    def ask(self, messages, deadline, patience=1.0, numbers=None):
+    def ask(self, messages, deadline, patience=1.0, numbers=None, waits=None):
         answers = {}
         for name, body in messages.items():
             message = unpack(body)[0]
@@ -106,7 +115,7 @@ class Room:
     def play(self, monkeypatch, folder=None, watch=lambda record: None, rounds=3, **more):
         """A run of all who are there, in a folder or without; the folder's own where it has begun already."""
         monkeypatch.setattr(
-            connector.Federation, "meet", lambda net, rule: meet(self.lines, rule, self.names, 1, 0.0, print)
+            connector.Federation, "meet", lambda net, rule: meet(self.lines, rule, self.wanted, 1, 0.0, print)
         )
         more.setdefault("method", "fedavg")
         federation = {"kit": str(self.kits["lead"].folder), "wait": 0.0, "least": 1, "squeeze": "none"}

@@ -210,7 +210,7 @@ class Room:
         site = SimpleNamespace(role="site")
         return {name: SimpleNamespace(card=site, boot="1") for name in SITES}
 
-    def ask(self, messages, deadline, patience=1.0, numbers=None):
+    def ask(self, messages, deadline, patience=1.0, numbers=None, waits=None):
         self.seen += messages.items()
         return {name: self.stations[name].answer(LEAD, {}, body) for name, body in messages.items()}
 

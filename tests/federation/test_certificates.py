@@ -1,7 +1,10 @@
 """What a certificate must be to count: table of those that do not, each with the line that says why."""
 
+import contextlib
 import itertools
+import socket
 import ssl
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,6 +18,8 @@ from hypothesis import strategies as st
 from coterie.core.errors import BadInput, Refused
 from coterie.federation import certificates
 from coterie.federation.certificates import ROLES, authority, card_of, issue, key_bytes, key_of, new_key
+from coterie.federation.flare import tls
+from coterie.federation.kits import found
 
 NOW = datetime(2030, 5, 17, 12, tzinfo=UTC)
 CA_KEY, OTHER_KEY = new_key(), new_key()
@@ -188,8 +193,10 @@ def test_strict_verifiers_accept_the_chain():
     PolicyBuilder().store(store).time(NOW).build_client_verifier().verify(leaf, [])
 
 
-@pytest.mark.parametrize(("server", "well"), [("coordinator", True), ("site", False)])
-def test_only_a_coordinator_serves_tls(tmp_path, server, well):
+@pytest.mark.parametrize(
+    ("server", "well"), [("coordinator", True), ("site", True), ("helper", False), ("viewer", False)]
+)
+def test_who_has_nothing_to_serve_cannot(tmp_path, server, well):
     ca = authority("ward", CA_KEY)
     (tmp_path / "ca.crt").write_bytes(ca)
 
@@ -226,6 +233,32 @@ def test_only_a_coordinator_serves_tls(tmp_path, server, well):
     shake()
     peer = ssl.DER_cert_to_PEM_cert(one.getpeercert(True)).encode()
     assert card_of(peer, ca).name == "north"
+
+
+@pytest.mark.parametrize("role", ["site", "lead"])
+def test_nobody_takes_who_may_serve_a_page_for_the_coordinator(tmp_path, role):
+    """TLS lets a site's certificate serve; whoever dials looks at the role before a byte is sent."""
+    with socket.create_server(("127.0.0.1", 0)) as listens:
+        port = listens.getsockname()[1]
+        kits = found(tmp_path / "ward", ["north", "south"], host="127.0.0.1", port=port)
+        mine = next(kit for kit in kits if kit.name == "north")
+        other = next(kit for kit in kits if kit.role == role and kit.name != "north")
+        heard = list[bytes]()
+
+        def pretend():
+            context = tls.server_context(other)
+            with (
+                contextlib.suppress(OSError),
+                context.wrap_socket(listens.accept()[0], server_side=True) as sock,
+            ):
+                heard.append(sock.recv(1))
+
+        thread = threading.Thread(target=pretend, daemon=True)
+        thread.start()
+        with pytest.raises(tls.Unreachable, match=f"a {role} and not the coordinator"):
+            tls.dial(mine, tls.client_context(mine))
+        thread.join(10)
+    assert heard in ([], [b""])
 
 
 def test_a_key_comes_back_and_others_are_not_shown():

@@ -8,18 +8,14 @@ import time
 
 import hosts
 import pytest
-from ward import COTERIE, LONG, Proxy, Ward, other_port, rounds_of
+from ward import COTERIE, LONG, Proxy, Ward, other_port, rounds_of, wait_until
+
+from coterie.runs.events import read_events
+from coterie.runs.folder import read_record
+from coterie.runs.live import KILLED, read_live
+from coterie.runs.shown import part_of
 
 PENS = ("--method", "pens", "--rounds", 12)
-
-
-@pytest.fixture(scope="module")
-def ward(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("faults")
-    with hosts.Here(["ward"], folder) as here:
-        made = Ward(here, folder)
-        made.open()
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +25,15 @@ def calm(ward):
     return ward.numbers("calm")
 
 
-@pytest.fixture(autouse=True)
-def settled(request):
-    """What a failed test leaves does not make the next one fail."""
-    yield
-    for name in ("ward", "cable"):
-        if name in request.fixturenames:
-            request.getfixturevalue(name).settle()
+def sites_have_seen(ward, out):
+    """Whether every site has its own part of all rounds of the run that it was shown last."""
+    lead = read_record(ward.folder / out)
+    for number, name in enumerate(ward.names):
+        shown = (ward.kits[name] / "state" / "shown").iterdir()
+        found = read_record(max(shown, key=lambda path: (path / "run.json").stat().st_mtime))
+        if found.metrics != [part_of(line, number, lead.clients) for line in lead.metrics]:
+            return False
+    return True
 
 
 def test_the_driver_is_killed_in_the_middle_of_a_round(ward, calm):
@@ -43,10 +41,15 @@ def test_the_driver_is_killed_in_the_middle_of_a_round(ward, calm):
     ward.halt("b", 5)
     driver.kill()
     ward.sites["b"].thaw()
+    live = read_live(ward.folder / "driver")
+    assert (live.state, live.done, live.why) == ("stopped", 4, KILLED)
     again = ward.resume("driver")
     assert again.wait(LONG) == 0
     assert again.wait_for("12 of 12 rounds: it went on after round 4")
     assert ward.numbers("driver") == calm
+    told = [(event.round, event.what) for event in read_events(ward.folder / "driver", 20)]
+    assert told == [(0, "begun"), (4, "resumed"), *[(5, "back")] * 4, (12, "finished")]
+    assert sites_have_seen(ward, "driver")
 
 
 def test_the_relay_is_killed_in_the_middle_of_a_round(ward, calm):
@@ -69,6 +72,11 @@ def test_a_site_is_killed_in_the_middle_of_a_round_and_comes_back(ward):
     ward.sites["b"].kill()
     driver.wait_for("b is left out: b is not connected", LONG)
     ward.halt("a", 8)  # the run waits
+    path = ward.folder / "site"
+    wait_until(lambda: list(read_live(path, time.time() + LONG).late) == ["a"])
+    live = read_live(path)
+    assert (live.state, live.round, live.here) == ("running", 8, ("a", "c", "d"))
+    assert live.away == {"b": "b is not connected"}
     ward.open_site("b")
     ward.connected("b")
     ward.sites["a"].thaw()
@@ -78,6 +86,10 @@ def test_a_site_is_killed_in_the_middle_of_a_round_and_comes_back(ward):
     assert rounds_of(lines) == list(range(31))
     assert (min(away), set(away.values())) == (5, {"b is not connected"})
     assert max(away) < 12
+    told = [(event.what, event.who, event.why) for event in read_events(path, 20)]
+    assert told[-3:] == [("left-out", "b", "b is not connected"), ("back", "b", ""), ("finished", None, "")]
+    assert [e.round - 1 for e in read_events(path, 2)] == [max(away), 29]
+    assert sites_have_seen(ward, "site")
     assert lines[-1]["scores"]["own/test"]["accuracy"][1] is not None
 
 
@@ -190,6 +202,13 @@ def cable(tmp_path_factory):
         made = Ward(apart, folder, ("a", "b", "c"))
         made.open()
         yield made
+
+
+@pytest.fixture(autouse=True)
+def cable_settled(request):
+    yield
+    if "cable" in request.fixturenames:
+        request.getfixturevalue("cable").settle()
 
 
 @pytest.mark.slow

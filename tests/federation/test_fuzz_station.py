@@ -33,6 +33,7 @@ from coterie.federation.rows import Holding
 from coterie.federation.sites import Lines, Rule, meet
 from coterie.federation.station import Station
 from coterie.runs import experiment
+from coterie.runs.folder import Folder, read_record
 from coterie.runs.runner import run
 from coterie.runs.settings import Settings
 
@@ -167,7 +168,7 @@ class Room:
         site = SimpleNamespace(role="site")
         return {name: SimpleNamespace(card=site, boot="1") for name in SITES}
 
-    def ask(self, messages, deadline, patience=1.0, numbers=None):
+    def ask(self, messages, deadline, patience=1.0, numbers=None, waits=None):
         found = {}
         for name, body in messages.items():
             self.seen.append((name, body))
@@ -185,8 +186,10 @@ def room(tmp_path, monkeypatch):
     return made
 
 
-def play(method, squeeze):
-    """A run of two rounds; one that squeezes models has large ones, as small ones are never squeezed."""
+def play(method, squeeze, folder=None):
+    """A run of two rounds; one that squeezes models has large ones, as small ones are never squeezed. In a
+    folder, sites are shown what is theirs.
+    """
     model, many = ("mlp", {"hidden": [1000]}) if squeeze == "delta" else ("logistic", {})
     options = {
         model: many,
@@ -205,10 +208,13 @@ def play(method, squeeze):
         ),
         None,
     )
+    opened = None if folder is None else Folder.create(folder, made.config, made.about)
     try:
-        return run(made, None, method)
+        return run(made, opened, method)
     finally:
         made.net.close()
+        if opened is not None:
+            opened.close()
 
 
 # spoiling
@@ -328,6 +334,7 @@ MANY = 2_000
 def test_thousands_of_strange_messages_leave_a_station_as_it_was(room, tmp_path):
     for method, squeeze in (*((m, "none") for m in METHODS), ("fedavg", "delta"), ("pens", "delta")):
         play(method, squeeze)
+    play("pens", "none", tmp_path / "run")
     draws, station = random.Random(7), room.stations["a"]
     real = [body for name, body in room.seen if name == "a"]
     letters = [letter for letter in room.letters if letter[0] == "a"]
@@ -345,6 +352,7 @@ def test_thousands_of_strange_messages_leave_a_station_as_it_was(room, tmp_path)
         "distances",
         "rows",
         "end",
+        "ledger",
     } <= asked
     send, station.letters = station.letters, lambda *told: None
     outside = files(tmp_path, station.state)
@@ -373,8 +381,12 @@ def test_thousands_of_strange_messages_leave_a_station_as_it_was(room, tmp_path)
     assert memory() - before < 300, "megabytes"
     assert outcomes[""] > 100, outcomes
     assert sum(outcomes.values()) - outcomes[""] > MANY / 3, outcomes
+    for folder in (station.state / "shown").iterdir():  # what was kept can be read, or never began
+        if (folder / "run.json").exists():
+            read_record(folder).collaboration()
     station.letters = send
-    play("pens", "none")  # all is as it was
+    play("pens", "none", tmp_path / "again")  # all is as it was
+    assert all(read_record(part).finished for part in newest(room.stations))
 
 
 def test_strange_answers_while_sites_meet_end_it_with_a_line(room):
@@ -452,6 +464,12 @@ def answered(station, data):
 def take(station, sender, header, body):
     with contextlib.suppress(CoterieError):
         station.take_letter(SimpleNamespace(name=sender, role="site"), header, body)
+
+
+def newest(stations):
+    """Each station's part of the run that it was shown last."""
+    runs = [(station.state / "shown").iterdir() for station in stations.values()]
+    return [max(some, key=lambda path: (path / "run.json").stat().st_mtime) for some in runs]
 
 
 def files(folder, without):

@@ -1,6 +1,7 @@
-"""Sites that answer wrongly, each a process with a kit of its own: it is left out and named, others go on.
+"""A site that answers wrongly is left out and named, and others go on.
 
-Run as a script it is such a site: test_liars.py FILE KIT ..., where the file says how it lies.
+Every lie is told in a federation within this process, and in one of processes where it takes them, or for
+long. Run as a script this is such a site: test_liars.py FILE KIT ..., where the file says how it lies.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import hosts
 import pytest
 import torch
+from room import Room
 from safetensors.torch import load_file
-from ward import LONG, Ward, rounds_of
+from ward import LONG, rounds_of
 
 from coterie.federation import session, station
 from coterie.federation.blame import blamed, kind_of, lacking
@@ -92,8 +93,6 @@ SHAPES = "its reply is made of other tensors than those of others"
 LIES = [
     ("loss is NaN", "fedavg", "it tells a loss that is no number"),
     ("letters are not sent", "pens", "what d sent to a is not there"),
-]
-MORE = [
     ("takes no letters", "pens", "to d was not taken: no letters today"),
     ("models of other shapes", "pens", "what d sent to a is not there"),
     ("models are NaN", "fedavg", "with numbers that are not finite"),
@@ -104,53 +103,63 @@ MORE = [
     ("models of other shapes", "fedavg", "of shape [4], not [2]"),
     ("models of other names", "fedavg", "it gives other tensors than it was asked for"),
     ("models are NaN", "pens", "is not finite: leave that site out"),
-    ("dies of a letter", "pens", "d is not connected"),
 ]
+PROCESSES = [*LIES, ("dies of a letter", "pens", "d is not connected")]
 
 
-@pytest.fixture(scope="module")
-def ward(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("liars")
-    with hosts.Here(["ward"], folder) as here:
-        made = Ward(here, folder)
-        made.open("abc")
-        liar = [sys.executable, Path(__file__), folder / "lie", made.kits[LIAR], "--recipe", made.recipe]
-        made.start_liar = lambda: made.sites.update({LIAR: made.start(LIAR, liar)})
-        made.start_liar()
-        made.connected(LIAR)
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def settled(request):
-    """What a failed test leaves does not make the next one fail."""
-    yield
-    if "ward" in request.fixturenames:
-        request.getfixturevalue("ward").settle()
-
-
-@pytest.mark.parametrize(
-    ("lie", "method", "why"), [*LIES, *(pytest.param(*lie, marks=pytest.mark.slow) for lie in MORE)]
-)
-def test_who_answers_wrongly_is_left_out_and_named(ward, lie, method, why):
-    if ward.sites[LIAR].returncode is not None:
-        ward.start_liar()
-        ward.connected(LIAR)
-    (ward.folder / "lie").write_text(lie)
-    out = f"{lie} {method}".replace(" ", "-")
-    bounds = ["--federation.patience", 1]
-    driver = ward.run(out, "--method", method, "--rounds", 6, net=bounds)
-    assert driver.wait(LONG) == 0
-    assert why in driver.wait_for("d is left out: ")
-    lines, away = ward.lines(out), ward.away(out, LIAR)
-    assert rounds_of(lines) == list(range(7))
-    assert list(away) == [3, 4, 5, 6]
+def holds(folder, lines, away, why, rounds):
+    """What holds wherever a site lies."""
+    assert rounds_of(lines) == list(range(rounds + 1))
+    assert list(away) == list(range(SINCE, rounds + 1))
     assert all(why.replace("to a", "to ") in one or "is not there" in one for one in away.values())
     assert not any(set(line.get("away", {})) - {LIAR} for line in lines), "an honest site was left out"
     assert all(v is not None for line in lines for v in line["scores"]["own/test"]["loss"][:3])
-    for kept in (ward.folder / out).rglob("*.safetensors"):
+    for kept in folder.rglob("*.safetensors"):
         for name, t in load_file(kept).items():
             assert not t.is_floating_point() or bool(torch.isfinite(t).all()), (kept, name)
+
+
+@pytest.mark.parametrize(("lie", "method", "why"), LIES)
+def test_a_liar_is_left_out_and_named(tmp_path, monkeypatch, caplog, lie, method, why):
+    (tmp_path / "lie").write_text(lie)
+    monkeypatch.setattr(Liar, "told", tmp_path / "lie")
+    honest = session.Session
+    monkeypatch.setattr(
+        station, "Session", lambda client, *more: (Liar if client.name == LIAR else honest)(client, *more)
+    )
+    record = Room(tmp_path).play(monkeypatch, tmp_path / "run", rounds=6, method=method)
+    away = {line["round"]: line["away"][LIAR] for line in record.metrics if LIAR in line.get("away", {})}
+    holds(tmp_path / "run", record.metrics, away, why, 6)
+    assert why in next(line for line in caplog.messages if "d is left out: " in line)
+
+
+@pytest.fixture(scope="module")
+def ward(ward):
+    """One of its sites lies."""
+    liar = [sys.executable, Path(__file__), ward.folder / "lie", ward.kits[LIAR], "--recipe", ward.recipe]
+
+    def start():
+        ward.sites[LIAR] = ward.start(LIAR, liar)
+        ward.connected(LIAR)
+
+    ward.sites[LIAR].stop()
+    ward.start_liar = start
+    yield ward
+    ward.sites[LIAR].stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lie", "method", "why"), PROCESSES)
+def test_who_answers_wrongly_is_left_out_and_named(ward, lie, method, why):
+    """Each a process with a kit of its own."""
+    if ward.sites[LIAR].returncode is not None:
+        ward.start_liar()
+    (ward.folder / "lie").write_text(lie)
+    out = f"{lie} {method}".replace(" ", "-")
+    driver = ward.run(out, "--method", method, "--rounds", 6, net=["--federation.patience", 1])
+    assert driver.wait(LONG) == 0
+    assert why in driver.wait_for("d is left out: ")
+    holds(ward.folder / out, ward.lines(out), ward.away(out, LIAR), why, 6)
 
 
 @pytest.mark.parametrize(

@@ -88,10 +88,11 @@ def data_of(pools: dict[str, Arrays], prepare: TabularPrepare, patients: bool) -
     )
 
 
-def by_themselves(holdings: dict[str, Holding], seed: int, test=0.3, validation=0.0):
+def by_themselves(holdings: dict[str, Holding], seed: int, test=0.3, validation=0.0, forbid=(), require=()):
     """All steps, of which only messages pass from one site to another."""
-    meeting = match({name: over_the_wire(h.hello()) for name, h in holdings.items()})
-    here = [holdings[name].joined(over_the_wire(meeting.told())) for name in meeting.sites]
+    meeting = match({name: over_the_wire(h.hello()) for name, h in holdings.items()}, forbid, require)
+    told = over_the_wire({"common": meeting.told(), "forbid": list(forbid)})
+    here = [holdings[name].without(told["forbid"]).joined(told["common"]) for name in meeting.sites]
     told = [over_the_wire(h.deal(test, validation, seed, i)) for i, h in enumerate(here)]
     lacks = [t["lacks"] for t in told]
     if meeting.common.columns:
@@ -187,6 +188,25 @@ def test_a_column_without_any_value_is_described_as_the_others_have_it():
     holdings["a"] = Holding(replace(lacking, prepare=replace(lacking.prepare, columns=columns)), "a")
     for mine, theirs in zip(by_themselves(holdings, 3)[0], expected, strict=True):
         assert_same(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("forbid", "require"),
+    [(("sex", "Thal"), ()), ((), ("chol",)), (("cp",), ("chol", "age")), (("chol", "thal"), ("age",))],
+)
+@pytest.mark.parametrize(
+    "rules", [{"scale": "shared"}, {"missing": "drop"}, {"scale": "constants", "absent": "common"}]
+)
+def test_forbidden_and_required_columns_give_the_clients_of_one_process(rules, forbid, require):
+    holdings, whole = hearts(5, **rules)
+    asked = {"forbid": forbid, "require": require}
+    dealt = deal_clients(whole, Silos(minimum=2), None, Key(3).at("data"), validation=0.2, **asked)
+    clients, members = by_themselves(holdings, 3, validation=0.2, **asked)
+    for mine, theirs in zip(clients, dealt.clients, strict=True):
+        assert_same(mine, theirs)
+    assert members == roster_of(dealt.clients, digests=True)
+    assert ("a" in members.names) == ("chol" not in require)
+    assert {*map(str.lower, forbid)}.isdisjoint(f.split("=")[0].split(" not")[0] for f in members.features)
 
 
 @dataclass(frozen=True)
@@ -357,7 +377,7 @@ class TestRefusals:
             one.fit(gaps, agreed)
 
     @given(odd, st.integers(0, 5), st.booleans())
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=60, deadline=None)
     def test_whatever_comes_is_refused_or_fits(self, told, column, whole):
         one, common, lacks, gaps, sums = self.dealt(scale="shared")
         agreed = agreed_from(common, lacks, sums)[0]

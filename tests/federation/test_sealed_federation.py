@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 
 import hosts
 import pytest
-from ward import COTERIE, Ward, wait_until
+from ward import wait_until
+
+from coterie.cli.main import main
 
 HELPERS = ("ada", "ben", "tom")
 WORDS = ["--model", "mlp", "--mlp.hidden", "6", "--validation", "0.2", "--sgd.lr", "0.1"]
 
 
 @pytest.fixture(scope="module")
-def ward(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sealed")
+def ward(ward):
+    """With helpers, of whom nothing is left."""
     before = hosts.look()
-    with contextlib.ExitStack() as opened:
-        here = opened.enter_context(hosts.Here(["relay"], folder))
-        made = Ward(here, folder / "ward", helpers=HELPERS)
-        made.open()
-        for name in HELPERS:
-            made.open_helper(name)
-        for name in HELPERS:
-            made.connected(name)
-        yield made
-        made.settle()
-    assert not hosts.left_behind(before)
+    for name in HELPERS:
+        ward.open_helper(name)
+    for name in HELPERS:
+        ward.connected(name)
+    yield ward
+    ward.settle()
+    for name in HELPERS:
+        ward.sites.pop(name).stop()
+    assert not [line for line in hosts.left_behind(before) if "coterie site" not in line]
 
 
 def on_one_machine(ward, out, *words):
-    start = [*COTERIE, "run", "--data", "table", "--table.recipe", ward.recipe, "--engine", "loop"]
-    driver = ward.start("lead", [*start, "--out", ward.folder / out, *words])
-    assert driver.wait(120) == 0, driver.lines[-5:]
+    start = ["run", "--data", "table", "--table.recipe", str(ward.recipe), "--engine", "loop"]
+    assert main([*start, "--out", str(ward.folder / out), *words]) == 0
 
 
 def close(left, right, most=1e-5):
@@ -87,13 +85,13 @@ def test_a_helper_and_a_site_go_and_come_back(ward):
 @pytest.mark.slow
 def test_a_driver_that_is_killed_goes_on(ward):
     words = [*WORDS, "--method", "fedavg", "--rounds", "12"]
-    driver = ward.run("cut", *words, "--wrap", "sealed")
+    driver = ward.run("lead-cut", *words, "--wrap", "sealed")
     ward.asked("a", 5)
     driver.kill()
-    again = ward.resume("cut")
+    again = ward.resume("lead-cut")
     assert again.wait(120) == 0, again.lines[-5:]
     on_one_machine(ward, "whole", *words)
-    close(ward.lines("cut"), ward.lines("whole"))
+    close(ward.lines("lead-cut"), ward.lines("whole"))
 
 
 @pytest.mark.slow
@@ -118,6 +116,7 @@ def test_what_is_refused(ward):
     assert few.wait(100) == 2
     assert "sealed needs three helpers, two servers and a dealer; connected: ada, ben" in few.lines[-1]
     assert not (ward.folder / "few").exists()
+    ward.sites["d"].stop()  # with its policy
 
 
 def test_what_each_host_has(ward):

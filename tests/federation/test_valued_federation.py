@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import hosts
 import numpy as np
 import pytest
-from ward import COTERIE, Ward
+from ward import COTERIE
 
 from coterie.runs.folder import read_record
 
@@ -17,18 +15,18 @@ CLEAR = "contributions:by=first-order+leave-one-out+gtg,permutations=16"
 
 
 @pytest.fixture(scope="module")
-def ward(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("valued")
-    with contextlib.ExitStack() as opened:
-        here = opened.enter_context(hosts.Here(["relay"], folder))
-        made = Ward(here, folder / "ward", helpers=HELPERS)
-        made.open()
-        for name in HELPERS:
-            made.open_helper(name)
-        for name in HELPERS:
-            made.connected(name)
-        yield made
-        made.settle()
+def ward(ward):
+    """With helpers, of whom nothing is left."""
+    before = hosts.look()
+    for name in HELPERS:
+        ward.open_helper(name)
+    for name in HELPERS:
+        ward.connected(name)
+    yield ward
+    ward.settle()
+    for name in HELPERS:
+        ward.sites.pop(name).stop()
+    assert not [line for line in hosts.left_behind(before) if "coterie site" not in line]
 
 
 @pytest.mark.slow

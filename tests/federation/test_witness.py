@@ -241,8 +241,8 @@ def test_a_signature_over_something_else_does_not_count(tmp_path, monkeypatch):
     def change(name, message, said):
         if name != "a" or message.get("do") != "ledger":
             return said
-        told = unpack(said)[0]["signed"]
-        return pack({"signed": {**told, "signature": wrong.signature}}, {})
+        told = unpack(said)[0]
+        return pack({**told, "signed": {**told["signed"], "signature": wrong.signature}}, {})
 
     room.change = change
     room.play(monkeypatch, folder, rounds=1)

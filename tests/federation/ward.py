@@ -114,6 +114,16 @@ class Ward:
         self.sites[name] = self.start(name, [*COTERIE, "helper", self.kits[name]])
         return self.sites[name]
 
+    def whole(self) -> None:
+        """Whoever is gone is started anew."""
+        if self.relay.returncode is not None:
+            self.open_relay()
+        gone = [name for name in self.names if self.sites[name].returncode is not None]
+        for name in gone:
+            self.open_site(name)
+        for name in gone:
+            self.connected(name)
+
     def restart(self, names: Sequence[str], rounds: int = 1000) -> None:
         """Sites are killed and started anew, with a policy that takes so many rounds."""
         policy = self.folder / "policy.toml"

@@ -60,9 +60,14 @@ def played(net, module, work):
 
 
 @pytest.mark.parametrize(
-    ("keep", "dtype"), [(False, torch.float32), (True, torch.float64)], ids=["fresh", "kept"]
+    ("name", "keep", "dtype"),
+    [
+        *((name, True, torch.float64) for name in WORK),
+        ("swag", False, torch.float32),
+        ("hmc", False, torch.float32),
+    ],
+    ids=lambda value: {True: "kept", False: "fresh"}.get(value) if isinstance(value, bool) else None,
 )
-@pytest.mark.parametrize("name", WORK)
 def test_engines_agree(name, keep, dtype, federation, net_of):
     module, clients = federation(dtype)
     work = Gather(replace(WORK[name], keep=keep))

@@ -257,8 +257,10 @@ def played(net, module, work):
 
 
 class TestEngines:
-    @pytest.mark.parametrize(("keep", "dtype"), [(False, torch.float32), (True, torch.float64)])
-    @pytest.mark.parametrize("name", WORK)
+    @pytest.mark.parametrize(
+        ("name", "keep", "dtype"),
+        [*((name, True, torch.float64) for name in WORK), ("adam", False, torch.float32)],
+    )
     def test_agree(self, name, keep, dtype, federation, net_of):
         module, clients = federation(dtype)
         work = replace(WORK[name], inner=replace(WORK[name].inner, keep=keep))

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from coterie.cli.main import main
+from coterie.federation.kits import found
 from coterie.ledger import chain
 from coterie.runs.folder import read_record
 from coterie.runs.record import Record
@@ -305,8 +306,9 @@ def test_wrappers_that_leave_out_refuse_what_cannot_be(capsys):
 def test_the_commands_of_the_page_work(tmp_path, monkeypatch):
     page = Path(__file__).parents[2] / "docs" / "ownership.md"
     lines = re.findall(r"^ *(coterie .*)$", page.read_text(), re.MULTILINE)
-    assert len(lines) == 6
+    assert len(lines) == 9
     monkeypatch.chdir(tmp_path)
+    found(tmp_path / "ward", ["north", "south"], host="127.0.0.1")
     assert main(["run", "--data", "digits", "--rounds", "2"]) == 0
     for i, line in enumerate(lines):
         words = shlex.split(line)[1:]

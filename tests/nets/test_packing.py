@@ -231,7 +231,7 @@ def opens_or_refuses(meta, data):
     assert len(said.splitlines()) <= 1
 
 
-@settings(max_examples=700, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.binary(max_size=300), real=st.sampled_from(REAL))
 def test_random_bytes_do_no_harm(data, real):
     opens_or_refuses(real[0], data)
@@ -248,7 +248,7 @@ JSON = (
 )
 
 
-@settings(max_examples=700, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), real=st.sampled_from(REAL))
 def test_packed_models_with_something_changed_do_no_harm(data, real):
     meta, packed = copy.deepcopy(real[0]), bytearray(real[1])

@@ -14,7 +14,7 @@ from coterie.nets import Ownership
 from coterie.nets.ownership import as_mixed
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
-from table import ROUNDS, assert_same, method_of, net_for, play, start_of
+from table import COPIES, ROUNDS, assert_same, method_of, net_for, play, start_of
 
 WHOLE = ("bayavg", "wbayavg")  # hand whole models out
 ROWS = [*METHODS, "influence, first order", "pens in turn, stopping", "weight-erosion of one, half a step"]
@@ -40,7 +40,10 @@ def test_limits_that_nobody_reaches_change_nothing(row):
     assert_same(plain.models, owned.models, 1e-9)
 
 
-@pytest.mark.parametrize(("row", "model"), ALL, ids=lambda value: str(value))
+@pytest.mark.parametrize(
+    ("row", "model"),
+    [pytest.param(*pair, marks=[pytest.mark.slow] * (pair[0] in set(COPIES) - set(WHOLE))) for pair in ALL],
+)
 def test_what_is_recorded_is_what_was_mixed(row, model):
     method, start = method_of(row), start_of(model, torch.float64)
     net = Noted(net_for("loop", model, torch.float64, 0.3), share_at_most=0.4, others_at_least=1)
@@ -48,8 +51,9 @@ def test_what_is_recorded_is_what_was_mixed(row, model):
         with pytest.raises(Refused, match="would hand its whole model to"):
             play(method, net, start)
         return
-    found = play(method, net, start)
-    for info, (sums, withdrawn) in zip(found.infos, net.__dict__["told"][-ROUNDS:], strict=True):
+    rounds = ROUNDS if row.startswith("bayes-") else 2  # these have to draw in some of them
+    found = play(method, net, start, rounds=rounds)
+    for info, (sums, withdrawn) in zip(found.infos, net.__dict__["told"][-rounds:], strict=True):
         net.notes.sums = sums
         weights = as_mixed(net, info).weights
         total, planned = weights.sum(dim=1), info.weights.sum(dim=1)

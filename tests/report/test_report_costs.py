@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from coterie.core.method import UNTRAINED
-from coterie.report import costs, spent, views
+from coterie.report import costs, spent, views, words
 from coterie.report.inks import inks
 from coterie.report.page import Section, render_page
 from coterie.report.tables import summary_frame, write_csv
@@ -130,7 +130,7 @@ def test_what_a_budget_ended_is_said(priced):
     [(0.0000021, "2.1\u00a0mWh"), (0.5, "500\u00a0Wh"), (12.0, "12\u00a0kWh"), (1e-9, "0.001\u00a0mWh")],
 )
 def test_energy_is_said_in_a_unit_that_suits(kwh, said):
-    assert costs.energy(kwh) == said
+    assert words.energy(kwh) == said
 
 
 def test_energy_has_a_range_unless_power_is_given(priced):

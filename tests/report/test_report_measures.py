@@ -122,7 +122,7 @@ def test_the_page_shows_them(choosy, make_known):
     for cell in ("100.0 ± —", "75.0 ± —", "25.0 ± —", "2.500 ± —"):
         assert f"<td>{cell}</td>" in table
     # four clients sent and received one model in each of two rounds
-    assert "<td>4<span" in page[page.index("models per client") :]
+    assert "<td>4<svg" in page[page.index("models per client") :]
     bare = render_page([Section("x", [make_known({"accuracy": [0.5, 0.6]})])])
     assert "Neighbours, and distance to the average model" not in bare
 

@@ -24,8 +24,8 @@ from coterie.methods.server.finetune import FineTune
 from coterie.runs import folder as folder_module
 from coterie.runs.folder import Folder, is_run, read_models, read_record
 from coterie.runs.runner import Outcome, run, state_type
-from coterie.runs.stored import matrix_of, told
 from coterie.storage import atomic, locks
+from coterie.storage.rounds import matrix_of, matrix_told
 
 
 def same(one: Outcome, two: Outcome) -> None:
@@ -59,9 +59,11 @@ def test_what_a_run_leaves_in_its_folder(restless, run_in, tmp_path):
         "checkpoint.safetensors",
         "collaboration.jsonl",
         "config.toml",
+        "events.jsonl",
         "ledger.jsonl",
         "metrics.jsonl",
         "models.safetensors",
+        "now.json",
         "run.json",
         "timings.jsonl",
     ]
@@ -146,7 +148,7 @@ def test_a_matrix_as_text_and_back(kind, shape):
     matrix = np.arange(np.prod(shape)).astype(kind).reshape(shape)
     if kind != "<i8" and matrix.size:
         matrix.flat[0] = np.nan
-    text = json.loads(json.dumps(told(matrix)))
+    text = json.loads(json.dumps(matrix_told(matrix)))
     assert text.keys() == {"type", "shape", "zlib"}
     back = matrix_of(text)
     assert (back.dtype, back.shape) == (matrix.dtype, matrix.shape)

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from coterie.cli import resume, run  # noqa: F401
+from coterie.cli import resume, run, watch  # noqa: F401
 from coterie.cli.main import main
+from coterie.runs.events import read_events
 from coterie.runs.folder import read_record
+from coterie.runs.live import KILLED, read_live
 from coterie.storage.atomic import read_lines
 
 # momentum kept between rounds and clients away: there is more to save than weights
@@ -107,12 +109,28 @@ def test_killed_at_random_moments_and_resumed_is_bit_identical(finish, killed, s
 def test_pens_killed_in_step_1_at_the_switch_and_in_step_2(finish, killed, same_run, tmp_path):
     reference, path = tmp_path / "unbroken", tmp_path / "run"
     assert main([*PENS, "--out", str(reference)]) == 0
-    words = [*PENS, "--out", str(path)]
+    words, onlooker, seen = [*PENS, "--out", str(path)], 0, tmp_path / "seen"
+    seen.touch()
     for last in (2, 4, 6):  # the round after which it is killed; step 2 begins with 5
         assert killed(words, path, last + 1) == -signal.SIGKILL
+        live = read_live(path)
+        assert (live.state, live.why) == ("stopped", KILLED)
+        assert live.done >= last
         words = ["resume", str(path)]
+        onlooker = onlooker or start(["watch", str(path)], seen)
+        while "stopped after round" not in seen.read_text():
+            assert over(onlooker) is None, seen.read_text()
+            time.sleep(0.01)
     finish(words)
     same_run(path, reference)
+    told = [event.what for event in read_events(path, 10)]
+    assert told == ["begun", *["resumed"] * 3, "finished"]
+    assert os.waitstatus_to_exitcode(os.waitpid(onlooker, 0)[1]) == 0
+    said = seen.read_text()
+    assert f"of 8: {KILLED}; accuracy " in said
+    assert f"; waiting for it: go on with 'coterie resume {path}'" in said
+    assert said.count("the run goes on") == 3, said
+    assert "finished after round 8 of 8; accuracy " in said.splitlines()[-1]
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(finish, killed, tmp_path):
@@ -123,6 +141,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(finish, killed, tmp_path):
     assert killed([*words, "--out", str(path)], path, 5, by=signal.SIGINT) == 130
     assert f"coterie resume {path}" in (tmp_path / "log").read_text()
     done = len(read_lines(path / "metrics.jsonl")) - 1
+    assert (read_live(path).state, read_live(path).events[-1].what) == ("stopped", "stopped")
     finish(["resume", str(path)])
     assert f"200 of 200 rounds: it went on after round {done}" in (tmp_path / "log").read_text()
     lines = read_lines(path / "metrics.jsonl")

@@ -117,7 +117,9 @@ def test_scores_with_noise_or_none_at_all(tmp_path, scores):
     assert not [name for name in ("calibration.npz", "outcomes.npz") if (tmp_path / "run" / name).exists()]
 
 
-@pytest.mark.parametrize("method", ["pens", "dac", "ndoye", "greedy", "weight-erosion"])
+@pytest.mark.parametrize(
+    "method", ["pens", "ndoye", "greedy", "weight-erosion", pytest.param("dac", marks=pytest.mark.slow)]
+)
 def test_scores_that_methods_ask_for_are_charged(method):
     folds = {method: {"folds": 2, "passes": 1}} if method == "ndoye" else {}
     some = settings(["private:epsilon=100"], method, rounds=2, options={**OPTIONS, **folds})
@@ -168,7 +170,9 @@ def test_without_noise_nothing_is_said_of_epsilon(tmp_path):
     assert not (tmp_path / "run" / "privacy.json").exists()
 
 
-@pytest.mark.parametrize("method", ["fedavg", "pens", "finetune", "weight-erosion"])
+@pytest.mark.parametrize(
+    "method", ["fedavg", "pens", "weight-erosion", pytest.param("finetune", marks=pytest.mark.slow)]
+)
 def test_what_is_foreseen_is_what_is_spent(method):
     """Plans pass over training; who visits whom is the same, but for who is picked by scores."""
     options = {**OPTIONS, **({"finetune": {"tune": 1}} if method == "finetune" else {})}
