@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import ssl
 import time
 
 import pytest
@@ -105,23 +107,23 @@ def test_a_site_says_yes_or_no_on_its_page(ward, at_a):
     (state / "offers.jsonl").unlink()
 
 
-def test_other_machines_are_served_by_tls_with_the_sites_own_certificate(ward):
-    """On an address of this machine that is not loopback's usual one: the certificate is the site's."""
-    import http.client
-    import ssl
-
-    words = [*COTERIE, "page", ward.kits["a"], "--host", "0.0.0.0", "--name", "127.0.0.1", "--port", "0"]
-    place = ward.start("tls", words)
+def test_other_machines_are_served_by_tls_with_the_sites_own_certificate(hosts_of, ward, tmp_path):
+    """On a host of its own, whose address is not loopback's: who looks there for the site finds the site."""
+    hosts = hosts_of("a")
+    host = hosts.address("a")
+    words = [*COTERIE, "page", ward.kits["a"], "--host", host, "--port", "0"]
+    place = hosts.run("a", words, {"XDG_STATE_HOME": str(tmp_path)})
     address = place.wait_for("page: ", LONG).split("page: ")[1].strip()
-    assert address.startswith("https://127.0.0.1:")
+    assert address.startswith(f"https://{host}:")
     port = int(re.search(r":(\d+)/", address)[1])
     context = ssl.create_default_context(cafile=str(ward.kits["a"] / "ca.crt"))
-    context.check_hostname = False  # the certificate has the site's name, and no address
-    line = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
-    line.request("GET", address.partition(str(port))[2])
-    answer = line.getresponse()
-    assert answer.status == 303
-    assert "secure" in answer.headers["set-cookie"].lower()
-    assert dict(x[0] for x in line.sock.getpeercert()["subject"])["commonName"] == "a"
-    line.close()
-    place.stop()
+    with (
+        socket.create_connection((host, port), 20) as line,
+        context.wrap_socket(line, server_hostname="a") as sealed,  # which fails if the name is another's
+    ):
+        sealed.sendall(f"GET {address.partition(str(port))[2]} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        answer = sealed.recv(1 << 16).decode().lower()
+    assert answer.startswith("http/1.1 303")
+    assert re.search(r"set-cookie: .*; secure", answer)
+    with pytest.raises(ssl.SSLError), socket.create_connection((host, port), 20) as line:
+        ssl.create_default_context().wrap_socket(line, server_hostname="a")  # who does not know the authority
