@@ -19,7 +19,11 @@ from coterie.federation.policy import Policy, check_visit, objections, work_for
 from coterie.federation.sites import meet
 from coterie.kernels import Moments, Quantiles, told
 from coterie.methods import Similar
+from coterie.report.similarity import section
+from coterie.report.similarity_words import sentences
+from coterie.runs.alike import similarity_of
 from coterie.runs.experiment import prepare
+from coterie.runs.folder import read_record
 from coterie.runs.runner import run
 from coterie.runs.settings import Settings
 
@@ -46,6 +50,28 @@ def test_the_numbers_of_one_machine_and_nothing_else_leaves(tmp_path, monkeypatc
     assert asked == ["here", "quantiles", "moments"]
     assert not room.asked("a", "give")
     assert [m["scores"] for m in there.metrics] == [None, None]
+
+
+def test_a_site_is_shown_how_far_its_columns_lie_from_others_and_not_their_quantiles(tmp_path, monkeypatch):
+    room = Room(tmp_path, names=("a", "b", "c"))
+    options = {"similar": {**LOOK, "also": ("quantiles",)}}
+    lead = similarity_of(
+        room.play(monkeypatch, tmp_path / "run", rounds=1, method="similar", options=options)
+    )
+    (folder,) = (room.states["b"] / "shown").iterdir()
+    record = read_record(folder)
+    assert list(record.metrics[-1]["extras"]["similar"]["quantiles"]) == ["b"]
+    mine = similarity_of(record)
+    assert (mine.columns, mine.asking()) == (lead.columns, [1])
+    np.testing.assert_allclose(mine.terms[1][[0, 2]], lead.terms[1][[0, 2]], rtol=0.006)
+    np.testing.assert_allclose(mine.expected[1][[0, 2]], lead.expected[1][[0, 2]], rtol=0.006)
+    assert np.isnan(mine.terms[[0, 2]]).all()
+    assert np.isnan(mine.terms[1, 1]).all()
+    assert sentences(mine)[0] == sentences(lead)[1]  # of b itself, and of nobody else
+    assert len(sentences(mine)) == 3
+    page = section(mine, "alike")
+    assert "alike-columns" in page
+    assert "alike-map" not in page  # of one site alone there is none
 
 
 def test_from_the_shell_as_on_one_machine(tmp_path, monkeypatch, capsys):

@@ -56,9 +56,10 @@ def section(found: Similarity, key: str) -> str:
     said += f"<p>{escape(words.CONTROL)}</p>"
     if len(found.sites) <= SIDE:
         said += figure(f"{key}-heat", heat_plot(found), HEAT)
-        said += figure(f"{key}-map", map_plot(found), MAP)
-        said += figure(f"{key}-tree", tree_plot(found), TREE)
-    if found.terms.shape[2]:
+        if any(True for _ in arranged(found)):
+            said += figure(f"{key}-map", map_plot(found), MAP)
+            said += figure(f"{key}-tree", tree_plot(found), TREE)
+    if np.isfinite(found.terms).any():
         said += figure(f"{key}-columns", columns_plot(found), COLUMNS)
         said += more("Columns in figures", _table(*words.column_cells(found)))
     return said + more("Pairs of sites in figures", _table(*words.pair_cells(found)))
@@ -114,10 +115,12 @@ def _heat(
 
 
 def arranged(found: Similarity) -> Iterator[tuple[str, np.ndarray, list[int]]]:
-    """Measures by which sites can be laid out: distances between those that have all, and which these are."""
+    """Measures by which sites can be laid out: distances between those that have all, and which these are. One
+    site alone, as in its own part of a run, knows none between others.
+    """
     for name, matrix in found.measures.items():
         distances, here = maps.symmetric(matrix)
-        if len(here) > 1:
+        if len(here) > 1 and len(np.flatnonzero(np.isfinite(matrix).any(axis=1))) > 1:
             yield name, distances, here
 
 

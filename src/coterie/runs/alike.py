@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from coterie.core.errors import BadRun
 from coterie.data.tabular import SCALED
 from coterie.methods.ranking.sketched import CHANCE, DISTANCES, NDOYE, NOISE, SIZE, quantile_variance
 from coterie.metrics import alike
@@ -38,6 +39,8 @@ class Similarity:
                     oneself and where nothing is known
     chance, noise   of the first two: what a distance would be by chance (noise included), and by noise alone
     quantiles       [site, column, level], NaN for a site that did not answer; None if they were not asked for
+    apart           terms and expected, where a site was told how far its own columns lie from others', and
+                    not their quantiles
     epsilon, delta  of the sketches' noise; 0: there is none
     sigma, reach    that noise, and between which values counts were made
     drowned         by measure, sites of whose distances noise alone makes half or more
@@ -60,6 +63,7 @@ class Similarity:
     own_scales: bool
     fitted: bool
     requester: str
+    apart: tuple[np.ndarray, np.ndarray] | None = None
 
     @cached_property
     def terms(self) -> np.ndarray:
@@ -75,6 +79,8 @@ class Similarity:
 
     def _by_column(self) -> tuple[np.ndarray, np.ndarray]:
         n = len(self.sites)
+        if self.apart is not None:
+            return self.apart
         if self.quantiles is None:
             return np.zeros((n, n, 0)), np.zeros((n, n, 0))
         here = np.flatnonzero(np.isfinite(self.quantiles).all(axis=(1, 2)))
@@ -131,6 +137,13 @@ def similarity_of(record: Record) -> Similarity | None:
     )
     if told is None:
         return None
+    try:
+        return _similarity(record, told)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise BadRun(f"what {record.label} says of sketches is damaged ({error}): measure again") from None
+
+
+def _similarity(record: Record, told: Mapping[str, Any]) -> Similarity | None:
     last = {name: np.asarray(by_round[max(by_round)]) for name, by_round in record.matrices.items()}
     measures = {name: last[label] for name, label in MEASURES.items() if label in last}
     if not measures:
@@ -159,5 +172,28 @@ def similarity_of(record: Record) -> Similarity | None:
         drowned=told.get("drowned", {}),
         own_scales=any(note.startswith(SCALED["site"]) for note in notes),
         fitted=any(note.startswith((SCALED["site"], SCALED["shared"], FILLED)) for note in notes),
-        requester=str(options.get("requester", "all")),
+        requester=str(record.about.get("site") or options.get("requester", "all")),
+        apart=_apart(told["apart"], sites, columns, record.about["site"]) if "apart" in told else None,
     )
+
+
+def apart_of(found: Similarity, site: int) -> dict[str, dict[str, list[float]]]:
+    """How far each column of one site that asks lies from those of each other that answered, and what chance
+    would make of it, to three digits: what it is told of others' sketches.
+    """
+    known = [j for j in range(len(found.sites)) if np.isfinite(found.terms[site, j]).all() and j != site]
+    if site not in found.asking() or not found.terms.shape[2]:
+        return {}
+    return {
+        name: {found.sites[j]: [float(f"{v:.3g}") for v in matrix[site, j]] for j in known}
+        for name, matrix in (("differs", found.terms), ("by_chance", found.expected))
+    }
+
+
+def _apart(told: Any, sites: list[str], columns: list[str], me: str) -> tuple[np.ndarray, np.ndarray]:
+    """The inverse, as [site, other, column]."""
+    terms, expected = (np.full((len(sites), len(sites), len(columns)), np.nan) for _ in range(2))
+    for name, matrix in (("differs", terms), ("by_chance", expected)):
+        for other, values in told[name].items():
+            matrix[sites.index(me), sites.index(other)] = values
+    return terms, expected

@@ -14,17 +14,19 @@ import numpy as np
 
 from coterie.federation.parts import AT_ONCE
 from coterie.runs import shown
+from coterie.runs.alike import Similarity, apart_of, similarity_of
 from coterie.runs.record import Record
 
 
 class Written(NamedTuple):
-    """All that a record has of a round; no weights before the first."""
+    """All that a record has of a round; no weights before the first; `alike` if it says what sketches say."""
 
     line: Mapping[str, Any]
     timing: Mapping[str, Any]
     weights: np.ndarray | None
     matrices: Mapping[str, np.ndarray]
     passed: np.ndarray
+    alike: Similarity | None
 
 
 class Showing:
@@ -87,7 +89,10 @@ class Showing:
 
     def _round(self, r: int, number: int) -> dict[str, Any]:
         written, record = self._written(r), self.record
-        told = {"line": shown.part_of(written.line, number, record.clients), "timing": dict(written.timing)}
+        line = shown.part_of(written.line, number, record.clients)
+        if written.alike is not None:
+            line["extras"]["similar"]["apart"] = apart_of(written.alike, number)
+        told = {"line": line, "timing": dict(written.timing)}
         if written.weights is not None:
             told["heard"] = shown.heard_by(
                 number, written.weights, written.matrices, written.passed, record.config
@@ -102,13 +107,12 @@ class Showing:
             timing = next(
                 (t for t in reversed(record.timings) if t["round"] == r), {"round": r, "seconds": 0.0}
             )
-            found = Written(line, timing, None, {}, np.zeros((0, 5), dtype=int))
+            weights, named, passed = None, {}, np.zeros((0, 5), dtype=int)
             if r:
+                weights, passed = np.asarray(record.weights[r]), np.asarray(record.passed[r])
                 named = {name: by[r] for name, by in record.matrices.items() if r in by}
-                found = Written(
-                    line, timing, np.asarray(record.weights[r]), named, np.asarray(record.passed[r])
-                )
-            self._rounds[r] = found
+            alike = similarity_of(record) if "similar" in (line.get("extras") or {}) else None
+            self._rounds[r] = Written(line, timing, weights, named, passed, alike)
         return self._rounds[r]
 
     def _end(self, number: int) -> dict[str, Any]:
