@@ -177,8 +177,14 @@ def remote_of(transport, model: str, dtype: torch.dtype, kind=Remote, takes_over
     return kind(transport, roster, learner, ENGINES.make("loop"), None if takes_over else begin)
 
 
+@functools.cache
+def learner_of(model: str, dtype: torch.dtype) -> Learner:
+    """One for all rows: steps that were recorded for one are replayed for the others, as in a comparison."""
+    return Learner(model_of(model, dtype), "classification")
+
+
 def net_for(engine: str, model: str, dtype: torch.dtype, absent: float = 0.0):
-    learner = Learner(model_of(model, dtype), "classification")
+    learner = learner_of(model, dtype)
     net = InProcess(ENGINES.make(engine), learner, clients_of(dtype))
     return Absent(net, absent) if absent else net
 

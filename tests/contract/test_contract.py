@@ -140,6 +140,7 @@ def test_every_engine_runs_every_kind_of_local_work(work):
 
 @pytest.mark.parametrize("row", ROWS)
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(row):
+    """With `loop`, that the same seed gives the same is what the next test holds of every row, bit by bit."""
     engine = "auto" if row in ("fedavg", "pens") else "loop"
 
     def run(seed):
@@ -150,13 +151,14 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(row):
     first = played(row, engine, "dropout", torch.float32, 0.4)
     torch.manual_seed(2)
     state_of_torch = torch.random.get_rng_state()
-    second = run(SEED)
-    assert torch.equal(torch.random.get_rng_state(), state_of_torch), "the global generator was used"
     other = run(SEED + 1)
-    assert_same(first.models, second.models)
-    assert_same(first.infos, second.infos)
+    assert torch.equal(torch.random.get_rng_state(), state_of_torch), "the global generator was used"
     one, two = (tensors_in(some.models[-1]["tensors"]) for some in (first, other))
     assert any(t.shape != two[n].shape or not torch.equal(t, two[n]) for n, t in one.items())
+    if engine == "auto":
+        second = run(SEED)
+        assert_same(first.models, second.models)
+        assert_same(first.infos, second.infos)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +227,8 @@ def test_clients_may_begin_from_beliefs_of_their_own(row):
     modules = [torch.nn.Linear(4, 3) for _ in SIZES]
     net = InProcess(ENGINES.make("loop"), Learner(modules[0], "classification"), clients_of(torch.float32))
     start = hold(stack([belief_of(m) for m in modules]), at_coordinator(len(SIZES)))
-    assert bool(torch.isfinite(play(method_of(row), net, start).models[-1]["tensors"]["weight"]).all())
+    after = play(method_of(row), net, start).models[-1]["tensors"]["weight"]
+    assert bool(torch.isfinite(after).all())
 
 
 @pytest.mark.parametrize("kind", [METHODS, ENGINES, KERNELS], ids=lambda r: r.kind)

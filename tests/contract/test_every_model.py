@@ -1,6 +1,6 @@
 """Every model on every engine with every kernel: FedAvg ends where `loop` ends.
 
-Optimisers go for three rounds, kernels that collect for one; in float32 with a few of them only.
+Optimisers go for two rounds, kernels that collect for one; in float32 with a few of them only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WORK = {
     "dp": {"inner": SGD(batch=4, lr=0.02)}, "bounded": {"inner": SGD(batch=4, lr=0.02)},
 }  # fmt: skip
 HIDING = ("dp", "bounded")  # which refuse batch norm
-ROUNDS = {"sgd": 3, "adam": 3}
+ROUNDS = {"sgd": 2, "adam": 2}  # of two steps: the first of all is recorded, the others are replayed
 ROUNDING_IN = ("pens-cnn", "resnet18")
 SAMPLED = ("mlp", "erosion-cnn", "resnet18")  # by work that collects, which sees a model's tensors alone
 CASES = [

@@ -12,7 +12,7 @@ from coterie.nets import Liars
 from coterie.nets.liars import KINDS
 
 F64 = torch.float64
-WORK = SGD(lr=0.1, batch=8)
+WORK = SGD(lr=0.1, batch=100)  # one step: whether a reply is taken does not depend on how many there are
 REPLYING = [name for name in METHODS if not method_of(name).reveals().rows]
 # replies that are none for all; wrong numbers, and what takes knowing the others, where it matters most
 HARD = [(name, "not-a-number") for name in REPLYING]

@@ -10,11 +10,15 @@ import time
 
 import pytest
 import torch
+from room import Room
 from ward import COTERIE, LONG, rounds_of
 
 from coterie.federation.net import Federated
 from coterie.federation.rests import Rests
+from coterie.runs.experiment import prepare
 from coterie.runs.folder import read_record
+from coterie.runs.runner import run
+from coterie.runs.settings import Settings
 
 
 def matrix(path, name, round):
@@ -86,6 +90,7 @@ def test_a_slow_site_is_skipped_and_comes_back(ward):
     assert "away" not in lines[-1]
 
 
+@pytest.mark.slow
 def test_three_in_ten_sites_are_gone_in_each_round(ward):
     """By the wrapper that leaves sites out by chance, over a federation: it ends as well as a full one."""
     words = ("--method", "fedavg", "--rounds", 30)
@@ -94,6 +99,19 @@ def test_three_in_ten_sites_are_gone_in_each_round(ward):
     full, absent = (last_scores(ward.lines(out)) for out in ("nobody-absent", "absent"))
     assert any(None in line["train_loss"] for line in ward.lines("absent")[1:])
     assert abs(sum(full) - sum(absent)) / len(full) < 0.02
+
+
+def test_who_is_gone_in_each_round_is_gone_over_a_federation_as_on_one_machine(tmp_path, monkeypatch):
+    """The same sites in the same rounds, to the last bit: what holds of either holds of the other."""
+    room = Room(tmp_path, rows=40)
+    far = room.play(monkeypatch, rounds=6, wrap=("absent=0.3",))
+    table = {"table": {"recipe": str(room.recipe)}}
+    alone = Settings(data="table", engine="loop", rounds=6, wrap=("absent=0.3",), options=table)
+    near = run(prepare(alone, None), None, "run").record
+    assert sum(line["train_loss"].count(None) for line in far.metrics[1:]) >= 3
+    for one, other in zip(far.metrics, near.metrics, strict=True):
+        assert one["train_loss"] == other["train_loss"]
+        assert one["scores"] == other["scores"]
 
 
 @pytest.mark.slow
