@@ -44,7 +44,7 @@ def post(address, path, form, origin=None):
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN[:-1], TOKEN + "x"])
-@pytest.mark.parametrize("path", ["/", "/static/page.js", "/run/x/report", "/news/x", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/static/page.js", "/report/x", "/news/x", "/nothing"])
 def test_without_the_token_there_is_nothing_to_see(site, token, path):
     status, headers, text = ask(site, path, token=token)
     assert status == 401
@@ -76,7 +76,7 @@ def test_a_form_of_another_page_is_refused(site, runs, origin):
 
 
 def test_a_browser_is_told_to_load_nothing_from_elsewhere(site, runs):
-    for path in ("/", f"/run/{entry(runs, 'study')}/north", f"/run/{entry(runs, 'study')}/report"):
+    for path in ("/", f"/run/{entry(runs, 'study')}/north", f"/report/{entry(runs, 'study')}"):
         _, headers, text = ask(site, path)
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy

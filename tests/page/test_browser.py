@@ -14,6 +14,7 @@ from pages import TOKEN, Growing, entry, opened, served, tab
 
 from coterie.cli.main import main
 from coterie.page.library import library_of
+from coterie.runs.alike import similarity_of
 from coterie.runs.folder import read_record
 
 CARDS = ("with", "why", "gain", "given")
@@ -135,13 +136,31 @@ def test_rounds_arrive_while_a_run_goes_on(page, made, tmp_path):
         before = page.locator("#rows-with").inner_text()
         run.more(3)
         page.get_by_text("round 4 of 6").wait_for()
+        assert page.locator("#heard").inner_text() == ""  # a round is no news to who only listens
         page.wait_for_timeout(4500)
         assert page.locator("#rows-with").inner_text() != before
         assert page.locator("#table-with").get_attribute("open") is not None  # nobody lost their place
         shown = page.locator("#figure-with-rounds .canvas").evaluate("node => node.data[0].x")
         assert shown == [1, 2, 3, 4]
         run.end()
-        page.get_by_text("stopped").first.wait_for()
+        page.locator("#heard", has_text="stopped").wait_for(state="attached")
+        assert "stopped" in page.locator("#standing").inner_text()
+        page.goto("about:blank")
+
+
+def test_a_run_that_begins_appears_in_the_list_of_all(page, made, runs):
+    """And who has ticked or filtered something finds it as it was."""
+    with served(library_of([str(runs)])) as address:
+        opened(page, address)
+        page.get_by_label("choose study").check()
+        page.get_by_label("Filter").fill("weight-erosion")
+        run = Growing(made / "study" / "weight-erosion" / "seed-0", runs / "begun")
+        row = page.locator("#gallery tbody tr", has_text="begun")
+        row.get_by_text("running").wait_for()
+        assert page.get_by_label("choose study").is_checked()
+        assert page.locator("#found").inner_text() == "2 of 5 shown"
+        run.end()
+        row.get_by_text("stopped").wait_for()
         page.goto("about:blank")
 
 
@@ -207,10 +226,29 @@ def test_the_gallery_is_filtered_and_put_side_by_side(page, site):
 
 
 def test_the_data_are_shown_column_by_column(page, site, runs):
-    opened(page, site, f"/run/{entry(runs, 'study')}/data")
+    opened(page, site, f"/data/{entry(runs, 'study')}")
     assert "weight <i>" in page.locator("#quality").text_content()
     assert page.locator("#similarity figure").count() >= 3
     assert page.locator("#sizes figure").count() == 2
+
+
+def test_a_client_sees_its_own_data_and_in_which_columns_others_differ(page, site, runs):
+    opened(page, site, f"/run/{entry(runs, 'study')}/north?lang=fr")
+    page.get_by_role("link", name="Les données").click()
+    found = similarity_of(read_record(runs / "alike"))
+    me, west = found.sites.index("north"), found.sites.index("west")
+    most = int(found.terms[me, west].argmax())
+    row = page.locator("#similarity tbody tr", has_text=found.columns[most])
+    assert found.columns[most] == "weight <i>"
+    assert f"{found.terms[me, west, most]:.1f}".replace(".", ",") in row.inner_text()
+    figure = drawn(page, "why-columns")
+    figure.get_by_label("Afficher").select_option("west")
+    assert figure.locator(".canvas").evaluate("node => node.data[0].y[0]") == "weight &lt;i&gt;"
+    kept = json.loads((runs / "looked" / "quality.json").read_bytes())["findings"]
+    rows = page.locator("#quality table.wraps tbody tr")
+    assert rows.count() == sum(f["site"] == "north" for f in kept)
+    cells = page.locator("#sizes tr", has_text="north").locator("td").all_inner_texts()
+    assert list(map(int, cells)) == [63, 0, 27]
 
 
 def test_another_language_stays(page, site, runs):
@@ -230,8 +268,8 @@ def test_nobody_is_kept_out(browser, site, runs, scheme, width):
     """axe-core finds nothing, and nothing is wider than a phone."""
     study, circles = (entry(runs, name) for name in ("study", "circles"))
     with tab(browser, color_scheme=scheme, viewport={"width": width, "height": 844}) as page:
-        paths = ["/", STUDY.format(study), f"/run/{study}", f"/run/{circles}/west", f"/run/{study}/data"]
-        for path in [*paths, f"/run/{study}/report"]:
+        paths = ["/", STUDY.format(study), f"/run/{study}", f"/run/{circles}/west", f"/run/{study}/west/data"]
+        for path in [*paths, f"/data/{study}", f"/report/{study}"]:
             opened(page, site, path)
             for figure in page.locator("figure[data-plot]").all()[:3]:
                 figure.scroll_into_view_if_needed()
@@ -240,7 +278,7 @@ def test_nobody_is_kept_out(browser, site, runs, scheme, width):
             found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
             told = [(v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found]
             assert not told, (path, told)
-            if "report" not in path and "data" not in path:
+            if path in paths:
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from pages import SITES
 
+from coterie.metrics import operating
 from coterie.page import letter
-from coterie.page.cards import CARDS
+from coterie.page.cards import CARDS, gain
 from coterie.page.catalogue import LANGUAGES, Words
 from coterie.page.library import library_of
 from coterie.page.view import view_of
@@ -85,7 +87,7 @@ def test_a_ranking_gives_a_reason_for_each(shelf):
     told = {row["partner"]: row["reason"] for row in rows(card)}
     assert set(told) == set(SITES) - {"north"}
     assert all(told.values())
-    assert card.answer.startswith(("south", "east <b>&"))
+    assert card.answer.startswith(("The choice fell on south", "The choice fell on east <b>&"))
 
 
 def test_the_gain_is_the_difference_to_training_alone_on_the_same_rows(shelf):
@@ -95,9 +97,23 @@ def test_the_gain_is_the_difference_to_training_alone_on_the_same_rows(shelf):
     told = next(row for row in rows(card) if row["measure"] == "accuracy")
     assert [float(told[c]) for c in ("together", "alone")] == pytest.approx([mine, alone])
     assert float(told["difference"]) == pytest.approx(mine - alone)
-    if mine == alone:
-        assert card.answer.startswith(("No gain can be told", "Your accuracy is the same"))
+    assert mine == alone
+    assert card.answer == "Your accuracy is the same as with training alone."
     assert "on your 27 test rows" in " ".join(card.lines)
+
+
+def test_where_rows_are_not_known_one_by_one_a_gain_has_the_interval_of_two_accuracies(shelf):
+    """As while a run of a federation goes on."""
+    view = look(shelf, label="fedavg")
+    bare = [[replace(r, outcomes=lambda: None) for r in runs] for runs in (view.runs, view.alone)]
+    view = replace(view, runs=bare[0], alone=bare[1])
+    found, wide = gain.gain_over_alone(view, "accuracy", None, None)
+    right = [round(27 * views.final(runs[0], "accuracy")[view.number]) for runs in bare]
+    low, high = operating.difference(*(operating.share(k, 27) for k in right))
+    assert wide
+    assert (found.low, found.high) == (low, high)
+    assert found.mean == pytest.approx((right[0] - right[1]) / 27)
+    assert low < found.mean < high
 
 
 def test_sensitivity_and_specificity_are_counted_by_hand(shelf):

@@ -58,10 +58,10 @@ def test_studies_that_look_at_each_other_have_one_lock(growing):
 
 @pytest.mark.parametrize(("pages", "seconds"), [(0, LOOK), (MANY, 2 * LOOK), (1000, SELDOM)])
 def test_many_pages_are_told_news_less_often(growing, pages, seconds):
-    library, live = opened(growing)
-    watchers = Watchers(library)
+    _, live = opened(growing)
+    watchers = Watchers()
     watchers.watched[live.id] = Watched(listeners=pages, news=asyncio.Condition())
-    assert watchers.pace(live) == pytest.approx(seconds)
+    assert watchers.pace(live.id) == pytest.approx(seconds)
 
 
 def test_pages_that_are_opened_at_once_count_what_passed_once(growing, runs):

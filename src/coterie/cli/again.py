@@ -18,7 +18,7 @@ from coterie.runs.about import command_line
 from coterie.runs.compare import is_comparison, read_records, slug
 from coterie.runs.deciding import place_of
 from coterie.runs.experiment import prepare
-from coterie.runs.folder import Folder, is_run, read_record, refuse_full
+from coterie.runs.folder import Folder, read_record, refuse_full
 from coterie.runs.judged import judged
 from coterie.runs.runner import run as run_rounds
 from coterie.runs.settings import Settings, digest, from_table
@@ -65,15 +65,14 @@ def again(words: Sequence[str]) -> int:
     notes = [f"the run {path} again, with what was decided", *(f"{line}, as was decided" for line in said)]
 
     def begin(config: Mapping[str, Any]) -> None:
-        """The new model goes by the threshold as well."""
+        """Written down at once, as the run may be killed and go on later. The new model goes by the threshold
+        as well.
+        """
+        decided.add(path, asked.client, "again", {"out": str(out)})
         if cut is not None:
             write_cut(out, asked.client, Cut(*cut[:2]), by=cut[2])
 
-    try:
-        return played(settings, out, told, notes, begin)
-    finally:
-        if is_run(out):  # it may go on later
-            decided.add(path, asked.client, "again", {"out": str(out)})
+    return played(settings, out, told, notes, begin)
 
 
 def refuse_comparison(path: Path) -> None:

@@ -1,15 +1,17 @@
 """The page as a web application: who may see it, what it answers, and what a browser is told to refuse.
 
     GET  /                              all that there is; at a site, the site
+    GET  /now                           what changes of it, for news
     GET  /run/ID                        a study: a client's page, if one is chosen
-    GET  /run/ID/report, /data          in full, as in a report; quality and similarity
+    GET  /report/ID, /data/ID           in full, as in a report; quality and similarity of all clients
     GET  /run/ID/CLIENT                 four cards
     GET  /run/ID/CLIENT/cards           the same without the rest, for news
+    GET  /run/ID/CLIENT/data            quality, and what differs from others, column by column
     GET  /run/ID/CLIENT/card/KEY.csv    a card's table
     GET  /run/ID/CLIENT/letter/PARTNER  feedback
     POST /run/ID/CLIENT/decide          a decision, of people
     POST /site/decide                   a site's yes or no to a requester
-    GET  /news/ID                       server-sent events
+    GET  /news, /news/ID                server-sent events, of all or of a study
     GET  /side?id=..&id=..              studies side by side
 
 Who opens the address that was printed has its token from then on in a cookie. Without it there is nothing to
@@ -36,13 +38,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from coterie.core.errors import CoterieError, lines_of
-from coterie.page import client, gallery, home, judgement, letter, offers, rows
+from coterie.page import client, gallery, home, judgement, letter, offers, own_rows, rows
 from coterie.page.cards import CARDS
 from coterie.page.catalogue import LANGUAGES, Words, language_of
 from coterie.page.guard import Guard
 from coterie.page.library import Entry, Library
 from coterie.page.live import Watchers
 from coterie.page.render import Frame, address, document
+from coterie.page.standing import news_of
 from coterie.page.view import View, view_of
 from coterie.report.page import PLOTLY
 
@@ -73,21 +76,24 @@ class App:
     """Answers, from a library."""
 
     def __init__(self, library: Library) -> None:
-        self.library, self.watchers = library, Watchers(library)
+        self.library, self.watchers = library, Watchers()
         self.ends: Callable[[], bool] = lambda: False  # whether the server is about to
         self.static: dict[str, tuple[bytes, bytes, str]] = {}
 
     def routes(self) -> list[Route]:
         get: Mapping[str, Callable[[Request], Any]] = {
             "/": self.front,
+            "/now": self.now,
             "/side": self.side,
+            "/report/{id}": self.report,
+            "/data/{id}": self.data,
             "/run/{id}": self.study,
-            "/run/{id}/report": self.report,
-            "/run/{id}/data": self.data,
             "/run/{id}/{client}": self.client,
             "/run/{id}/{client}/cards": self.cards,
+            "/run/{id}/{client}/data": self.own_data,
             "/run/{id}/{client}/card/{name}": self.csv,
             "/run/{id}/{client}/letter/{partner}": self.letter,
+            "/news": self.all_news,
             "/news/{id}": self.news,
             "/static/{name}": self.file,
         }
@@ -136,13 +142,12 @@ class App:
     # what is asked for
 
     def front(self, request: Request) -> Response:
-        frame = self.frame(request)
-        if self.library.sites:
-            return self.answer(
-                request, home.page(self.library, frame, request.query_params.get("trouble", ""))
-            )
-        frame = self.frame(request, frame.say("gallery.head"))
-        return self.answer(request, gallery.gallery(self.library, frame))
+        trouble = request.query_params.get("trouble", "")
+        return self.answer(request, home.page(self.library, self.frame(request), trouble))
+
+    @still
+    def now(self, request: Request) -> Response:
+        return HTMLResponse(home.now(self.library, self.say(request)))
 
     @still
     def side(self, request: Request) -> Response:
@@ -192,7 +197,7 @@ class App:
         """Made and packed once for all who read the same version in the same language: of the last look that
         news were told of, as in short rounds every page would find another version.
         """
-        view, say = self.view(request, self.watchers.pace(self.entry(request))), self.say(request)
+        view, say = self.view(request, self.watchers.pace(self.entry(request).id)), self.say(request)
         mark = f'"{view.study.version}-{say.language}"'
         if request.headers.get("if-none-match") == mark:
             return Response(status_code=304)
@@ -203,6 +208,12 @@ class App:
             media_type="text/html; charset=utf-8",
             headers={"Content-Encoding": "gzip", "ETag": mark, "Cache-Control": "no-cache"},
         )
+
+    @still
+    def own_data(self, request: Request) -> Response:
+        view = self.view(request)
+        frame = self.frame(request, f"{view.client} · {view.entry.name}")
+        return self.answer(request, own_rows.page(self.library, view, frame))
 
     @still
     def csv(self, request: Request) -> Response:
@@ -224,7 +235,17 @@ class App:
 
     async def news(self, request: Request) -> Response:
         entry = self.entry(request)
-        events = self.watchers.listen(entry, self.say(request), lambda: self.ends())
+        return self.listening(request, entry.id, lambda: news_of(self.library.study(entry), entry))
+
+    async def all_news(self, request: Request) -> Response:
+        def told() -> dict[str, str]:
+            with self.library.lock:
+                return home.news(self.library)
+
+        return self.listening(request, "", told)
+
+    def listening(self, request: Request, key: str, told: Callable[[], dict[str, str]]) -> Response:
+        events = self.watchers.listen(key, told, self.say(request), lambda: self.ends())
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 

@@ -91,8 +91,8 @@ def slider(card: Card, view: View, say: Words) -> str:
 
 def links(view: View, say: Words) -> str:
     found = [
-        (address("run", view.entry.id, "report"), say("client.report")),
-        (address("run", view.entry.id, "data"), say("client.data")),
+        (address("run", view.entry.id, view.client, "data", label=view.label), say("client.data")),
+        (address("report", view.entry.id), say("client.report")),
         ("/", say("client.all")),
     ]
     return "".join(f'<li><a href="{escape(to)}">{escape(text)}</a></li>' for to, text in found)

@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
-from typing import Any
+from typing import Any, get_args
 
 from coterie.core.errors import CoterieError
 from coterie.metrics.summary import mean_over_clients
 from coterie.page.catalogue import Words
-from coterie.page.library import Entry, Library, glance
+from coterie.page.library import Entry, Kind, Library, glance
 from coterie.page.reading import Study
-from coterie.page.render import Frame, address, document, note
+from coterie.page.render import Frame, address, document
 from coterie.page.standing import standing
 from coterie.report import page as report
 from coterie.report import views, words
@@ -23,34 +23,54 @@ from coterie.storage.tail import last_lines
 SIDES = 12  # studies side by side
 
 
-def gallery(library: Library, frame: Frame, extra: str = "", trouble: str = "") -> str:
-    say, entries = frame.say, library.all()
-    rows = "".join(row(library, entry, say) for entry in entries)
-    names = ("", "name", "kind", "data", "methods", "clients", "state", "figure", "changed")
+def gallery(library: Library, say: Words) -> str:
+    """A table of all, the newest first, that follows runs which go on."""
+    mine = "figure_own" if library.sites else "figure"
+    names = ("", "name", "kind", "data", "methods", "clients", "state", mine, "changed")
     head = "".join(f'<th scope="col">{escape(say(f"gallery.{n}")) if n else mark(say)}</th>' for n in names)
-    kinds = sorted({entry.kind for entry in entries})
-    options = "".join(f'<option value="{kind}">{escape(say(f"kind.{kind}"))}</option>' for kind in kinds)
-    body = f"""<div class="controls"><label>{escape(say("gallery.filter"))}
+    kinds = (f'<option value="{kind}">{escape(say(f"kind.{kind}"))}</option>' for kind in get_args(Kind))
+    return f"""<section id="runs"><h2>{escape(say("gallery.title"))}</h2><form action="/side" method="get">
+<div class="controls"><label>{escape(say("gallery.filter"))}
 <input type="search" id="filter" autocomplete="off"></label>
 <label>{escape(say("gallery.kind"))} <select id="kind">
-<option value="">{escape(say("gallery.every"))}</option>{options}</select></label>
+<option value="">{escape(say("gallery.every"))}</option>{"".join(kinds)}</select></label>
 <button type="submit">{escape(say("gallery.side"))}</button></div>
-<p id="found" aria-live="polite" data-of="{escape(say("gallery.found", n="{n}", of=len(entries)))}"></p>
+<p id="found" aria-live="polite" data-of="{escape(say("gallery.found", n="{n}", of="{of}"))}"></p>
 <div class="box" tabindex="0" role="region" aria-label="{escape(say("gallery.title"))}">
-<table class="gallery" id="gallery"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"""
-    if not entries:
-        body = f"<p>{escape(say('gallery.nothing'))}</p><pre tabindex='0'>coterie compare --data digits</pre>"
-    form = f'<form action="/side" method="get">{body}</form>' if entries else body
-    main = f"""<div class="head"><h1>{escape(frame.title)}</h1></div>{note(trouble)}{extra}
-<section id="runs"><h2>{escape(say("gallery.title"))}</h2>{form}</section>"""
-    return document(frame, main)
+<table class="gallery" id="gallery"><thead><tr>{head}</tr></thead>
+<tbody id="gallery-rows" data-live>{rows(library, say)}</tbody></table></div>
+<div id="gallery-empty" data-live>{nothing(library, say)}</div></form></section>"""
+
+
+def rows(library: Library, say: Words) -> str:
+    """Those of runs that do not go on are made once."""
+    entries, kept = library.all(), dict[tuple[Entry, str], str]()
+    made = list[str]()
+    for entry in entries:
+        key = (entry, say.language)
+        text, goes_on = (library.rows[key], False) if key in library.rows else row(library, entry, say)
+        made.append(text)
+        kept |= {} if goes_on else {key: text}
+    there = set(entries)
+    others = {key: text for key, text in library.rows.items() if key[1] != say.language and key[0] in there}
+    library.rows = {**others, **kept}
+    return "".join(made)
+
+
+def nothing(library: Library, say: Words) -> str:
+    if library.all():
+        return ""
+    if library.sites:
+        return f"<p>{escape(say('gallery.nothing_site'))}</p>"
+    return f"<p>{escape(say('gallery.nothing'))}</p><pre tabindex='0'>coterie compare --data digits</pre>"
 
 
 def mark(say: Words) -> str:
     return f'<span class="hidden">{escape(say("gallery.mark"))}</span>'
 
 
-def row(library: Library, entry: Entry, say: Words) -> str:
+def row(library: Library, entry: Entry, say: Words) -> tuple[str, bool]:
+    """And whether it goes on."""
     told = glance(entry)
     to, site = address("run", entry.id), library.site_of(entry)
     if site is not None:
@@ -59,7 +79,7 @@ def row(library: Library, entry: Entry, say: Words) -> str:
     if entry.study:
         label = escape(say("gallery.pick", name=entry.name))
         box = f'<input type="checkbox" name="id" value="{entry.id}" aria-label="{label}">'
-    state, figure = stands(entry, library, say) if entry.study else ("", "")
+    state, figure, goes_on = stands(entry, say) if entry.study else ("", "", False)
     cells = [
         escape(say(f"kind.{entry.kind}")),
         escape(str(told.get("data", ""))),
@@ -72,18 +92,18 @@ def row(library: Library, entry: Entry, say: Words) -> str:
     broken = f' <span class="warning">{escape(told["broken"])}</span>' if "broken" in told else ""
     name = f'<a href="{escape(to)}">{escape(entry.name)}</a>{broken}'
     inner = "".join(f"<td>{cell}</td>" for cell in cells)
-    return f'<tr data-kind="{entry.kind}"><td>{box}</td><th scope="row">{name}</th>{inner}</tr>'
+    return f'<tr data-kind="{entry.kind}"><td>{box}</td><th scope="row">{name}</th>{inner}</tr>', goes_on
 
 
-def stands(entry: Entry, library: Library, say: Words) -> tuple[str, str]:
-    """How far it is, and its headline figure, from the ends of files alone."""
+def stands(entry: Entry, say: Words) -> tuple[str, str, bool]:
+    """How far it is, its headline figure, from the ends of files alone, and whether it goes on."""
     try:
         now = standing(entry)
     except (CoterieError, OSError):
-        return "", ""
+        return "", "", False
     state = f'<span class="state {now.state}">{escape(say(f"state.{now.state}"))}</span> {now.done}/{now.of}'
     if entry.kind != "run":
-        return state, ""
+        return state, "", now.goes_on
     scores: dict[str, Any] = next(
         (m["scores"] for m in reversed(last_lines(entry.path / "metrics.jsonl", 3)) if m.get("scores")), {}
     )
@@ -92,8 +112,8 @@ def stands(entry: Entry, library: Library, say: Words) -> tuple[str, str]:
         if values and any(v is not None for v in values):
             mean = mean_over_clients(values)
             text = say.percent(mean, 1) if metric in words.PERCENT else say.number(mean)
-            return state, f"{say(f'metric.{metric}')} {text}"
-    return state, ""
+            return state, f"{say(f'metric.{metric}')} {text}", now.goes_on
+    return state, "", now.goes_on
 
 
 def whole(entry: Entry, study: Study, frame: Frame) -> str:

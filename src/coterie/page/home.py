@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import zlib
+from dataclasses import replace
 from html import escape
 
 from coterie.page import gallery, offers
 from coterie.page.cards import gain
-from coterie.page.catalogue import Words
+from coterie.page.catalogue import LANGUAGES, Words
 from coterie.page.library import Entry, Library, Site
 from coterie.page.reading import Study, quality_of
 from coterie.page.render import Frame, address, document, note
@@ -20,33 +23,60 @@ ASKED = 12  # lines of a site's diary
 
 
 def page(library: Library, frame: Frame, trouble: str = "") -> str:
-    """A site's: what it may answer, what it was asked, its models; below, its part of runs."""
-    parts = "".join(of_site(site, frame.say) for site in library.sites)
-    named = ", ".join(site.name for site in library.sites)
-    titled = Frame(frame.say, frame.path, frame.query, frame.say("site.title", name=named), frame.site)
-    return gallery.gallery(library, titled, parts, trouble)
+    """All runs; of a site, who asks for it above them, and below its models and what it was asked."""
+    say, sites = frame.say, library.sites
+    title = say("site.title", name=", ".join(s.name for s in sites)) if sites else say("gallery.head")
+    above = "".join(
+        f'<section id="offers{i or ""}"><h2>{escape(say("offer.title"))}</h2>'
+        f'<div id="offers-{i}" data-live>{offers.offers(site, say)}</div></section>'
+        for i, site in enumerate(sites)
+    )
+    below = "".join(of_site(site, i, say) for i, site in enumerate(sites))
+    main = f"""<div class="head" data-refresh="/now"><h1>{escape(title)}</h1></div>{note(trouble)}{above}
+{gallery.gallery(library, say)}{below}"""
+    return document(replace(frame, title=title), main, live="/news")
 
 
-def of_site(site: Site, say: Words) -> str:
-    asked = last_lines(site.state / "asked.jsonl", ASKED)
+def of_site(site: Site, number: int, say: Words) -> str:
+    return f"""<section id="models{number or ""}"><h2>{escape(say("site.models"))}</h2>
+<div id="models-{number}" data-live>{models(site, say)}</div></section>
+<section id="asked{number or ""}"><h2>{escape(say("site.asked"))}</h2>
+<details><summary>{escape(say("site.diary"))}</summary>
+<div id="asked-{number}" data-live>{diary(site)}</div></details></section>"""
+
+
+def now(library: Library, say: Words) -> str:
+    """What a page that is open on all of it brings itself up to date with."""
+    rows = f'<table><tbody id="gallery-rows" data-live>{gallery.rows(library, say)}</tbody></table>'
+    parts = {"gallery-empty": gallery.nothing(library, say)}
+    for i, site in enumerate(library.sites):
+        parts |= {f"offers-{i}": offers.offers(site, say), f"models-{i}": models(site, say)}
+        parts |= {f"asked-{i}": diary(site)}
+    return rows + "".join(f'<div id="{key}" data-live>{inner}</div>' for key, inner in parts.items())
+
+
+def news(library: Library) -> dict[str, str]:
+    """That there is something new: another version, which is a number made of all that is shown."""
+    version = zlib.crc32(now(library, Words()).encode())
+    return dict.fromkeys(LANGUAGES, json.dumps({"version": version}))
+
+
+def diary(site: Site) -> str:
     lines = "".join(
         f"<li><time>{escape(str(one.get('time', ''))[:19])}</time> {escape(str(one.get('by', '')))}: "
         f"{escape(str(one.get('asked', '')))} – {escape(str(one.get('outcome', '')))}</li>"
-        for one in reversed(asked)
+        for one in reversed(last_lines(site.state / "asked.jsonl", ASKED))
     )
-    models = sorted(p.name for p in (site.state / "models").glob("*") if p.is_dir())
+    return f'<ol class="events" reversed>{lines}</ol>'
+
+
+def models(site: Site, say: Words) -> str:
+    names = sorted(p.name for p in (site.state / "models").glob("*") if p.is_dir())
+    if not names:
+        return f"<p>{escape(say('site.no_models'))}</p>"
     using = f"coterie predict {site.state / 'models'}/NAME patients.csv"
-    listed = "".join(f"<li>{escape(name)}</li>" for name in models)
-    mine = (
-        f"<ul>{listed}</ul><pre tabindex='0'>{escape(using)}</pre>"
-        if models
-        else f"<p>{escape(say('site.no_models'))}</p>"
-    )
-    return f"""{offers.offers(site, say)}
-<section id="models"><h2>{escape(say("site.models"))}</h2>{mine}</section>
-<section id="asked"><h2>{escape(say("site.asked"))}</h2>
-<details><summary>{escape(say("site.diary"))}</summary>
-<ol class="events" reversed>{lines}</ol></details></section>"""
+    listed = "".join(f"<li>{escape(name)}</li>" for name in names)
+    return f"<ul>{listed}</ul><pre tabindex='0'>{escape(using)}</pre>"
 
 
 def clients(library: Library, entry: Entry, study: Study, frame: Frame) -> str:
@@ -62,8 +92,8 @@ def clients(library: Library, entry: Entry, study: Study, frame: Frame) -> str:
     heads = (say("gallery.clients_name"), say("gallery.rows"), say(f"metric.{metric}"))
     head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
     links = [
-        (address("run", entry.id, "report"), say("client.report")),
-        (address("run", entry.id, "data"), say("client.data")),
+        (address("report", entry.id), say("client.report")),
+        (address("data", entry.id), say("client.data")),
     ]
     listed = "".join(f'<li><a href="{escape(to)}">{escape(text)}</a></li>' for to, text in links)
     live = standing(entry).live

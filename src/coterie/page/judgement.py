@@ -274,5 +274,6 @@ def start_again(view: View, library: Library) -> str:
 def wish(view: View) -> str:
     """A site's decisions as a text for whoever leads."""
     said = place_of(view.path, view.record).of(view.client).words()
-    lines = [f"{view.client}, of run {view.entry.name} ({view.label}):", *(f"  - {line}" for line in said)]
+    run = f"run {view.path.name} ({view.entry.name})" if view.site is not None else view.entry.name
+    lines = [f"{view.client}, of {run}, method {view.label}:", *(f"  - {line}" for line in said)]
     return "\n".join([*lines, ""])

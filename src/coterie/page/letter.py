@@ -71,10 +71,10 @@ def feedback(view: View, partner: str) -> Feedback:
 
 def columns_apart(view: View, j: int) -> tuple[Difference, ...] | None:
     found = view.similarity
-    if found is None or not np.isfinite(found.terms[view.number, j]).any():
+    order = why.columns_apart(found, view.number, j) if found is not None else []
+    if found is None or not order:
         return None
     terms, chance = found.terms[view.number, j], found.expected[view.number, j]
-    order = np.argsort(-np.nan_to_num(terms, nan=-1.0), kind="stable")
     some = [c for c in order if terms[c] > 2 * chance[c]][:MOST]
     return tuple(Difference(found.columns[c], float(terms[c]), float(chance[c])) for c in some)
 

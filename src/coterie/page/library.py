@@ -42,11 +42,8 @@ class Entry:
     path: Path
     kind: Kind
     changed: float
+    name: str
     site: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.path.name
 
     @property
     def study(self) -> bool:
@@ -65,12 +62,15 @@ class Site:
 
 @dataclass(eq=False)
 class Library:
-    """All that is found below some places. Studies that were looked at stay in memory."""
+    """All that is found below some places. Studies that were looked at stay in memory, and so do lines of a
+    list of all, by language.
+    """
 
     places: Sequence[Path]
     sites: Sequence[Site] = ()
     entries: dict[str, Entry] = field(default_factory=dict)
     studies: dict[str, Study] = field(default_factory=dict)
+    rows: dict[tuple[Entry, str], str] = field(default_factory=dict)
     looked: float = -AGAIN
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -180,11 +180,27 @@ def entry_at(path: Path, site: str = "") -> Entry | None:
     if kind is None:
         return None
     mark = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:12]
-    return Entry(mark, path, kind, changed_at(path), site)
+    return Entry(mark, path, kind, changed_at(path), called(path) if site else path.name, site)
+
+
+def called(path: Path) -> str:
+    """A run that a site is shown has a folder of a long number; people know it by what was done, and when."""
+    try:
+        changed = (path / "run.json").stat().st_mtime_ns
+        return _called(path, changed)
+    except (CoterieError, OSError, LookupError, TypeError):
+        return path.name
+
+
+@functools.lru_cache(maxsize=MANY)
+def _called(path: Path, changed: int) -> str:
+    started = str(read_about(path / "run.json")["times"]["started"])
+    return f"{read_toml(path / 'config.toml')['method']}, {started[:16].replace('T', ' ')}"
 
 
 def changed_at(path: Path) -> float:
-    files = ("metrics.jsonl", "compare.toml", "advice.json", QUALITY, "config.toml", "timings.jsonl")
+    """When something was last written, or a process took it in hand."""
+    files = ("metrics.jsonl", "compare.toml", "advice.json", QUALITY, "config.toml", "timings.jsonl", ".lock")
     return max((f.stat().st_mtime for name in files if (f := path / name).exists()), default=0.0)
 
 

@@ -1,60 +1,62 @@
-"""News of studies as they come, to every page that is open on them, by server-sent events.
+"""News as they come, to every page that is open on the same, by server-sent events.
 
-However many pages are open, a study is looked at once in a while by one task; each page is told that there is
-something new, and asks for it when it is seen. What it gets was made once for all who read the same.
+However many pages are open on a study, or on the list of all, it is looked at once in a while by one task;
+each page is told that there is something new, and asks for it when it is seen. What it gets was made once for
+all who read the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from coterie.core.errors import CoterieError
-from coterie.page.catalogue import LANGUAGES, Words
-from coterie.page.library import Entry, Library
-from coterie.page.standing import seen, strip
+from coterie.page.catalogue import Words
 
-LOOK = 0.7  # seconds between two looks at a study's files, for one page
-MANY, SELDOM = 25, 2.0  # pages for which it is looked at half as often; seconds between two looks at most
+LOOK = 0.7  # seconds between two looks at files, for one page
+MANY, SELDOM = 25, 2.0  # pages for which they are looked at half as often; seconds between two looks at most
 WAIT = 1.0  # seconds between two looks whether the server ends
 BEAT = 15.0  # seconds after which a line is sent anyway, so that a dead connection is noticed
 RETRY = 2000  # milliseconds after which a browser that lost the line tries again
 
 
+Told = dict[str, str]
+"""What pages are told, as JSON with a version, by language."""
+
+
 @dataclass(eq=False)
 class Watched:
-    """A study that somebody has open: its version, and its strip in every language."""
+    """What somebody has open, and what was last told of it."""
 
     listeners: int = 0
     turn: int = 0
-    told: dict[str, str] = field(default_factory=dict)
+    told: Told = field(default_factory=dict)
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
     task: asyncio.Task[None] | None = None
 
 
 class Watchers:
-    """`library` is read in threads, so that a large file keeps nobody waiting."""
+    """Looks are taken in threads, so that a large file keeps nobody waiting."""
 
-    def __init__(self, library: Library, look: float = LOOK) -> None:
-        self.library, self.look = library, look
+    def __init__(self, look: float = LOOK) -> None:
+        self.look = look
         self.watched: dict[str, Watched] = {}
 
-    def pace(self, entry: Entry) -> float:
+    def pace(self, key: str) -> float:
         """Seconds between two looks: more for many pages, as what is new is told to each of them."""
-        one = self.watched.get(entry.id)
+        one = self.watched.get(key)
         return min(max(SELDOM, self.look), self.look * (1 + (one.listeners / MANY if one else 0)))
 
     async def listen(
-        self, entry: Entry, say: Words, gone: Callable[[], bool] = lambda: False
+        self, key: str, told: Callable[[], Told], say: Words, gone: Callable[[], bool] = lambda: False
     ) -> AsyncIterator[str]:
-        """Events for one page, until it is closed."""
-        one = self.watched.setdefault(entry.id, Watched())
+        """Events for one page, until it is closed; who listens to the same key is told the same."""
+        one = self.watched.setdefault(key, Watched())
         one.listeners += 1
         if one.task is None or one.task.done():
-            one.task = asyncio.create_task(self._watch(entry, one))
+            one.task = asyncio.create_task(self._watch(key, told, one))
         seen, quiet = 0, 0.0
         try:
             yield f"retry: {RETRY}\n\n"
@@ -74,23 +76,14 @@ class Watchers:
             one.listeners -= 1
             if one.listeners == 0 and one.task is not None:
                 one.task.cancel()
-                self.watched.pop(entry.id, None)
+                self.watched.pop(key, None)
 
-    async def _watch(self, entry: Entry, one: Watched) -> None:
-        last: dict[str, str] = {}
+    async def _watch(self, key: str, told: Callable[[], Told], one: Watched) -> None:
         while True:
             with contextlib.suppress(CoterieError, OSError):  # what is broken now may be whole in a moment
-                told = await asyncio.to_thread(self._told, entry)
-                if told != last:
-                    last = told
+                new = await asyncio.to_thread(told)
+                if new != one.told:
                     async with one.news:
-                        one.told, one.turn = told, one.turn + 1
+                        one.told, one.turn = new, one.turn + 1
                         one.news.notify_all()
-            await asyncio.sleep(self.pace(entry))
-
-    def _told(self, entry: Entry) -> dict[str, str]:
-        version, now = self.library.study(entry).version, seen(entry)
-        return {
-            language: json.dumps({"version": version, "standing": strip(now, Words(language))})
-            for language in LANGUAGES
-        }
+            await asyncio.sleep(self.pace(key))

@@ -20,7 +20,7 @@ def offers(site: Site, say: Words) -> str:
         place = place_of(site.kit)
         mine, waiting = place.of(site.name), read_lines(site.state / OFFERS)
     except CoterieError as error:
-        return f'<section id="offers"><h2>{escape(say("offer.title"))}</h2>{note(str(error))}</section>'
+        return note(str(error))
     rows = ""
     for offer in waiting:
         name = str(offer["requester"])
@@ -41,9 +41,11 @@ def offers(site: Site, say: Words) -> str:
             f'<input type="hidden" name="site" value="{escape(site.name)}"><span>{escape(told)} '
             f"<strong>{escape(say(f'offer.{state}'))}</strong></span>{buttons}</form></li>"
         )
-    inner = f'<ul class="offers">{rows}</ul>' if rows else f"<p>{escape(say('offer.none'))}</p>"
-    return f"""<section id="offers"><h2>{escape(say("offer.title"))}</h2>
-<p>{escape(say("offer.about"))}</p>{inner}{so_far(place, site.name, say)}</section>"""
+    about = f"<p>{escape(say('offer.about'))}</p>"
+    inner = (
+        f'{about}<ul class="offers" data-say>{rows}</ul>' if rows else f"<p>{escape(say('offer.none'))}</p>"
+    )
+    return inner + (so_far(place, site.name, say) if place.lines() else "")
 
 
 def site_decides(library: Library, form: Form) -> None:

@@ -71,6 +71,7 @@ def document(frame: Frame, main: str, head: str = "", live: str = "") -> str:
 </header>
 {head}
 <main id="main" tabindex="-1">{main}</main>
+<p class="hidden" role="status" id="heard"></p>
 <footer>Coterie {escape(coterie.__version__)} · {escape(say("shell.local"))}</footer>
 </body>
 </html>
@@ -101,14 +102,14 @@ def card_section(card: Card, view: View, say: Words, extra: str = "") -> str:
 </section>"""
 
 
-def grid(table: Table, caption: str) -> str:
+def grid(table: Table, caption: str, kind: str = "figures") -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.header)
     body = "".join(
         f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in rest)}</tr>'
         for first, *rest in table.rows
     )
     return (
-        f'<div class="box" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="figures">'
+        f'<div class="box" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="{kind}">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

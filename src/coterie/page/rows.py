@@ -1,4 +1,6 @@
-"""What is known of the data behind a study: what a check found, how alike the sites are, who has how much."""
+"""What is known of the data behind a study, of all its clients, in the parts of reports: what a check found,
+how alike they are, who has how much. `own_rows.py` has the same for one of them.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def page(library: Library, entry: Entry, study: Study, frame: Frame) -> str:
 
 
 def missing(say: Words, key: str, command: str) -> str:
-    return f"<p>{escape(say(key))}</p><pre tabindex='0'>coterie {command}</pre>"
+    return f"<p>{escape(say(key))}</p><pre tabindex='0'>coterie {escape(command)}</pre>"
 
 
 def quality_for(library: Library, entry: Entry, study: Study) -> Mapping[str, Any] | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 
 from coterie.core.errors import CoterieError
-from coterie.page.catalogue import Words
+from coterie.page.catalogue import LANGUAGES, Words
 from coterie.page.library import Entry
+from coterie.page.reading import Study
 from coterie.runs.compare import is_comparison
 from coterie.runs.events import Event
 from coterie.runs.live import Live, read_live, read_study
@@ -56,7 +58,7 @@ def strip(now: Standing | str, say: Words) -> str:
     if isinstance(now, str):
         return f'<p class="state failed">{escape(now)}</p>'
     live = now.live
-    parts = [f'<strong class="state {now.state}">{escape(say(f"state.{now.state}"))}</strong>']
+    parts = [f'<strong class="state {now.state}" data-say>{escape(say(f"state.{now.state}"))}</strong>']
     parts.append(escape(say("live.rounds", done=say.whole(now.done), of=say.whole(now.of))))
     if now.label and now.goes_on:
         parts.append(escape(now.label))
@@ -67,13 +69,13 @@ def strip(now: Standing | str, say: Words) -> str:
         parts.append(escape(say.count("live.here", len(live.here))))
         lines = people(live, say)
     if live is not None and live.why:
-        lines += f'<p class="warning">{escape(live.why)}</p>'
+        lines += f'<p class="warning" data-say>{escape(live.why)}</p>'
     return f'<p class="now">{" · ".join(parts)}</p>{bar}{lines}'
 
 
 def live_strip(entry: Entry, say: Words) -> str:
-    """The same where it is kept up to date, and told to who cannot see it."""
-    return f'<div id="standing" class="standing" aria-live="polite" data-live>{strip(seen(entry), say)}</div>'
+    """The same where it is kept up to date. Who cannot see it is told of states and people, not of rounds."""
+    return f'<div id="standing" class="standing" data-live>{strip(seen(entry), say)}</div>'
 
 
 def people(live: Live, say: Words) -> str:
@@ -83,7 +85,16 @@ def people(live: Live, say: Words) -> str:
     listed = [*late.values(), *away.values()]
     more = [say("list.others", n=len(listed) - FEW)] if len(listed) > FEW else []
     items = "".join(f"<li>{escape(line)}</li>" for line in [*listed[:FEW], *more])
-    return f'<ul class="people">{items}</ul>' if items else ""
+    return f'<ul class="people" data-say>{items}</ul>' if items else ""
+
+
+def news_of(study: Study, entry: Entry) -> dict[str, str]:
+    """What pages that have it open are told."""
+    now = seen(entry)
+    return {
+        language: json.dumps({"version": study.version, "standing": strip(now, Words(language))})
+        for language in LANGUAGES
+    }
 
 
 def happened(events: tuple[Event, ...], say: Words) -> str:

@@ -115,8 +115,8 @@ def _heat(
 
 
 def arranged(found: Similarity) -> Iterator[tuple[str, np.ndarray, list[int]]]:
-    """Measures by which sites can be laid out: distances between those that have all, and which these are. One
-    site alone, as in its own part of a run, knows none between others.
+    """Measures by which sites can be laid out: distances between those that have all, and which these are.
+    One site alone, as in its own part of a run, knows none between others.
     """
     for name, matrix in found.measures.items():
         distances, here = maps.symmetric(matrix)

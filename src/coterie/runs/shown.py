@@ -175,7 +175,7 @@ def _kept_out(told: Sequence[Mapping[str, str]], number: int, me: str) -> list[M
 
 
 def _similar(told: Mapping[str, Any], number: int, me: str) -> dict[str, Any]:
-    """Sketches: quantiles of its own columns alone (how far those of others lie from them, `showing.py` adds)."""
+    """Sketches: quantiles of its own columns alone (`showing.py` adds how far others' lie)."""
     part = {key: told[key] for key in ("columns", "epsilon", "delta", "sigma") if key in told}
     if "quantiles" in told:
         part["quantiles"] = _by_name(told["quantiles"], number, me)

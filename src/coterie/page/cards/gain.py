@@ -1,7 +1,8 @@
 """What do I gain: this client's own model on its own test rows, beside training alone on the same rows.
 
 gain        the difference in the headline figure; its interval is over seeds where there are several, else
-            over test rows (a paired bootstrap, `metrics/bootstrap.py`)
+            over test rows (a paired bootstrap, `metrics/bootstrap.py`), else, while a site's run goes on,
+            that of two accuracies (`operating.difference`)
 threshold   sensitivity and specificity at a probability that the reader moves (`metrics/operating.py`)
 trust       how often it is right when it says how sure it is, and what it is worth to let it be silent
 """
@@ -34,11 +35,11 @@ COLUMNS = ("measure", "together", "alone", "difference")
 def card(view: View, say: Words) -> Card:
     metric = views.headline_metric([view.record])
     mine, theirs = rows_of(view, view.record), rows_of(view, view.alone[0]) if view.alone else None
-    gain = gain_over_alone(view, metric, mine, theirs)
+    gain, wide = gain_over_alone(view, metric, mine, theirs)
     return Card(
         "gain",
         answer(view, metric, gain, say),
-        [*level(view, metric, say), *unsure(view, gain, say), *trust(mine, say)],
+        [*level(view, metric, say), *unsure(view, gain, wide, say), *trust(mine, say)],
         pictures(view, metric, mine, theirs, say),
         table(view, say),
         COLUMNS,
@@ -71,18 +72,34 @@ def folder_of(view: View, record: Record) -> Any:
     return next(p for study in view.kin for p, run in study.runs.items() if run.record is record)
 
 
-def gain_over_alone(view: View, metric: str, mine: Rows | None, theirs: Rows | None) -> Interval | None:
-    """None where nobody trained alone, or there is no figure yet."""
+def gain_over_alone(
+    view: View, metric: str, mine: Rows | None, theirs: Rows | None
+) -> tuple[Interval | None, bool]:
+    """None where nobody trained alone, or there is no figure yet; and whether its interval is wider than need
+    be, as it is not known which rows are right.
+    """
     if not view.alone:
-        return None
+        return None, False
     found = views.gain_by_client(view.runs, view.alone, metric)[view.number]
     if math.isnan(found.mean):
-        return None
+        return None, False
     unknown = math.isnan(found.half) and math.isnan(found.low) and metric == "accuracy"
     if unknown and mine is not None and theirs is not None and np.array_equal(mine[1], theirs[1]):
         low, high = over_rows(mine, theirs)
-        found = found._replace(low=low, high=high)
-    return found
+        return found._replace(low=low, high=high), False
+    if unknown and (rows := rows_tested(view)):
+        low, high = operating.difference(*(share_right(runs, view, rows) for runs in (view.runs, view.alone)))
+        return found._replace(low=low, high=high), True
+    return found, False
+
+
+def rows_tested(view: View) -> int:
+    return int(view.record.about["clients"][view.number].get("test") or 0)
+
+
+def share_right(runs: Sequence[Record], view: View, rows: int) -> operating.Share:
+    """Of one run: how many of the client's test rows are right."""
+    return operating.share(round(views.final(runs[0], "accuracy")[view.number] * rows), rows)
 
 
 def over_rows(mine: Rows, theirs: Rows) -> tuple[float, float]:
@@ -132,7 +149,7 @@ def answer(view: View, metric: str, gain: Interval | None, say: Words) -> str:
         "high": amount(high, metric, say),
     }
     points = "points" if metric in words.PERCENT else "number"
-    if math.isnan(low):
+    if math.isnan(low) or low == high == 0:
         return say(
             f"gain.{points}.{'better' if gain.mean > 0 else 'worse' if gain.mean < 0 else 'same'}", **blanks
         )
@@ -147,7 +164,7 @@ def level(view: View, metric: str, say: Words) -> list[str]:
     now, before = (mean_of(runs, metric, view.number) for runs in (view.runs, view.alone))
     if not math.isfinite(now):
         return []
-    rows = int(view.record.about["clients"][view.number].get("test") or 0)
+    rows = rows_tested(view)
     called, text = say(f"metric.{metric}"), figure(now, metric, say)
     lines = [say("gain.level", metric=called, value=text, rows=say.whole(rows))]
     if math.isfinite(before):
@@ -168,13 +185,15 @@ def mean_of(runs: Sequence[Record], metric: str, client: int) -> float:
     return float(np.mean([views.final(r, metric)[client] for r in runs])) if runs else math.nan
 
 
-def unsure(view: View, gain: Interval | None, say: Words) -> list[str]:
+def unsure(view: View, gain: Interval | None, wide: bool, say: Words) -> list[str]:
     """What the interval is of."""
     if gain is None:
         return []
     if math.isfinite(gain.half) and gain.half > 0:
         return [say("gain.over_seeds", n=len(view.runs))]
-    return [say("gain.over_rows" if math.isfinite(gain.low) else "gain.one_seed")]
+    if not math.isfinite(gain.low):
+        return [say("gain.one_seed")]
+    return [say("gain.wide" if wide else "gain.over_rows")]
 
 
 def trust(mine: Rows | None, say: Words) -> list[str]:

@@ -20,6 +20,7 @@ from coterie.report.ranked import is_ranking, ranked
 from coterie.runs.alike import Similarity
 
 NAMED = 3  # columns of a sentence
+LISTED = 12  # columns of each other that the table shows; its file has all
 COLUMNS = ("partner", "measure", "value", "by_chance", "reason")
 
 
@@ -121,16 +122,22 @@ def nearest(view: View, found: Similarity, say: Words) -> tuple[str, list[str]]:
 
 def columns_of(view: View, found: Similarity, say: Words, j: int) -> list[str]:
     """The columns in which another differs by more than chance would."""
-    terms, chance = found.terms[view.number, j], found.expected[view.number, j]
-    if not len(terms) or not np.isfinite(terms).any():
+    known = columns_apart(found, view.number, j)
+    if not known:
         return []
-    order = [
-        c for c in np.argsort(-np.nan_to_num(terms, nan=-1.0), kind="stable") if terms[c] > 2 * chance[c]
-    ]
+    terms, chance = found.terms[view.number, j], found.expected[view.number, j]
+    order = [c for c in known if terms[c] > 2 * chance[c]]
     if not order:
         return [say("why.no_column", name=view.names[j])]
     listed = say.listed([f"{found.columns[c]} ({say.number(terms[c], 2)})" for c in order[:NAMED]], NAMED)
     return [say("why.columns", name=view.names[j], columns=listed)]
+
+
+def columns_apart(found: Similarity, i: int, j: int) -> list[int]:
+    """Columns of two sites, those that differ most first; none where they were not told."""
+    terms = found.terms[i, j]
+    order = np.argsort(-np.nan_to_num(terms, nan=-1.0), kind="stable").tolist()
+    return [c for c in order if np.isfinite(terms[c])]
 
 
 def table(view: View, say: Words) -> Table:
@@ -139,10 +146,12 @@ def table(view: View, say: Words) -> Table:
 
     because = {j: say(f"reason.{key}", name=view.names[j]) for j, key in reasons(view).items()}
 
-    def add(j: int, measure: str, called: str, value: float, chance: float = np.nan) -> None:
+    def add(
+        j: int, measure: str, called: str, value: float, chance: float = np.nan, seen: bool = True
+    ) -> None:
         why = because.get(j, "")
         raw.append([view.names[j], measure, number_or_none(value), number_or_none(chance), why])
-        rows.append([view.names[j], called, say.number(value), say.number(chance), why])
+        rows.extend([[view.names[j], called, say.number(value), say.number(chance), why]] if seen else [])
 
     found = view.similarity
     for j in view.others:
@@ -156,6 +165,14 @@ def table(view: View, say: Words) -> Table:
             if np.isfinite(matrix[view.number, j]):
                 called = say.of(f"measure.{measure}", measure)
                 add(j, measure, called, matrix[view.number, j], by_chance)
+        for place, c in enumerate(columns_apart(found, view.number, j) if found is not None else ()):
+            assert found is not None
+            name, terms, chance = (
+                found.columns[c],
+                found.terms[view.number, j],
+                found.expected[view.number, j],
+            )
+            add(j, f"column {name}", say("why.one_column", name=name), terms[c], chance[c], place < LISTED)
     return Table([say(f"why.column.{name}") for name in COLUMNS], rows, raw)
 
 

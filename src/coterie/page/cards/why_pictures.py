@@ -50,12 +50,9 @@ def named(view: View) -> list[str]:
 
 def last_row(view: View, name: str) -> np.ndarray:
     """[other] the last figures; where one of them is not known any more, the last that was."""
-    by_round = view.record.matrices[name]
-    row = np.full(len(view.names), np.nan)
-    for r in sorted(by_round, reverse=True)[:50]:
-        row = np.where(np.isfinite(row), row, view.rows([r], name)[0])
-        if np.isfinite(row[view.others]).all():
-            break
+    values = view.rows(sorted(view.record.matrices[name], reverse=True), name)  # the newest first
+    first = np.isfinite(values).argmax(axis=0)
+    row: np.ndarray = values[first, np.arange(len(view.names))]
     return row
 
 
@@ -66,8 +63,7 @@ def pictures(view: View, say: Words) -> list[Picture]:
         made.append(Picture("why-rounds", {"choices": lines}, say("why.picture_rounds")))
     if view.similarity is not None:
         made.append(Picture("why-sites", sites_plot(view, view.similarity, say), say("why.picture_sites")))
-        if view.similarity.terms.shape[2]:
-            plot = columns_plot(view, view.similarity, say)
+        if (plot := columns_plot(view, view.similarity, say))["choices"]:
             made.append(Picture("why-columns", plot, say("why.picture_columns")))
     return made
 

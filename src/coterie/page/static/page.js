@@ -66,11 +66,24 @@
   let planned = 0;
   let mark = "";
 
+  // who cannot see it is told of states and people, by words marked for that, and not of every round
+  const spoken = (text) => text.replace(/\d+/g, "");
+  let told = "";
+  function tell() {
+    const now = all("[data-say]").map((node) => node.textContent).join(". ");
+    if (spoken(now) !== spoken(told)) $("heard").textContent = now;
+    told = now;
+  }
+
+  function replace(now, next) {
+    if (!now || now.innerHTML === next.innerHTML || now.contains(document.activeElement)) return;
+    const ticked = all("input:checked", now).map((box) => box.value);
+    now.innerHTML = next.innerHTML;
+    for (const box of all("input[type=checkbox]", now)) box.checked ||= ticked.includes(box.value);
+  }
+
   function patch(fresh) {
-    for (const next of all("[data-live], #standing, #happened", fresh)) {
-      const now = $(next.id);
-      if (now && now.innerHTML !== next.innerHTML) now.innerHTML = next.innerHTML;
-    }
+    for (const next of all("[data-live], #standing, #happened", fresh)) replace($(next.id), next);
     for (const next of all(".pictures", fresh)) {
       const now = $(next.id);
       const names = (where) => all("figure", where).map((f) => `${f.id} ${f.querySelector("select")?.innerHTML ?? ""}`).join();
@@ -96,15 +109,17 @@
       $("cut-data").textContent = widget.querySelector("#cut-data").textContent;
       $("cut").dispatchEvent(new Event("input"));
     }
+    narrow();
+    tell();
   }
 
   async function refresh() {
-    const cards = $("cards");
+    const from = document.querySelector("[data-refresh]")?.dataset.refresh;
     planned = 0;
-    if (!cards || document.hidden) return;
+    if (!from || document.hidden) return;
     last = performance.now();
     try {
-      const answer = await fetch(cards.dataset.refresh, { headers: mark ? { "If-None-Match": mark } : {} });
+      const answer = await fetch(from, { headers: mark ? { "If-None-Match": mark } : {} });
       if (answer.status !== 200) return;
       mark = answer.headers.get("ETag") ?? "";
       const fresh = document.createElement("template");
@@ -126,15 +141,16 @@
     let version = -1;
     let warning;
     source.addEventListener("news", (event) => {
-      const told = JSON.parse(event.data);
+      const news = JSON.parse(event.data);
       const standing = $("standing");
       warning?.remove();
       warning = undefined;
-      if (standing?.dataset.reload !== undefined && told.version > 0) {
-        if (version >= 0 && told.version !== version) location.reload();
-      } else if (standing && standing.innerHTML !== told.standing) standing.innerHTML = told.standing;
-      if (told.version !== version) soon();
-      version = told.version;
+      if (standing?.dataset.reload !== undefined && news.version > 0) {
+        if (version >= 0 && news.version !== version) location.reload();
+      } else if (standing && news.standing && standing.innerHTML !== news.standing) standing.innerHTML = news.standing;
+      tell();
+      if (news.version !== version) soon();
+      version = news.version;
     });
     source.onerror = () => {
       if (warning) return;
@@ -189,7 +205,7 @@
         title.scope = "row";
         body.append(row(title, ...sides.map((side) => cell("td", share(one[side], name)))));
       }
-      $("cut-table").replaceChildren(head, body);
+      if ($("cut-table").textContent !== head.textContent + body.textContent) $("cut-table").replaceChildren(head, body);
       $("cut-said").textContent = `${told.words.sick} ${one.positive}, ${told.words.well} ${one.negative}`;
       const form = $("keep-cut");
       if (form) {
@@ -204,30 +220,28 @@
 
   // the gallery
 
-  function gallery() {
-    const table = $("gallery");
-    if (!table) return;
-    const said = $("found");
-    const narrow = () => {
-      const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-      let n = 0;
-      for (const row of table.tBodies[0].rows) {
-        const text = row.textContent.toLowerCase();
-        const kind = $("kind").value;
-        const shown = words.every((word) => text.includes(word)) && (!kind || row.dataset.kind === kind);
-        row.hidden = !shown;
-        n += shown;
-      }
-      said.textContent = said.dataset.of.replace("{n}", n);
-    };
-    $("filter").addEventListener("input", narrow);
-    $("kind").addEventListener("change", narrow);
-    narrow();
+  function narrow() {
+    const rows = $("gallery")?.tBodies[0].rows;
+    if (!rows) return;
+    const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const kind = $("kind").value;
+    let n = 0;
+    for (const row of rows) {
+      const text = row.textContent.toLowerCase();
+      const shown = words.every((word) => text.includes(word)) && (!kind || row.dataset.kind === kind);
+      row.hidden = !shown;
+      n += shown;
+    }
+    const said = $("found").dataset.of.replace("{n}", n).replace("{of}", rows.length);
+    if ($("found").textContent !== said) $("found").textContent = said;
   }
 
   for (const menu of all(".choose select")) menu.addEventListener("change", () => menu.form.requestSubmit());
   watch(document);
   threshold();
-  gallery();
+  $("filter")?.addEventListener("input", narrow);
+  $("kind")?.addEventListener("change", narrow);
+  narrow();
+  told = all("[data-say]").map((node) => node.textContent).join(". ");
   if (document.body.dataset.news) follow(document.body.dataset.news);
 })();
