@@ -16,7 +16,7 @@ from coterie.report.live import missing, of_run, progress
 from coterie.report.progress import bar_of
 from coterie.runs.events import Events, event_of, read_events
 from coterie.runs.folder import Folder
-from coterie.runs.live import ALONE, KILLED, heard, late_after, read_live, read_study
+from coterie.runs.live import ALONE, GONE, KILLED, NO_LINE, heard, late_after, read_live, read_study
 from coterie.runs.now import Now, read_now
 from coterie.runs.observing import observing
 from coterie.runs.runner import run
@@ -287,11 +287,33 @@ def test_a_site_is_shown_its_part_of_a_run(made, tmp_path):
     with contextlib.closing(locks.locked(tmp_path / "state")):
         assert (read_live(path).state, read_live(path).here) == ("running", SITES)
         later = read_live(path, clock=heard(path) + 13)
-        assert (later.state, later.why) == ("waiting", "nothing has come from anna for 13 s")
-        assert progress(later) == "waiting as nothing has come from anna for 13 s, round 3 of 10"
+        assert (later.state, dict(later.late)) == ("waiting", {"anna": pytest.approx(13)})
+        assert (progress(later), missing(later)) == ("waiting, round 3 of 10", "late: anna 13 s")
         for r in range(3, 11):
             append_line(path / "metrics.jsonl", {"round": r, "scores": None})
         assert read_live(path).state == "finished"
+
+
+@pytest.mark.parametrize(
+    ("connected", "here", "late", "away", "why"),
+    [
+        (True, ["anna", *SITES], ["anna"], {}, ""),
+        (True, ["anna", *SITES[1:]], ["anna"], {SITES[0]: GONE}, ""),
+        (True, SITES, [], {"anna": GONE}, ""),
+        (False, ["anna", *SITES], ["anna"], {}, NO_LINE),
+    ],
+)
+def test_a_site_that_waits_says_who_is_not_connected(made, tmp_path, connected, here, late, away, why):
+    """By what it knows itself: the relay tells every site who is there."""
+    path = made(2, name="state/shown/run", seconds=4.0)
+    about = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**about, "lead": "anna", "site": SITES[1]}))
+    told = {"time": "", "connected": connected, "here": here}
+    (tmp_path / "state" / "here.json").write_text(json.dumps(told))
+    with contextlib.closing(locks.locked(tmp_path / "state")):
+        assert read_live(path).away == {}  # while rounds come, who leads knows better
+        live = read_live(path, clock=heard(path) + 13)
+        assert (list(live.late), live.away, live.why) == (late, away, why)
 
 
 # comparisons
@@ -356,7 +378,7 @@ def test_a_view_fits_the_terminal(made, width):
     for part in (
         "round 3 of 10, training",
         "60.7",
-        "west, asked 12 s ago",
+        "west, nothing from it for 12 s",
         "[bold]no markup[/bold]",
         "east is left out",
     ):

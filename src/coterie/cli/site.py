@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from coterie.core.options import Option
 from coterie.engines.threads import narrow
 from coterie.federation.certificates import Card
 from coterie.federation.headers import printable
+from coterie.federation.here import Here
 from coterie.federation.party import Kit, read_kit
 from coterie.federation.policy import read_policy
 from coterie.federation.post import Post
@@ -164,11 +165,11 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
     post.on_letter(station.take_letter)
     rows = f"{sum(len(pool) for pool in holding.data.pools)} rows{origin(holding)}"
     say(f"site {kit.name} of {kit.federation}, {rows}; connecting to {kit.host}:{kit.port}")
-    stay(post)
+    stay(post, Here(state, post.presence).look)
 
 
-def stay(post: Post) -> None:
-    """On the line, until the process is told to end."""
+def stay(post: Post, look: Callable[[], None] = lambda: None) -> None:
+    """On the line, until the process is told to end; `look` is called every second."""
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     try:
@@ -179,7 +180,7 @@ def stay(post: Post) -> None:
             say(str(error))
         with contextlib.suppress(KeyboardInterrupt):
             while not ended.wait(1.0):  # a signal that another thread got is handled when this one wakes up
-                pass
+                look()
     finally:
         post.close()
         say("ended")

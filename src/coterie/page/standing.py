@@ -13,9 +13,12 @@ from coterie.page.library import Entry
 from coterie.page.reading import Study
 from coterie.runs.compare import is_comparison
 from coterie.runs.events import Event
-from coterie.runs.live import Live, read_live, read_study
+from coterie.runs.live import ALONE, GONE, KILLED, NO_LINE, Live, read_live, read_study
 
 FEW = 8  # sites that are named
+CAUSES = {KILLED: "killed", ALONE: "no_site", NO_LINE: "no_line"}
+REASONS = {GONE: "gone", "has not answered in time": "silent"}
+"""How usual reasons end, and the texts for them; others are told as they were written down, in English."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,8 @@ def strip(now: Standing | str, say: Words) -> str:
         parts.append(escape(say.count("live.here", len(live.here))))
         lines = people(live, say)
     if live is not None and live.why:
-        lines += f'<p class="warning" data-say>{escape(live.why)}</p>'
+        why = say(f"cause.{CAUSES[live.why]}") if live.why in CAUSES else live.why
+        lines += f'<p class="warning" data-say>{escape(why)}</p>'
     return f'<p class="now">{" · ".join(parts)}</p>{bar}{lines}'
 
 
@@ -81,11 +85,16 @@ def live_strip(entry: Entry, say: Words) -> str:
 def people(live: Live, say: Words) -> str:
     """Who is late, and who is away and why."""
     late = {n: say("live.late", name=n, seconds=say.whole(5 * (s // 5))) for n, s in live.late.items()}
-    away = {n: say("live.away", name=n, why=why) for n, why in live.away.items()}
+    away = {n: say("live.away", name=n, why=reason(why, say)) for n, why in live.away.items()}
     listed = [*late.values(), *away.values()]
     more = [say("list.others", n=len(listed) - FEW)] if len(listed) > FEW else []
     items = "".join(f"<li>{escape(line)}</li>" for line in [*listed[:FEW], *more])
     return f'<ul class="people" data-say>{items}</ul>' if items else ""
+
+
+def reason(why: str, say: Words) -> str:
+    key = next((key for end, key in REASONS.items() if why.endswith(end)), "")
+    return say(f"reason_away.{key}") if key else why
 
 
 def news_of(study: Study, entry: Entry) -> dict[str, str]:

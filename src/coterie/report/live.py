@@ -62,7 +62,8 @@ def listed(names: Iterable[str]) -> str:
 def progress(live: Live) -> str:
     """How far a run is and what it does."""
     if live.state == "waiting":
-        return f"waiting {f'as {live.why}' if live.why else 'for sites'}, round {live.round} of {live.of}"
+        what = " for sites" if live.doing == "waiting" else f" ({live.why})" if live.why else ""
+        return f"waiting{what}, round {live.round} of {live.of}"
     if live.state == "running":
         return f"round {live.round} of {live.of}{', ' if live.doing else ''}{live.doing}"
     after = f"{live.state} after round {live.done} of {live.of}"
@@ -134,7 +135,7 @@ def _people(live: Live) -> list[RenderableType]:
     if live.goes_on:
         grid.add_row("here", Text(f"{len(live.here)}: {listed(live.here)}"))
     for name, seconds in live.late.items():
-        grid.add_row(Text("late", "yellow"), Text(f"{name}, asked {waited(seconds)} ago"))
+        grid.add_row(Text("late", "yellow"), Text(f"{name}, nothing from it for {waited(seconds)}"))
     for name, why in list(live.away.items())[:FEW]:
         grid.add_row(Text("away", "red"), Text(f"{name}: {why}"))
     if len(live.away) > FEW:

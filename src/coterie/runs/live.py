@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from coterie.core.errors import BadRun
 from coterie.core.observer import ENDS
+from coterie.federation.here import read_here
 from coterie.runs.compare import is_comparison, places_in
 from coterie.runs.events import FILE as EVENTS
 from coterie.runs.events import Event, moment, read_events
@@ -37,6 +38,8 @@ USUAL = 25  # rounds whose median is usual
 RECENT = 8  # events
 KILLED = "its process ended without a word"
 ALONE = "coterie site does not run here"
+NO_LINE = "no line to the coordinator"
+GONE = "not connected"
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,11 @@ class Live:
     doing    training, scoring, mixing, waiting, writing; nothing where that is not known
     since    when its process began, or went on with it; else when it was last heard of
     here     who is there, in a run that goes on
-    late     who has been asked for longer than is usual, and for how many seconds
+    late     who has been asked for longer than is usual, and for how many seconds; at a site, who leads the
+             run and has not told anything for so long
     away     who is not there, and why
     events   the last ones, the newest at the end
-    why      what ended a run that stopped or failed; what a site waits for
+    why      what ended a run that stopped or failed; why a site waits, if it knows
     """
 
     state: State
@@ -131,9 +135,13 @@ def _going(
 
 
 def _shown(path: Path, run: Fixed, line: Entry, clock: float) -> Live:
-    """A site's part of a run: whoever leads that is elsewhere, and may have gone without a word."""
+    """A site's part of a run: whoever leads that is elsewhere, and may have gone without a word. Who is
+    connected, the site knows by itself.
+    """
     done, away, last = _number(line.get("round")), line.get("away", {}), heard(path)
-    quiet = clock - last > late_after(_usual(path))
+    quiet, here = clock - last > late_after(_usual(path)), read_here(path.parent.parent)
+    if quiet and here:
+        away = {**{name: GONE for name in (run.lead, *run.names) if name not in here}, **away}
     return Live(
         "waiting" if quiet else "running",
         done,
@@ -141,8 +149,9 @@ def _shown(path: Path, run: Fixed, line: Entry, clock: float) -> Live:
         run.rounds,
         since=moment(last),
         here=tuple(name for name in run.names if name not in away),
+        late={run.lead: clock - last} if quiet and run.lead not in away else {},
         away=away,
-        why=f"nothing has come from {run.lead} for {clock - last:.0f} s" if quiet else "",
+        why=NO_LINE if quiet and here is not None and not here else "",
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from coterie.page.cards.base import Card, Picture, Table, tinted
 from coterie.page.catalogue import Words
+from coterie.page.standing import reason
 from coterie.page.view import View
 from coterie.report import views
 from coterie.report.plotly_data import tidy
@@ -50,13 +51,13 @@ def answer(view: View, say: Words) -> str:
 
 
 def dropped(view: View, say: Words) -> list[str]:
-    """Who counted once, and not now."""
-    lines = []
+    """Who counted once, and not now; of all rounds, as a picture has only some."""
+    rounds, lines = sorted(view.record.weights), []
+    counts = view.rows(rounds) >= LEAST
     for j in view.others:
-        column = view.heard[:, j] if len(view.heard) else np.zeros(0)
-        counted = np.flatnonzero(column >= LEAST)
-        if len(counted) and counted[-1] < len(column) - 1:
-            lines.append(say("with.dropped", name=view.names[j], round=view.rounds[int(counted[-1])]))
+        counted = np.flatnonzero(counts[:, j])
+        if len(counted) and counted[-1] < len(rounds) - 1:
+            lines.append(say("with.dropped", name=view.names[j], round=rounds[int(counted[-1])]))
     return lines[:GONE]
 
 
@@ -73,7 +74,7 @@ def listeners(view: View, say: Words) -> list[str]:
 
 def absent(view: View, say: Words) -> list[str]:
     away = view.record.metrics[-1].get("away") or {} if view.record.metrics else {}
-    return [say("with.away", name=name, why=why) for name, why in list(away.items())[:GONE]]
+    return [say("with.away", name=name, why=reason(why, say)) for name, why in list(away.items())[:GONE]]
 
 
 def pictures(view: View, say: Words) -> list[Picture]:
