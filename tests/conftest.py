@@ -137,6 +137,12 @@ def by_itself(monkeypatch):
     monkeypatch.setattr("coterie.cli.compare.processes", lambda asked, tasks, small: max(1, asked))
 
 
+@pytest.fixture
+def coarsely(monkeypatch):
+    """A record's epsilon on the coarse grid, which takes a tenth of the time: for tests of other things."""
+    monkeypatch.setattr("coterie.privacy.ledger.MANY", 0)
+
+
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 

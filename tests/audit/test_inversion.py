@@ -41,6 +41,7 @@ class TestCases:
         assert shown[2]["original"] in ("f", "m")
         assert 10 < float(shown[0]["original"]) < 100
 
+    @pytest.mark.usefixtures("coarsely")
     def test_noise_hides_a_row(self, subject_of):
         found = inversion.attack(subject_of(*PRIVATE, "--dp.sigma", "1"))
         assert case(found, "gradient")["cosine"] > 0.999

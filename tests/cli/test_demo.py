@@ -15,7 +15,7 @@ def short(monkeypatch):
     monkeypatch.setattr(demo, "STUDIES", {n: replace(s, rounds=6) for n, s in demo.STUDIES.items()})
 
 
-def test_demo_shows_what_the_product_is_for(coterie, tmp_path, short):
+def test_demo_shows_what_the_product_is_for_and_a_prediction_that_anyone_can_repeat(coterie, tmp_path, short):
     code, printed, said = coterie("demo", "--seeds", "2")
     assert code == 0, said
     assert "rounds" in said, "no progress bar"
@@ -34,11 +34,6 @@ def test_demo_shows_what_the_product_is_for(coterie, tmp_path, short):
     for part in ("titanic, split by age-strict", "digits, split by clusters", "Who listens to whom", "Cost"):
         assert part in page
     assert "<li>age 36+: " in page
-
-
-def test_the_demo_ends_with_a_prediction_that_anyone_can_repeat(coterie, tmp_path, short):
-    code, printed, said = coterie("demo", "--seeds", "1")
-    assert code == 0, said
     told = re.search(
         r"^died (0\.\d\d), survived (0\.\d\d); in truth: (died|survived)\.", printed, re.MULTILINE
     )

@@ -121,6 +121,7 @@ class TestComparison:
         assert [a.name for a in tuning.axes("fedavg")] == ["sgd.lr"]
 
 
+@pytest.mark.usefixtures("coarsely")
 class TestCommands:
     def test_a_private_run_and_its_clear_twin(self, coterie, tmp_path):
         code, out, said = coterie(
@@ -185,6 +186,7 @@ class TestCommands:
         assert "dp cannot hide rows in a model with batch norm (BatchNorm1d '2')" in refused("run", *words)
 
 
+@pytest.mark.usefixtures("coarsely")
 class TestPython:
     def clients(self, client_of):
         generator = torch.Generator().manual_seed(0)

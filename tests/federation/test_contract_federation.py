@@ -186,11 +186,8 @@ def same(far: Path, near: Path, models) -> None:
 
 
 # at least one of each kind of round and verb; what each method asks of sites is held to the reference behind
-# messages, in processes of their own, by tests/contract
-DAILY = (
-    *("advised", "fedavg", "fedrep", "fl-swag", "ndoye", "pens", "robust", "scaffold", "similar"),
-    *("weight-erosion", *NEEDS),
-)
+# messages, in processes of their own, by tests/contract; sketches of sites by test_sketches_of_sites.py
+DAILY = ("fedavg", "fedrep", "fl-swag", "ndoye", "pens", "robust", "scaffold", "weight-erosion", *NEEDS)
 
 
 @pytest.mark.parametrize(

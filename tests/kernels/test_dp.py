@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -171,6 +171,7 @@ class TestRows:
         assert list(rowwise._known[learner.training].values()) == [None]
 
     @pytest.mark.parametrize("name", ["mlp with dropout", "convolutions", "a scale"])
+    @settings(max_examples=15)
     @given(scale=st.floats(0.01, 100.0), gone=st.integers(0, 5), clip=st.floats(0.01, 3.0))
     def test_no_row_moves_the_mean_by_more_than_the_clip(self, name, scale, gone, clip):
         learner, belief = learner_of(name)
@@ -277,7 +278,7 @@ class TestEngines:
 
     def alike(self, work, dtype, module, clients, net_of):
         wanted = played(net_of(module, clients, "loop"), module, work)
-        for engine in ("stacked", "pool", "auto"):
+        for engine in ("stacked", "pool"):
             found = played(net_of(module, clients, engine), module, work)
             for theirs, ours in zip(found, wanted, strict=True):
                 assert theirs.keys() == ours.keys()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from coterie.cli.main import main
 from coterie.core.errors import BadInput, BadRun, Diverged, UnknownName
 from coterie.runs import jobs
 from coterie.runs.jobs import processes, side_by_side
@@ -86,10 +87,11 @@ class TestSideBySide:
             list(side_by_side(4, 2, work))
 
 
-def test_the_same_bytes_with_one_process_and_with_two(tmp_path):
-    for jobs_wanted in ("1", "2"):
-        done = coterie(*STUDY, "--jobs", jobs_wanted, "--out", jobs_wanted, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+def test_the_same_bytes_with_one_process_and_with_two(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*STUDY, "--jobs", "1", "--out", "1"]) == 0
+    done = coterie(*STUDY, "--jobs", "2", "--out", "2")
+    assert done.returncode == 0, done.stderr
     for place in ("local/seed-0", "local/seed-1", "fedavg/seed-0", "fedavg/seed-1"):
         for name in ("metrics.jsonl", "models.safetensors", "collaboration.jsonl", "config.toml"):
             one, two = (tmp_path / n / place / name for n in ("1", "2"))

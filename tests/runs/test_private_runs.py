@@ -102,6 +102,7 @@ def test_sites_in_processes_have_the_same_record(tmp_path):
         assert one.get("away") == other.get("away")
 
 
+@pytest.mark.usefixtures("coarsely")
 @pytest.mark.parametrize("scores", ["noisy", "none"])
 def test_scores_with_noise_or_none_at_all(tmp_path, scores):
     record = played(tmp_path / "run", settings([f"private:epsilon=5,scores={scores}"], rounds=2))
@@ -117,6 +118,7 @@ def test_scores_with_noise_or_none_at_all(tmp_path, scores):
     assert not [name for name in ("calibration.npz", "outcomes.npz") if (tmp_path / "run" / name).exists()]
 
 
+@pytest.mark.usefixtures("coarsely")
 @pytest.mark.parametrize(
     "method", ["pens", "ndoye", "greedy", "weight-erosion", pytest.param("dac", marks=pytest.mark.slow)]
 )
@@ -170,6 +172,7 @@ def test_without_noise_nothing_is_said_of_epsilon(tmp_path):
     assert not (tmp_path / "run" / "privacy.json").exists()
 
 
+@pytest.mark.usefixtures("coarsely")
 @pytest.mark.parametrize(
     "method", ["fedavg", "pens", "weight-erosion", pytest.param("finetune", marks=pytest.mark.slow)]
 )
@@ -183,6 +186,7 @@ def test_what_is_foreseen_is_what_is_spent(method):
     assert {i: a.spent for i, a in before.accounts.items()} == {i: a.spent for i, a in after.accounts.items()}
 
 
+@pytest.mark.usefixtures("coarsely")
 def test_a_visit_of_dp_is_what_the_ledger_has():
     experiment = prepare(settings((), rounds=2), None)
     run(experiment, None, "fedavg")
