@@ -137,11 +137,9 @@ def test_rounds_arrive_while_a_run_goes_on(page, made, tmp_path):
         run.more(3)
         page.get_by_text("round 4 of 6").wait_for()
         assert page.locator("#heard").inner_text() == ""  # a round is no news to who only listens
-        page.wait_for_timeout(4500)
+        page.wait_for_function("document.querySelector('#figure-with-rounds .canvas').data[0].x.length === 4")
         assert page.locator("#rows-with").inner_text() != before
         assert page.locator("#table-with").get_attribute("open") is not None  # nobody lost their place
-        shown = page.locator("#figure-with-rounds .canvas").evaluate("node => node.data[0].x")
-        assert shown == [1, 2, 3, 4]
         run.end()
         page.locator("#heard", has_text="stopped").wait_for(state="attached")
         assert "stopped" in page.locator("#standing").inner_text()

@@ -41,10 +41,13 @@ window.figures = (() => {
     return value;
   }
 
+  const separators = { de: ",.", fr: ",\u202f" }; // before decimals and between thousands, as a language writes them
+
   function show(canvas, data, own) {
     // what a screen reader takes for one picture has no buttons inside
     const bar = canvas.getAttribute("role") === "img" ? { displayModeBar: false } : {};
-    return Plotly.react(canvas, lit(data), lit(layoutOf(own)), { ...config, ...bar });
+    const written = { separators: separators[canvas.closest("[lang]").lang] ?? ".," };
+    return Plotly.react(canvas, lit(data), { ...written, ...lit(layoutOf(own)) }, { ...config, ...bar });
   }
 
   function layoutOf(own) {
