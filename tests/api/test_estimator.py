@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -456,8 +454,3 @@ def test_regression(rows):
     assert made.score(X, y, groups=site) > 0.99
     with pytest.raises(ValueError, match="Input y contains NaN"):
         made.fit(X, np.where(np.arange(180) == 3, np.nan, y), groups=site)
-
-
-def test_coterie_itself_loads_no_scikit_learn():
-    program = "import sys, coterie; coterie.train, coterie.Client; assert 'sklearn' not in sys.modules"
-    subprocess.run([sys.executable, "-c", program], check=True)

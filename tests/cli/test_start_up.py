@@ -9,6 +9,7 @@ from coterie.cli.main import main
 
 main(["--help"])
 assert "torch" not in sys.modules
+import coterie; coterie.train, coterie.Client
 main("run --data digits --rounds 1 --out one".split())
 main("compare --data titanic --methods local fedavg --seeds 2 --rounds 1 --out two".split())
 heavy = ("matplotlib", "networkx", "pandas", "scipy", "sklearn")

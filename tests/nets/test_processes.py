@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,6 +18,7 @@ from coterie.cli.main import main
 from coterie.core.errors import BadInput, BadRun
 from coterie.nets.processes import SiteProcesses
 from coterie.runs.folder import read_record
+from coterie.use import load
 
 WORDS = [
     "run",
@@ -81,6 +83,8 @@ def test_killed_with_its_sites_and_resumed_it_ends_as_in_one_process(tmp_path, c
     for client, belief in mine.items():
         for name, tensor in belief.items():
             torch.testing.assert_close(tensor, theirs[client][name], rtol=0, atol=1e-6)
+    there, whole = (load(path, client).proba(np.zeros((3, 30))) for path in (out, tmp_path / "whole"))
+    assert there == pytest.approx(whole, abs=1e-6)
 
 
 def test_a_site_that_ends_ends_the_run_in_one_line_and_a_module_without_a_name_is_refused(client_of):

@@ -77,7 +77,11 @@ REST += ["greedy", "epsilon-greedy", "influence", "local", "bayes-local", "ifca"
 REST += ["fedprox", "fedadam", "scaffold"]
 
 
-@pytest.mark.parametrize("method", REST)
+# what sites do for these, they do for one-shot-fedavg and greedy
+COPIES = ("one-shot-wfedavg", "epsilon-greedy")
+
+
+@pytest.mark.parametrize("method", [pytest.param(m, marks=[pytest.mark.slow] * (m in COPIES)) for m in REST])
 def test_every_method_that_opens_nothing_runs_sealed(method):
     options = {"tune": 1} if method == "finetune" else {}
     clear, _ = played(method, rounds=3, options=options)

@@ -94,13 +94,6 @@ def test_last_layer_mode_gives_the_whole_network(tmp_path, monkeypatch):
     assert np.array_equal(again.proba(x.numpy()), found.proba(x.numpy()))
 
 
-def test_sites_in_processes_of_their_own(tmp_path):
-    coterie.train("logistic", named_clients(), "local", rounds=1, out=tmp_path / "here")
-    coterie.train("logistic", named_clients(), "local", rounds=1, net="processes", out=tmp_path / "there")
-    here, there = (load(tmp_path / place, "south").proba(ROWS) for place in ("here", "there"))
-    assert here == pytest.approx(there, abs=1e-6)
-
-
 def test_a_comparisons_cell(tmp_path, refused):
     coterie.compare("logistic", named_clients(), ["local", "fedavg"], seeds=1, rounds=1, out=tmp_path / "all")
     found = load(tmp_path / "all" / "fedavg" / "seed-0", "north")
