@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie.core.errors import BadRun
 from coterie.page.library import Entry, Library, Site
 from coterie.page.reading import Study
 from coterie.report import views
@@ -140,12 +142,24 @@ def alone_beside(study: Study, kin: Sequence[Study], runs: Sequence[Record]) -> 
 def alike(study: Study, kin: Sequence[Study], record: Record) -> tuple[Similarity | None, bool]:
     """Sketches of these rows, else of the same sites with other rows set aside."""
     rows, other = str(record.about.get("rows", "")), None
-    for one in [*study.records, *(r for k in kin for r in k.records)]:
-        found = similarity_of(one) if one.clients == record.clients and one.matrices else None
+    for owner, one in ((some, one) for some in (study, *kin) for one in some.records):
+        found = sketches(owner, one) if one.clients == record.clients else None
         if found is None:
             continue
-        if one in study.records or (rows and rows == one.about.get("rows")):
+        if owner is study or (rows and rows == one.about.get("rows")):
             return found, True
         if one.about.get("features") == record.about.get("features"):
             other = other or found
     return other, False
+
+
+def sketches(owner: Study, record: Record) -> Similarity | None:
+    """What a run says of them, worked out once while its study stays as it is; damaged, it says nothing."""
+
+    def read() -> Similarity | None:
+        with contextlib.suppress(BadRun):
+            return similarity_of(record) if record.matrices else None
+        return None
+
+    found: Similarity | None = owner.once(("sketches", owner.path_of(record)), read)
+    return found

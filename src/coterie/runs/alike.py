@@ -65,18 +65,19 @@ class Similarity:
     requester: str
     apart: tuple[np.ndarray, np.ndarray] | None = None
 
-    @cached_property
+    @property
     def terms(self) -> np.ndarray:
         """[site, other, column] by how many deviations a column differs; without a column if there are no
         quantiles.
         """
-        return self._by_column()[0]
+        return self._by_column[0]
 
-    @cached_property
+    @property
     def expected(self) -> np.ndarray:
         """[site, other, column] what that would be between two samples of the same rows, noise included."""
-        return self._by_column()[1]
+        return self._by_column[1]
 
+    @cached_property
     def _by_column(self) -> tuple[np.ndarray, np.ndarray]:
         n = len(self.sites)
         if self.apart is not None:
