@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from importlib.resources import files
 
 import pytest
@@ -137,7 +138,11 @@ def test_rounds_arrive_while_a_run_goes_on(page, made, tmp_path):
         run.more(3)
         page.get_by_text("round 4 of 6").wait_for()
         assert page.locator("#heard").inner_text() == ""  # a round is no news to who only listens
-        page.wait_for_function("document.querySelector('#figure-with-rounds .canvas').data[0].x.length === 4")
+        canvas, seen = page.locator("#figure-with-rounds .canvas"), "node => node.data[0].x"
+        deadline = time.monotonic() + 30
+        while canvas.evaluate(seen) != [1, 2, 3, 4] and time.monotonic() < deadline:
+            page.wait_for_timeout(100)
+        assert canvas.evaluate(seen) == [1, 2, 3, 4]
         assert page.locator("#rows-with").inner_text() != before
         assert page.locator("#table-with").get_attribute("open") is not None  # nobody lost their place
         run.end()

@@ -1,7 +1,6 @@
 """The page as a web application: who may see it, what it answers, and what a browser is told to refuse.
 
     GET  /                              all that there is; at a site, the site
-    GET  /now                           what changes of it, for news
     GET  /run/ID                        a study: a client's page, if one is chosen
     GET  /report/ID, /data/ID           in full, as in a report; quality and similarity of all clients
     GET  /run/ID/CLIENT                 four cards
@@ -83,7 +82,6 @@ class App:
     def routes(self) -> list[Route]:
         get: Mapping[str, Callable[[Request], Any]] = {
             "/": self.front,
-            "/now": self.now,
             "/side": self.side,
             "/report/{id}": self.report,
             "/data/{id}": self.data,
@@ -141,13 +139,10 @@ class App:
 
     # what is asked for
 
+    @still
     def front(self, request: Request) -> Response:
         trouble = request.query_params.get("trouble", "")
         return self.answer(request, home.page(self.library, self.frame(request), trouble))
-
-    @still
-    def now(self, request: Request) -> Response:
-        return HTMLResponse(home.now(self.library, self.say(request)))
 
     @still
     def side(self, request: Request) -> Response:

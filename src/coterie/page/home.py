@@ -32,7 +32,7 @@ def page(library: Library, frame: Frame, trouble: str = "") -> str:
         for i, site in enumerate(sites)
     )
     below = "".join(of_site(site, i, say) for i, site in enumerate(sites))
-    main = f"""<div class="head" data-refresh="/now"><h1>{escape(title)}</h1></div>{note(trouble)}{above}
+    main = f"""<div class="head" data-refresh="/"><h1>{escape(title)}</h1></div>{note(trouble)}{above}
 {gallery.gallery(library, say)}{below}"""
     return document(replace(frame, title=title), main, live="/news")
 
@@ -45,19 +45,9 @@ def of_site(site: Site, number: int, say: Words) -> str:
 <div id="asked-{number}" data-live>{diary(site)}</div></details></section>"""
 
 
-def now(library: Library, say: Words) -> str:
-    """What a page that is open on all of it brings itself up to date with."""
-    rows = f'<table><tbody id="gallery-rows" data-live>{gallery.rows(library, say)}</tbody></table>'
-    parts = {"gallery-empty": gallery.nothing(library, say)}
-    for i, site in enumerate(library.sites):
-        parts |= {f"offers-{i}": offers.offers(site, say), f"models-{i}": models(site, say)}
-        parts |= {f"asked-{i}": diary(site)}
-    return rows + "".join(f'<div id="{key}" data-live>{inner}</div>' for key, inner in parts.items())
-
-
 def news(library: Library) -> dict[str, str]:
     """That there is something new: another version, which is a number made of all that is shown."""
-    version = zlib.crc32(now(library, Words()).encode())
+    version = zlib.crc32(page(library, Frame(Words(), "/", {})).encode())
     return dict.fromkeys(LANGUAGES, json.dumps({"version": version}))
 
 
@@ -97,13 +87,15 @@ def clients(library: Library, entry: Entry, study: Study, frame: Frame) -> str:
     ]
     listed = "".join(f'<li><a href="{escape(to)}">{escape(text)}</a></li>' for to, text in links)
     live = standing(entry).live
-    main = f"""<div class="head"><h1>{escape(entry.name)}</h1>
+    here = escape(address("run", entry.id))
+    main = f"""<div class="head" data-refresh="{here}"><h1>{escape(entry.name)}</h1>
 {live_strip(entry, say)}</div>
 <section id="clients"><h2>{escape(say("gallery.choose_client"))}</h2>
 <div class="box" tabindex="0" role="region" aria-label="{escape(say("gallery.choose_client"))}">
-<table class="figures"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>
+<table class="figures"><thead><tr>{head}</tr></thead>
+<tbody id="clients-rows" data-live>{rows}</tbody></table></div></section>
 <section id="events"><h2>{escape(say("client.events"))}</h2>
-{happened(live.events if live else (), say)}</section>
+<div id="happened" data-live>{happened(live.events if live else (), say)}</div></section>
 <section id="more"><h2>{escape(say("client.more"))}</h2><ul>{listed}</ul></section>"""
     return document(frame, main, live=address("news", entry.id))
 

@@ -120,4 +120,4 @@ def happened(events: tuple[Event, ...], say: Words) -> str:
 def told(event: Event, say: Words) -> str:
     blanks: Mapping[str, str] = {"who": event.who or "", "round": str(event.round)}
     said = say(f"event.{event.what}", **blanks)
-    return f"{said}: {event.why}" if event.why else said
+    return f"{said}: {event.why}" if event.why and event.what != "resumed" else said
