@@ -24,7 +24,7 @@ from coterie.use import load, save
 SITES = ("lakeview", "north", "south")
 
 
-@parametrize_with_checks([CoterieClassifier(rounds=10), CoterieRegressor(rounds=20)])
+@parametrize_with_checks([CoterieClassifier(rounds=5), CoterieRegressor(rounds=10)])
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

@@ -50,7 +50,9 @@ def test_same_beliefs_when_rows_come_in_order(workload):
         assert distance(found, plain) < 1e-3 * moved, name
 
 
-@pytest.mark.parametrize("workload", ["linear-1000", "titanic-4", "pens-cnn-20"])
+@pytest.mark.parametrize(
+    "workload", ["linear-1000", "titanic-4", pytest.param("pens-cnn-20", marks=pytest.mark.slow)]
+)
 def test_loops_on_shuffled_rows(workload):
     small = quick(WORKLOADS[workload])
     clients, due = clients_of(small), rows_in_all(small, KEY)

@@ -96,7 +96,7 @@ def test_figures_of_the_trial():
     assert epsilon([Charge(1.0, 0.125, times=40)], 1e-5, COARSE) == pytest.approx(5.79, abs=0.005)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.floats(0.6, 8), st.floats(0.02, 1), st.integers(1, 60), st.integers(1, 60))
 def test_more_visits_cost_more_and_more_noise_less(sigma, rate, times, more):
     def cost(sigma: float, times: int) -> float:
