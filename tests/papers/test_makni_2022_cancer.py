@@ -142,8 +142,12 @@ def heard() -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def made(heard) -> dict[str, dict]:
-    text = c.cancer("text", 0, lambda share, said: heard.append(share), "tiny")
+def text(heard) -> dict:
+    return c.cancer("text", 0, lambda share, said: heard.append(share), "tiny")
+
+
+@pytest.fixture(scope="module")
+def made(text) -> dict[str, dict]:
     return {"text": text, "as-run": c.cancer("as-run", 0, lambda share, said: None, "tiny")}
 
 
@@ -230,8 +234,8 @@ def test_numbers(values, wanted):
         ((1e-3,), [[1, 1]], "undecided"),
     ],
 )
-def test_claims(made, deviations, ratios, word):
-    by = {seed: copy.deepcopy(made["text"]) for seed in range(len(deviations))}
+def test_claims(text, deviations, ratios, word):
+    by = {seed: copy.deepcopy(text) for seed in range(len(deviations))}
     for seed, result in by.items():
         result["deviation"]["swag-hmc"] = deviations[seed]
         for plane in result["planes"].values():
