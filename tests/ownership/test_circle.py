@@ -10,14 +10,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
+from small_sums import FULL, KEY, at_sites, flat, table
 
 from coterie.core.errors import BadInput, Refused, UnknownName
 from coterie.core.held import hold
 from coterie.core.method import Info, common
 from coterie.core.net import to_own
 from coterie.core.seeds import Key
-from coterie.kernels import SGD
 from coterie.methods import DPSGD, METHODS, Ndoye, WeightErosion
 from coterie.nets import Circle, Ownership, wrapped
 from coterie.nets.ground import admit, check_wraps
@@ -31,34 +30,6 @@ from coterie.runs.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 from table import method_of, net_for, play, start_of
-
-FULL = SGD(lr=0.25, batch=100)  # one full step takes w to (w + y) / 2
-KEY = Key(0).at_round(1, 3)
-
-
-def table(*rows):
-    return torch.tensor(rows, dtype=torch.float64)
-
-
-def at_sites(*values):
-    return hold({"weight": table(*values).reshape(-1, 1, 1)}, torch.arange(len(values)))
-
-
-def flat(held):
-    return held.tensors["weight"].flatten().tolist()
-
-
-@pytest.fixture
-def pull(client_of, net_of):
-    def make(*targets):
-        one = torch.ones(1, 1).double()
-        clients = [
-            client_of(one, one[0] * y, name=f"c{i}", validation=(one, one[0] * y))
-            for i, y in enumerate(targets)
-        ]
-        return net_of(nn.Linear(1, 1, bias=False).double(), clients)
-
-    return make
 
 
 def first(value=0.0):

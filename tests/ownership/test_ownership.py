@@ -7,13 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
+from small_sums import FULL, KEY, at_sites, flat, table
 
 from coterie.core.errors import BadInput, Refused, UnknownName, lines_of
 from coterie.core.held import COORDINATOR, at_coordinator, handles_in, hold
 from coterie.core.net import SERVER, everybody, from_server, to_own, without
 from coterie.core.seeds import Key
-from coterie.kernels import SGD
 from coterie.methods import FedAvg, Ndoye
 from coterie.nets import Ownership
 from coterie.nets.ground import check_wraps
@@ -26,32 +25,6 @@ from coterie.runs.record import Record
 from coterie.runs.runner import run
 from coterie.runs.settings import Settings
 from coterie.sealed.guard import Guard
-
-FULL = SGD(lr=0.25, batch=100)  # one full step takes w to (w + y) / 2
-KEY = Key(0).at_round(1, 3)
-
-
-def table(*rows):
-    return torch.tensor(rows, dtype=torch.float64)
-
-
-def at_sites(*values):
-    return hold({"weight": table(*values).reshape(-1, 1, 1)}, torch.arange(len(values)))
-
-
-def flat(held):
-    return held.tensors["weight"].flatten().tolist()
-
-
-@pytest.fixture
-def pull(client_of, net_of):
-    def make(*targets):
-        one = torch.ones(1, 1).double()
-        clients = [client_of(one, one[0] * y, name=f"c{i}") for i, y in enumerate(targets)]
-        return net_of(nn.Linear(1, 1, bias=False).double(), clients)
-
-    return make
-
 
 # figures, worked out by hand
 

@@ -12,15 +12,14 @@ import tyro
 
 from coterie.cli import screen
 from coterie.cli.flags import parse
-from coterie.cli.run import close, how_to_go_on
+from coterie.cli.run import played
 from coterie.core.errors import BadInput, BadRun
 from coterie.runs.about import command_line
 from coterie.runs.compare import is_comparison, read_records, slug
 from coterie.runs.deciding import place_of
 from coterie.runs.experiment import prepare
-from coterie.runs.folder import Folder, read_record, refuse_full
+from coterie.runs.folder import read_record, refuse_full
 from coterie.runs.judged import judged
-from coterie.runs.runner import run as run_rounds
 from coterie.runs.settings import Settings, digest, from_table
 from coterie.storage import decided
 from coterie.storage.paths import fresh_path, given_folder, given_path
@@ -72,7 +71,7 @@ def again(words: Sequence[str]) -> int:
         if cut is not None:
             write_cut(out, asked.client, Cut(*cut[:2]), by=cut[2])
 
-    return played(settings, out, told, notes, begin)
+    return anew(settings, out, told, notes, begin)
 
 
 def refuse_comparison(path: Path) -> None:
@@ -82,7 +81,7 @@ def refuse_comparison(path: Path) -> None:
         raise BadRun(f"{path} is a comparison, and one run is done again: name one of its runs, try {place}")
 
 
-def played(
+def anew(
     settings: Settings,
     out: Path,
     told: Mapping[str, Any],
@@ -95,18 +94,6 @@ def played(
     refuse_full(out)
     experiment = prepare(settings, command_line())
     about = {**experiment.about, "notes": [*experiment.about["notes"], *notes], "again": dict(told)}
-    experiment = dataclasses.replace(experiment, about=about)
     screen.say_notes(about)
-    folder = Folder.create(out, experiment.config, about)
-    try:
-        begin(experiment.config)
-        with screen.progress(settings.rounds) as bar:
-            watch = screen.watcher(bar, settings.method)
-            record = run_rounds(experiment, folder, settings.method, watch).record
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(how_to_go_on(out)) from None
-    finally:
-        folder.close()
-        experiment.net.close()
-    close(out, [record])
-    return 0
+    experiment = dataclasses.replace(experiment, about=about)
+    return played(experiment, settings, out, lambda: begin(experiment.config))

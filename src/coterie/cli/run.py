@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ from coterie.report.page import Section, write_report
 from coterie.report.quality import read_quality
 from coterie.runs.about import command_line
 from coterie.runs.cost import write_cost
-from coterie.runs.experiment import prepare
+from coterie.runs.experiment import Experiment, prepare
 from coterie.runs.folder import Folder, refuse_full
 from coterie.runs.record import Record
+from coterie.runs.runner import Watch
 from coterie.runs.runner import run as run_rounds
 from coterie.runs.settings import Settings
-from coterie.runs.tracker import tracked, tracker_of
+from coterie.runs.tracker import Tracker, tracked, tracker_of
 from coterie.storage.paths import fresh_path, given_folder
 from coterie.watching import both, told, watcher_of
 
@@ -54,8 +55,23 @@ def run(words: Sequence[str]) -> int:
     experiment = prepare(settings, command_line())
     screen.say_notes(experiment.about)
     path = out or fresh(default_name(settings))
+    return played(experiment, settings, path, watch=watch, tracker=tracker)
+
+
+def played(
+    experiment: Experiment,
+    settings: Settings,
+    path: Path,
+    begin: Callable[[], None] = lambda: None,
+    watch: Watch = lambda record: None,
+    tracker: Tracker | None = None,
+) -> int:
+    """A run into a new folder, from its first round to its report. `begin` may put into the folder what the
+    run goes on from.
+    """
     folder = Folder.create(path, experiment.config, experiment.about)
     try:
+        begin()
         with screen.progress(settings.rounds) as bar, tracked(tracker, path):
             bar.follows = path if settings.net == "federation" else None
             seen = both(screen.watcher(bar, settings.method), watch)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from coterie.cli.again import played
+from coterie.cli.again import anew
 from coterie.cli.flags import parse
 from coterie.core.errors import BadInput, BadRun
 from coterie.nets.offers import written
@@ -127,4 +127,4 @@ def retrained(record: Record, found: Touched, path: Path, client: str, out: Path
             begun(out, path, kept, config, record.clients.index(client))
 
     note = f"the run {path} again, without {client}, who withdrew from it"
-    return played(settings, out, told, [note], begin)
+    return anew(settings, out, told, [note], begin)
