@@ -24,7 +24,6 @@ from coterie.core.errors import BadInput
 from coterie.core.held import at_coordinator, hold
 from coterie.core.net import SERVER, edges_of, to_own
 from coterie.core.seeds import Key
-from coterie.engines import replay
 from coterie.kernels import HMC, PSGLD, SGLD, Gather
 from coterie.kernels.bayes import normals
 from coterie.kernels.hmc import Potential, dual_average, leapfrog
@@ -92,6 +91,13 @@ HMC_WORK = HMC(steps=80, adapt=60, burn=60, rank=20, leaps=2, prior=PRIOR, tempe
 
 @pytest.mark.parametrize("seed", SEEDS)
 class TestKnownGaussian:
+    @pytest.fixture(autouse=True)
+    def recorded(self, caplog):
+        """Steps are recorded once and replayed, noise and all."""
+        caplog.set_level("INFO", "coterie")
+        yield
+        assert not [r for r in caplog.get_records("call") if "batched anew" in r.getMessage()]
+
     def test_sgld(self, known, seed):
         drawn, _, _ = visited(known, SGLD_WORK, seed)
         assert_samples(drawn, known.mean, langevin(known, SGLD_WORK.lr, T))
@@ -181,8 +187,7 @@ class TestBatches:
 
 
 @pytest.mark.parametrize("work", [SGLD_WORK, HMC_WORK], ids=["sgld", "hmc"])
-def test_long_chains_mix_by_arviz(known, work, monkeypatch):
-    monkeypatch.setattr(replay, "PATIENCE", 10**9)  # to trace takes longer than all of it
+def test_long_chains_mix_by_arviz(known, work):
     longer = replace(work, steps=(work.burn + 100) * work.every, rank=100)
     drawn, opened, _ = visited(known, longer, 0, chains=8)
     for d in (0, 1):
@@ -195,8 +200,7 @@ def test_long_chains_mix_by_arviz(known, work, monkeypatch):
     torch.testing.assert_close(opened["variance/weight"][:, 0], drawn.var(1, correction=0))
 
 
-def test_acceptance_comes_near_its_target(client_of, net_of, monkeypatch):
-    monkeypatch.setattr(replay, "PATIENCE", 10**9)
+def test_acceptance_comes_near_its_target(client_of, net_of):
     # 40 directions of different precision, so that not all paths close at one length of a step
     data = client_of(torch.linspace(0, 3, 40).double().diag(), torch.zeros(40).double())
     net = net_of(nn.Linear(40, 1, bias=False).double(), [data] * 32, "stacked")

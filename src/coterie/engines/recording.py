@@ -136,6 +136,8 @@ class Draft:
         self.outputs = [self._read(a, b) for a, b in zip(one.outputs, two.outputs, strict=True)]
 
     def _append(self, a: Call, b: Call) -> None:
+        if of_a_number(a) and of_a_number(b):
+            return  # what is read of it later is a constant
         args = tuple(self._read(x, y) for x, y in zip(a.args, b.args, strict=True))
         if not self.pure and isinstance(a.out, Tensor) and self.one.find(a.out) is not None:
             self.lines.append(Call(a.op, args, None))  # in place: what it gave has a number already
@@ -210,6 +212,11 @@ def passes_on(call: Call) -> bool:
         return False
     times_one = name == "aten::mul" and type(call.args[1]) in (int, float) and call.args[1] == 1
     return given.data_ptr() == out.data_ptr() or name in COPIES or times_one
+
+
+def of_a_number(call: Call) -> bool:
+    """Whether a plain number becomes a tensor, as in a step whose size is one."""
+    return call.op._schema.name == "aten::_to_copy" and type(call.args[0]) in (int, float)
 
 
 def needed(draft: Draft) -> list[Call]:
