@@ -6,16 +6,17 @@ STAMP := $(VENV)/installed
 
 .PHONY: demo test cover check format bench clean
 
+# bytecode is made of what is used, when it is used, and kept, whatever the machine says: to compile all that is
+# installed takes a minute, and tests start a hundred processes
+export PYTHONDONTWRITEBYTECODE =
+
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[figures,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[figures,dev]'
 	touch $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/coterie demo
-
-# bytecode is kept, whatever the machine says: tests start a hundred processes, each of which would compile it all
-test cover: export PYTHONDONTWRITEBYTECODE =
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
