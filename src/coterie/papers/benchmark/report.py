@@ -173,12 +173,12 @@ def against(over: dict[str, dict[str, dict[str, Interval]]]) -> str:
 
 def costs(frame: pd.DataFrame) -> str:
     """Of each method, over settings the geometric mean of what it takes for each that fedavg takes."""
+    tables = {kind: [by_seed(frame, name, kind) for name in settings_in(frame)] for kind in COSTS}
     lines = []
     for way in [w for w in WAYS if w in set(frame["method"])]:
         shares: list[object] = []
         for kind in COSTS:
-            ratios = [ratio(by_seed(frame, name, kind), way) for name in settings_in(frame)]
-            known = [r for r in ratios if r is not None]
+            known = [r for table in tables[kind] if (r := ratio(table, way)) is not None]
             shares.append(geometric(known))
         lines.append([way, *shares])
     return pages.table(["method", *COSTS], lines)

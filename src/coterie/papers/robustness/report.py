@@ -100,7 +100,8 @@ def body(frame: pd.DataFrame) -> str:
 def changes(cell: pd.DataFrame, value: str, before: str) -> dict[str, float]:
     """By kind, the mean over seeds of what lying changes, in points."""
     lied = cell[cell["kind"] != NONE]
-    return {str(k): float(100 * (f[value] - f[before]).mean()) for k, f in lied.groupby("kind")}
+    found = (100 * (lied[value] - lied[before])).groupby(lied["kind"]).mean()
+    return {str(kind): float(change) for kind, change in found.items()}
 
 
 def table(frame: pd.DataFrame, value: str, before: str) -> str:
