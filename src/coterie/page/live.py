@@ -16,7 +16,7 @@ from coterie.core.errors import CoterieError
 from coterie.page.catalogue import Words
 
 LOOK = 0.7  # seconds between two looks at files, for one page
-MANY, SELDOM = 25, 2.0  # pages for which they are looked at half as often; seconds between two looks at most
+MANY, SELDOM = 15, 3.0  # pages for which they are looked at half as often; seconds between two looks at most
 WAIT = 1.0  # seconds between two looks whether the server ends
 BEAT = 15.0  # seconds after which a line is sent anyway, so that a dead connection is noticed
 RETRY = 2000  # milliseconds after which a browser that lost the line tries again
