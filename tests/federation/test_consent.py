@@ -112,7 +112,7 @@ def test_a_damaged_file_is_a_no_to_all(tmp_path):
     (tmp_path / decided.FILE).write_text("{\n")
     assert consent.vetoes()
     assert consent.objection("a").startswith("nobody knows what people at c decided: line 1 of ")
-    line = {"time": "", "by": "", "client": "", "kind": "veto", "requester": "a"}
+    line = {"time": "2026-03-01T09:30:00+01:00", "by": "", "client": "", "kind": "veto", "requester": "a"}
     (tmp_path / decided.FILE).write_text(json.dumps(line))
     assert "said no" in consent.objection("a")  # whatever is no yes
     assert consent.objection("b") == consent.objection("") == ""

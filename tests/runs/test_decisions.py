@@ -151,7 +151,14 @@ def test_a_published_circle_can_be_made_smaller_and_not_larger(finished):
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"kind": "partner"}', '{"time": 1, "by": "", "client": "", "kind": ""}']
+    "text",
+    [
+        "{",
+        "[]",
+        '{"kind": "partner"}',
+        '{"time": 1, "by": "", "client": "", "kind": ""}',
+        '{"time": "today", "by": "", "client": "", "kind": ""}',
+    ],
 )
 def test_a_damaged_file_is_refused_in_a_line(folder, text):
     decide(folder, "client-0", [PARTNER])
@@ -160,6 +167,16 @@ def test_a_damaged_file_is_refused_in_a_line(folder, text):
     for use in (lambda: place_of(folder).of("client-0"), lambda: decide(folder, "client-0", [PARTNER])):
         with pytest.raises(BadRun, match=r"line 2 of .*decisions.jsonl is damaged: mend or delete it"):
             use()
+
+
+def test_the_last_word_is_the_last_when_clocks_are_set_back(folder):
+    times = ("2026-10-25T02:50:00+02:00", "2026-10-25T02:10:00+01:00")  # twenty minutes later
+    lines = [
+        {"time": time, "by": "ann", "client": "client-0", "kind": "column", "name": "age", "rule": rule}
+        for time, rule in zip(times, ("forbid", "free"), strict=True)
+    ]
+    (folder / "decisions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert place_of(folder).of("client-0").free == ("age",)
 
 
 @pytest.mark.parametrize("change", [{"kind": "later"}, {"in": 1}, {"name": None}])

@@ -23,7 +23,6 @@ import functools
 import gzip
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -40,23 +39,14 @@ from coterie.core.errors import CoterieError, lines_of
 from coterie.page import client, gallery, home, judgement, letter, offers, own_rows, rows
 from coterie.page.cards import CARDS
 from coterie.page.catalogue import LANGUAGES, Words, language_of
+from coterie.page.files import attachment, shipped
 from coterie.page.guard import Guard
 from coterie.page.library import Entry, Library
 from coterie.page.live import Watchers
 from coterie.page.render import Frame, address, document
 from coterie.page.standing import news_of
 from coterie.page.view import View, view_of
-from coterie.report.page import PLOTLY
 
-STATIC = {
-    "style.css": ("coterie.report", "style.css", "text/css"),
-    "figures.js": ("coterie.report", "page.js", "text/javascript"),
-    "plotly.js": ("coterie.report", PLOTLY, "text/javascript"),
-    "page.css": ("coterie.page", "static/page.css", "text/css"),
-    "plotly.css": ("coterie.page", "static/plotly.css", "text/css"),
-    "page.js": ("coterie.page", "static/page.js", "text/javascript"),
-    "icon.svg": ("coterie.page", "static/icon.svg", "image/svg+xml"),
-}
 MOST_SENT = 1 << 16  # bytes of a form
 
 
@@ -77,7 +67,6 @@ class App:
     def __init__(self, library: Library) -> None:
         self.library, self.watchers = library, Watchers()
         self.ends: Callable[[], bool] = lambda: False  # whether the server is about to
-        self.static: dict[str, tuple[bytes, bytes, str]] = {}
 
     def routes(self) -> list[Route]:
         get: Mapping[str, Callable[[Request], Any]] = {
@@ -93,7 +82,7 @@ class App:
             "/run/{id}/{client}/letter/{partner}": self.letter,
             "/news": self.all_news,
             "/news/{id}": self.news,
-            "/static/{name}": self.file,
+            "/static/{name}": shipped,
         }
         post: Mapping[str, Callable[[Request], Any]] = {
             "/run/{id}/{client}/decide": self.decide,
@@ -273,22 +262,6 @@ class App:
             return RedirectResponse(address("", trouble="; ".join(lines_of(error))), 303)
         return RedirectResponse("/#offers", 303)
 
-    # files
-
-    def file(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in STATIC:
-            raise HTTPException(404)
-        if name not in self.static:
-            package, path, kind = STATIC[name]
-            data = files(package).joinpath(path).read_bytes()
-            self.static[name] = data, gzip.compress(data, 9, mtime=0), kind
-        data, packed, kind = self.static[name]
-        headers = {"Cache-Control": "private, max-age=300", "Vary": "Accept-Encoding"}
-        if "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(packed, media_type=kind, headers={**headers, "Content-Encoding": "gzip"})
-        return Response(data, media_type=kind, headers=headers)
-
 
 async def sent(request: Request) -> Mapping[str, Sequence[str]]:
     """The fields of a small form."""
@@ -300,11 +273,6 @@ async def sent(request: Request) -> Mapping[str, Sequence[str]]:
             raise HTTPException(413)
         body += part
     return parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=5000)
-
-
-def attachment(text: str, kind: str, name: str) -> Response:
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in name)
-    return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{plain}"'})
 
 
 def waiting(frame: Frame, entry: Entry, say: Words) -> str:

@@ -44,7 +44,7 @@ class Place:
     def lines(self) -> list[dict[str, Any]]:
         """All decisions that count here, the oldest first."""
         found = [line for folder in (*self.also, self.home) for line in decided.decided(folder)]
-        return sorted(found, key=lambda line: str(line["time"]))
+        return sorted(found, key=decided.instant)
 
     def of(self, client: str) -> Decisions:
         known("client", client, self.clients)

@@ -36,11 +36,18 @@ def decided(folder: Path) -> list[dict[str, Any]]:
 def _line(text: bytes, where: str) -> dict[str, Any]:
     try:
         line = json.loads(text)
+        whole = isinstance(line, dict) and all(isinstance(line.get(key), str) for key in ALWAYS)
+        when = instant(line) if whole else None
     except (ValueError, RecursionError):
-        line = None
-    if not isinstance(line, dict) or not all(isinstance(line.get(key), str) for key in ALWAYS):
+        when = None
+    if when is None:
         raise BadRun(f"{where} is damaged: mend or delete it")
-    return line
+    return dict(line)
+
+
+def instant(line: Mapping[str, Any]) -> datetime:
+    """When it was decided: clocks are set back once a year, so that texts do not tell what came first."""
+    return datetime.fromisoformat(line["time"]).astimezone()
 
 
 def add(folder: Path, client: str, kind: str, told: Mapping[str, Any], by: str = "") -> dict[str, Any]:
