@@ -220,9 +220,8 @@ class Cut(BaseException):
     """The driver's process goes."""
 
 
-@pytest.mark.parametrize(
-    "method", ["fedavg", *(pytest.param(m, marks=pytest.mark.slow) for m in ("pens", "fl-swag"))]
-)
+@pytest.mark.slow  # daily with pens: test_the_driver_is_killed_in_the_middle_of_a_round
+@pytest.mark.parametrize("method", ["fedavg", "pens", "fl-swag"])
 def test_another_driver_goes_on_where_the_first_was_cut_off(ward, tmp_path, method):
     """Cut off after round 3, when round 2 was the last to be saved; sites go back to that one."""
 

@@ -52,6 +52,7 @@ def test_the_driver_is_killed_in_the_middle_of_a_round(ward, calm):
     assert sites_have_seen(ward, "driver")
 
 
+@pytest.mark.slow  # daily without a federation around it: test_a_relay_killed_and_started_again_loses_nothing
 def test_the_relay_is_killed_in_the_middle_of_a_round(ward, calm):
     driver = ward.run("relay", *PENS)
     ward.halt("b", 5)

@@ -56,6 +56,7 @@ def gone(pids: list[int]) -> bool:
     return False
 
 
+@pytest.mark.slow  # daily in one process (tests/runs/test_kill.py) and over a federation (test_faults.py)
 def test_killed_with_its_sites_and_resumed_it_ends_as_in_one_process(tmp_path, capsys):
     """A real process tree, killed after a round; then the same run whole, and in one process."""
     out = tmp_path / "killed"

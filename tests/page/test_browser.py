@@ -363,11 +363,12 @@ def grown(run, folder, sites, rounds):
         for r in range(rounds + 1):
             metrics.write(json.dumps({**line, "round": r}) + "\n")
             timings.write(json.dumps({**timing, "round": r}) + "\n")
+    matrices, traffic = [json.dumps(told(w)) for w in weights], json.dumps(told(passed))
     with (folder / "collaboration.jsonl").open("w") as file:
         for r in range(1, rounds + 1):
-            matrix = told(weights[r % 20])
-            entry = {"weights": matrix, "traffic": told(passed), "matrices/alpha": matrix}
-            file.write(json.dumps({"round": r, **entry}) + "\n")
+            matrix = matrices[r % 20]
+            entry = f'"weights": {matrix}, "traffic": {traffic}, "matrices/alpha": {matrix}'
+            file.write(f'{{"round": {r}, {entry}}}\n')
 
 
 def test_the_token_is_in_no_file_of_a_run(runs):
