@@ -22,7 +22,8 @@ from coterie.nets import Absent, Counting, Wrapped
 from coterie.report import summary_frame
 from coterie.runs.experiment import prepare
 from coterie.runs.folder import read_record
-from coterie.runs.runner import evaluate, run
+from coterie.runs.runner import run
+from coterie.runs.scoring import evaluate
 from coterie.runs.settings import Settings
 
 SEED = 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from coterie.use import Predictor
-
-FAR_LOSS = 10.0  # nats: as if the right class had a chance of 1 in 22,000
-TIMES = 10.0  # what it was before training
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +98,7 @@ class Result:
         """
         about = self.record.about
         own = [f"{c['name']}: {note}" for c in about["clients"] for note in c["notes"]]
-        return [*about["notes"], *own, *exploded(self.record)]
+        return [*about["notes"], *own]
 
     def summary(self) -> pd.DataFrame:
         """One line: mean over clients, worst client, cost."""
@@ -132,26 +128,6 @@ class Result:
         target = given_file(str(path), "path")
         write_report(target, [Section(self.record.label, [self.record])])
         return target
-
-
-def exploded(record: Record) -> list[str]:
-    """A note, if some client's last loss is beyond what a model that knows nothing would have: no weight left
-    the finite numbers, but training went wrong.
-    """
-    first, last = record.curve("loss")[1][:1], record.final("loss")
-    if not len(first) or "loss" in record.config:  # the scale of a loss of one's own is its own
-        return []
-    usual = record.about["task"] == "classification" and "loss" not in record.config
-    worst = FAR_LOSS if usual else math.inf
-    far = [
-        f"{name} {after:.3g} ({before:.3g} before training)"
-        for name, before, after in zip(record.clients, first[0], last, strict=True)
-        if after > min(worst, TIMES * abs(before))
-    ]
-    if not far:
-        return []
-    some = ", ".join(far[:5]) + (", ..." if len(far) > 5 else "")
-    return [f"loss on test rows far too high after training, lower lr or standardise inputs: {some}"]
 
 
 def result_of(record: Record, model: nn.Module, models: Models, net: Net) -> Result:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -11,11 +10,11 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from coterie.api import checks
-from coterie.api.result import Result, exploded, result_of
+from coterie.api.result import Result, result_of
 from coterie.core import belief as tree
 from coterie.core.checks import checked, refuse_wrong
 from coterie.core.client import Client, class_count
-from coterie.core.errors import BadInput, BadRun, CoterieWarning, UnknownName
+from coterie.core.errors import BadInput, BadRun, UnknownName
 from coterie.core.kernel import Trainer
 from coterie.core.learner import Loss
 from coterie.core.method import Method
@@ -130,8 +129,6 @@ def finished(experiment: Experiment, out: Path | None, resume: bool, watch: Watc
         result = result_of(outcome.record, experiment.model, outcome.models, experiment.net)
     finally:
         experiment.net.close()
-    for said in exploded(result.record):
-        warnings.warn(said, CoterieWarning, stacklevel=5)
     result = dataclasses.replace(result, origin=experiment.origin)
     return result if experiment.body is None else _whole(result, experiment.body)
 

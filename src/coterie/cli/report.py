@@ -22,7 +22,7 @@ from coterie.report.quality import read_quality
 from coterie.report.tables import write_csv
 from coterie.runs.about import command_line
 from coterie.runs.advising import is_advice, read_question
-from coterie.runs.compare import is_comparison, read_records
+from coterie.runs.compare import diverged_in, is_comparison, read_records
 from coterie.runs.cost import read_cost
 from coterie.runs.folder import is_run, way_on
 from coterie.storage.atomic import write_whole
@@ -96,5 +96,6 @@ def read_sections(path: Path) -> list[Section]:
         if not records[0].metrics:
             raise BadRun(f"{place} has no finished round yet: {way_on(place)}")
         found = partial(read_audit, place), partial(read_quality, place)
-        sections.append(Section(title(records[0]), records, partial(read_cost, place), *found))
+        spent, failed = partial(read_cost, place), diverged_in(place)
+        sections.append(Section(title(records[0]), records, spent, *found, failed))
     return sections

@@ -77,7 +77,7 @@ def say_sections(sections: Sequence[Section], page: Path) -> None:
 def say_section(section: Section) -> None:
     out.print(f"\n[bold]{escape(section.title)}[/bold]")
     print_table(section.records, out)
-    said = [*ended(section.records), *alone_in_short(groups(section.records))]
+    said = [*section.failed, *ended(section.records), *alone_in_short(groups(section.records))]
     said += [line for record in section.records for line in (*record.absences(), *withdrawals(record))]
     for line in dict.fromkeys(said):  # several methods may have the same to say of a seed
         err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)

@@ -7,7 +7,7 @@ CoterieError                 one line for the person at the keyboard; the shell 
 │   └── Several              many mishaps of one table or file at once, one line each
 │       └── BadInputs        several values out of bounds at once: BadInput as well
 ├── BadRun                   a run folder that is in use, foreign, damaged or cannot be written
-├── Diverged                 a loss or a weight that is no longer a number
+├── Diverged                 a loss or a weight that is no longer a number, or is far above knowing nothing
 ├── Gone                     sites went while they were needed: the round is done again, without them
 └── Refused                  something that a site, or the net, does not allow
 
@@ -63,7 +63,7 @@ class BadRun(CoterieError):
 
 
 class Diverged(CoterieError):
-    """Training left the finite numbers; `why` tells which of them, without where and what to do."""
+    """Training ran away; `why` tells how, without where and what to do."""
 
     def __init__(self, text: str, why: str = "") -> None:
         super().__init__(text)

@@ -67,6 +67,10 @@ class Liars(Wrapped):
 
     notes: Notes = field(init=False, repr=False)
 
+    @property
+    def lies(self) -> bool:
+        return True
+
     def __post_init__(self) -> None:
         told = ("fraction", "kind", "strength", "names", "spare", "draw")
         self.check(**{name: getattr(self, name) for name in told})

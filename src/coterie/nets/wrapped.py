@@ -38,6 +38,11 @@ class Wrapped:
         return bool(getattr(self.net, "asks", False))
 
     @property
+    def lies(self) -> bool:
+        """Whether some sites lie on purpose, here or further in: what becomes of models is then studied."""
+        return bool(getattr(self.net, "lies", False))
+
+    @property
     def apart(self) -> frozenset[tuple[int, int]]:
         """(receiver, site): as was decided, here or further in, the site is in no sum of the receiver."""
         return frozenset(getattr(self.net, "apart", ()))

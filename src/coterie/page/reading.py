@@ -18,7 +18,7 @@ from coterie.core.errors import CoterieError
 from coterie.report import views
 from coterie.report.page import Section
 from coterie.report.quality import read_quality
-from coterie.runs.compare import is_comparison, places_in
+from coterie.runs.compare import diverged_in, is_comparison, places_in
 from coterie.runs.events import FILE as EVENTS
 from coterie.runs.folder import CALIBRATION, PRIVACY, is_run, read_record
 from coterie.runs.now import FILE as NOW
@@ -119,7 +119,9 @@ class Study:
 
     @property
     def records(self) -> list[Record]:
-        return [run.record for run in self.runs.values() if run.record.metrics]
+        """Of those that have begun; one that diverged has no figures to show."""
+        found = (run.record for run in self.runs.values())
+        return [record for record in found if record.metrics and not record.diverged()]
 
     @property
     def first(self) -> Record:
@@ -133,7 +135,8 @@ class Study:
 
     def section(self, title: str) -> Section:
         """For the parts that the page shares with reports."""
-        return Section(title, self.records, quality=lambda: quality_of(self.path))
+        failed = diverged_in(self.path)
+        return Section(title, self.records, quality=lambda: quality_of(self.path), failed=failed)
 
 
 def run_places(path: Path) -> Sequence[tuple[Path, str | None]]:

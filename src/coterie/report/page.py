@@ -46,6 +46,7 @@ class Section:
 
     `spent` tells the seconds by part of the command that made them, when the page has come to its cost;
     `audit` what attacks on the run found, if it was audited; `quality` what a check of its data found.
+    `failed` has a line for each run of the section that has no result.
     """
 
     title: str
@@ -53,6 +54,7 @@ class Section:
     spent: Callable[[], Mapping[str, float] | None] = lambda: None
     audit: Callable[[], Mapping[str, Any] | None] = lambda: None
     quality: Callable[[], Mapping[str, Any] | None] = lambda: None
+    failed: Sequence[str] = ()
 
 
 def write_report(path: str | Path, sections: Sequence[Section], title: str = "Coterie report") -> Path:
@@ -116,9 +118,10 @@ def glossary_part(body: str) -> str:
 def _outcome(section: Section, i: int, several: bool) -> str:
     name = f'<a href="#s{i}">{escape(section.title)}</a>' if several else escape(section.title)
     kind = f"<h2>{name}</h2>" if section.title else ""
+    failed = "".join(f'<p class="warning">{escape(line)}.</p>' for line in section.failed)
     return (
         f'<div class="outcome">{kind}<p class="headline">{escape(words.headline(section.records))}</p>'
-        f'<p class="what">{page_tables.what(section.records)}</p></div>'
+        f'<p class="what">{page_tables.what(section.records)}</p>{failed}</div>'
     )
 
 

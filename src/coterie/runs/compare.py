@@ -25,7 +25,15 @@ from coterie.kernels import WORK
 from coterie.kernels.nested import names_in, spelled
 from coterie.methods import METHODS
 from coterie.runs.experiment import Builder
-from coterie.runs.folder import Folder, is_run, read_record, refuse_full, way_on
+from coterie.runs.folder import (
+    Folder,
+    is_run,
+    read_divergence,
+    read_record,
+    refuse_full,
+    refuse_without_result,
+    way_on,
+)
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch, run, same_threads
 from coterie.runs.settings import Settings, from_table, read_toml
@@ -154,14 +162,27 @@ def run_cell(
 
 
 def read_records(path: Path) -> list[Record]:
-    """The runs of a comparison that have begun, or the one run of a run folder."""
+    """The runs of a comparison that have begun, or the one run of a run folder; those that diverged have no
+    result, and are left out (`diverged_in`).
+    """
     if not is_comparison(path):
+        refuse_without_result(path)
         return [read_record(path)]
     records = [read_record(place, spec) for place, spec, _ in places_in(path) if is_run(place)]
-    begun = [r for r in records if r.metrics]
+    begun = [r for r in records if r.metrics and not r.diverged()]
     if not begun:
+        for place, _, _ in places_in(path):
+            refuse_without_result(place)
         raise BadRun(f"{path} has no results yet: {way_on(path)}")
     return begun
+
+
+def diverged_in(path: Path) -> list[str]:
+    """A line for each run of a comparison that diverged."""
+    if not is_comparison(path):
+        return []
+    found = ((spec, seed, read_divergence(place)) for place, spec, seed in places_in(path))
+    return [f"{spec}, seed {seed}, has no result, as it diverged: {why}" for spec, seed, why in found if why]
 
 
 def places_in(path: Path) -> list[tuple[Path, str, int]]:

@@ -63,6 +63,7 @@ from coterie.metrics.calibration import Calibration, Tally
 from coterie.metrics.operating import Probabilities
 from coterie.posteriors import Saved, store
 from coterie.runs import checkpoint
+from coterie.runs.events import read_events
 from coterie.runs.probabilities import read_probabilities, write_probabilities
 from coterie.runs.record import Record
 from coterie.runs.settings import digest, read_toml
@@ -315,7 +316,13 @@ def read_record(path: Path, label: str | None = None, stored: StoredRounds | Non
         probabilities=partial(read_probabilities, path),
         privacy=partial(_privacy, path),
         tracked=partial(read_tracked, path),
+        diverged=partial(read_divergence, path),
     )
+
+
+def read_divergence(path: Path) -> str:
+    """How training diverged, if that is the last that happened to a run."""
+    return next((e.why or "training diverged" for e in read_events(path, 1) if e.what == "diverged"), "")
 
 
 def read_about(path: Path) -> dict[str, Any]:
@@ -329,10 +336,17 @@ def read_about(path: Path) -> dict[str, Any]:
     return about
 
 
+def refuse_without_result(path: Path) -> None:
+    """Refuses to make anything of a run that diverged."""
+    if why := read_divergence(path):
+        raise BadRun(f"{path} has no result, as training diverged ({why}): start anew with another --out")
+
+
 def read_models(path: Path) -> dict[str, Belief]:
     """Each client's belief, from a finished run."""
     file = path / "models.safetensors"
     if not file.exists():
+        refuse_without_result(path)
         raise BadRun(f"{path} has no models yet: {way_on(path)}")
     try:
         tensors, header = read_tensors(file)

@@ -55,7 +55,8 @@ def gathered(kernel: RowByRow, at: Tensor, told: Sequence[float | None]) -> Outc
         log.info("test rows do not add up to the scores: none are kept, so gains have no interval over rows")
         return None
     values = np.concatenate(each)
-    small = values.astype(np.uint8)
+    with np.errstate(invalid="ignore"):  # what does not fit is seen by comparing
+        small = values.astype(np.uint8)
     return Outcomes(np.array([len(v) for v in each]), small if (small == values).all() else values)
 
 

@@ -57,6 +57,7 @@ class Record:
     privacy    a function: what looking at rows has cost (see `statement` in `privacy/ledger.py`); None before
                the run is over, and where local work has no bound
     tracked    a function: what a tracker of energy said (see `tracker.py`); None where none was asked
+    diverged   a function: how training diverged, if it did (see `divergence.py`); such a run has no result
     """
 
     label: str
@@ -73,6 +74,7 @@ class Record:
     probabilities: Callable[[], Probabilities | None] = nothing
     privacy: Callable[[], Mapping[str, Any] | None] = nothing
     tracked: Callable[[], Mapping[str, Any] | None] = nothing
+    diverged: Callable[[], str] = str
 
     def __repr__(self) -> str:
         """Short: all of it is thousands of lines."""

@@ -10,7 +10,8 @@ from coterie.core.held import at_coordinator, hold
 from coterie.core.method import Method
 from coterie.metrics.summary import mean_over_clients
 from coterie.runs.experiment import Experiment, experiment_of
-from coterie.runs.runner import Watch, evaluate, first_state, run
+from coterie.runs.runner import Watch, first_state, run
+from coterie.runs.scoring import evaluate
 from coterie.runs.settings import Settings
 from coterie.sites.footing import Footing
 

@@ -1,0 +1,178 @@
+"""A model that is far worse than saying nothing is no result: not written, not served, not reported.
+
+By hand, on the clients of `conftest.py`, with lr 1 and one step: client a goes from w = 0 to 10, where its
+squared error is (8² + 16²) / 2 = 160 and the variance of its targets 1; b goes to 2, error 1, variance 1.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import coterie
+from coterie.cli.main import main
+from coterie.core.client import Client, Samples
+from coterie.core.errors import BadRun, Diverged
+from coterie.core.roster import Member, Roster
+from coterie.kernels import SGD
+from coterie.runs.compare import diverged_in, read_records
+from coterie.runs.divergence import FAR, of_regression, times_nothing
+from coterie.runs.folder import read_models, read_record
+from coterie.runs.runner import run
+
+
+def test_squared_error_over_the_variance_of_the_targets_by_hand():
+    assert of_regression(np.array([3.0, 2.0]), np.array([1 - 9 / 4, 1 - 4 / 2])).tolist() == [
+        9 / 4 / (4 / 4),
+        4 / 3,  # its own variance is 2, the mean of both 3
+    ]
+
+
+def test_targets_that_happen_to_be_alike_are_held_against_those_of_others():
+    """Two test rows of 0.1 and 0.2: R² of a harmless error of 0.5 is -99."""
+    variance = 0.05**2
+    times = of_regression(np.array([0.5, 1.0]), np.array([1 - 0.25 / variance, 0.5]))
+    assert times[0] == pytest.approx(0.25 / ((variance + 2) / 2))
+    assert times[0] < FAR < 0.25 / variance
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs", "figures", "times"),
+    [
+        ("classification", 2, {"nll": [np.log(2), None]}, [1, np.nan]),
+        ("classification", 10, {"nll": [20 * np.log(10), 0.0]}, [20, 0]),
+        ("survival", 1, {"loss": [np.log(100), 3 * np.log(50)]}, [1, 3]),
+        ("regression", 1, {"rmse": [3.0, None], "r2": [-8.0, None]}, [9, np.nan]),
+    ],
+)
+def test_times_the_loss_of_knowing_nothing(task, outputs, figures, times):
+    members = (Member("a", 100, 0, 7), Member("b", 50, 0, 7))
+    found = times_nothing(Roster(members, task, (1,), outputs), figures, "train")
+    np.testing.assert_allclose(found, times)
+
+
+def test_a_loss_that_is_no_number_is_beyond_all_bounds():
+    figures = {"samples": torch.tensor([5.0, torch.nan]), "loss": torch.tensor([torch.nan, torch.nan])}
+    roster = Roster((Member("a", 5, 0, 0), Member("away", 5, 0, 0)), "regression", (1,), 1)
+    np.testing.assert_array_equal(times_nothing(roster, figures, "train"), [np.inf, np.nan])
+
+
+def test_a_client_whose_model_ran_away_ends_the_run_and_no_model_is_written(tiny, run_in, tmp_path):
+    said = (
+        r"round 1: the model of 'a' has a loss 160 times that of always saying the mean of the targets: lower"
+    )
+    with pytest.raises(Diverged, match=said):
+        run_in(tmp_path / "run", tiny("local", local=SGD(lr=1.0), rounds=1), error=KeyError)
+    assert not (tmp_path / "run" / "models.safetensors").exists()
+    assert "has a loss 160 times" in read_record(tmp_path / "run").diverged()
+    for read in (read_models, read_records):
+        with pytest.raises(BadRun, match="has no result, as training diverged"):
+            read(tmp_path / "run")
+    with pytest.raises(Diverged, match="160 times"):  # it does not become one by going on
+        run_in(tmp_path / "run", tiny("local", local=SGD(lr=1.0), rounds=1), error=KeyError)
+
+
+def test_who_starts_far_from_the_targets_and_is_slow_has_not_diverged(tiny, two_clients):
+    """Targets of 3002 and 3004, from weight 0: 9,000,000 times their variance, before and after."""
+    far = [
+        Client(c.name, *(Samples(s.x, s.y + 3000) for s in (c.train, c.test, c.validation)))
+        for c in two_clients()
+    ]
+    outcome = run(tiny("local", clients=far, local=SGD(lr=1e-6), rounds=1), None, "x")
+    assert outcome.record.final("r2")[0] < -1e6
+
+
+def test_what_was_learned_by_heart_has_not_diverged():
+    """Labels are drawn: test rows are as far off as those of a model that diverged, training rows are not."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 20)), rng.integers(0, 2, 60)
+    client = coterie.Client.from_arrays(X, y, name="a")
+    result = coterie.train("mlp", [client], "local", kernel="adam", lr=0.1, rounds=60)
+    assert result.record.final("nll")[0] / np.log(2) > FAR
+
+
+def test_where_clients_lie_on_purpose_models_may_come_to_nothing():
+    rng = np.random.default_rng(0)
+    clients = [
+        coterie.Client.from_arrays(x := rng.normal(size=(30, 3)), x.sum(1) + rng.normal(size=30), name=n)
+        for n in "abcd"
+    ]
+    options = {"rounds": 30, "lr": 0.05}
+    lies = "liars:kind=sign-flip,fraction=0.5,strength=10"
+    spoilt = coterie.train("linear", clients, "fedavg", wrap=[lies], **options)
+    assert min(v for v in spoilt.record.final("r2") if np.isfinite(v)) < -FAR
+    coterie.train("linear", clients, "fedavg", **options)
+
+
+GRAMS = ["--model", "linear", "--rounds", "8", "--sgd.lr", "0.15"]
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    """Birth weights in grams, and twelve columns that go together, so that usual steps overshoot."""
+    home = tmp_path_factory.mktemp("grams")
+    rng = np.random.default_rng(0)
+    for name in ("north", "south"):
+        base = rng.normal(size=60)
+        columns = {f"x{i}": (base + 0.3 * rng.normal(size=60)).round(3) for i in range(12)}
+        grams = (3300 + 150 * base + rng.normal(0, 400, 60)).round()
+        pd.DataFrame({**columns, "grams": grams}).to_csv(home / f"{name}.csv", index=False)
+    files = [str(home / f"{name}.csv") for name in ("north", "south")]
+    assert main(["table", "inspect", *files, "--target", "grams", "--out", str(home / "r.toml")]) == 0
+    return home / "r.toml"
+
+
+@pytest.mark.parametrize("method", ["local", "fedavg"])
+def test_the_shell_leaves_with_2_and_nothing_says_a_figure(recipe, tmp_path, capsys, method):
+    out = tmp_path / "run"
+    assert main(["run", "--recipe", str(recipe), *GRAMS, "--method", method, "--out", str(out)]) == 2
+    assert (
+        "times that of always saying the mean of the targets: lower the learning rate"
+        in capsys.readouterr().err
+    )
+    assert not (out / "report.html").exists()
+    assert not (out / "models.safetensors").exists()
+    rows = str(recipe.parent / "north.csv")
+    for words in (["report", out], ["predict", out, rows, "--client", "north"], ["resume", out]):
+        assert main([str(word) for word in words]) == 2
+        assert capsys.readouterr().out == ""
+
+
+def test_a_comparison_reports_what_did_not_diverge_and_names_what_did(recipe, tmp_path, capsys):
+    out = tmp_path / "both"
+    words = ["compare", "--recipe", str(recipe), *GRAMS[:4], "--seeds", "1", "--out", str(out)]
+    assert main([*words, "--methods", "local:sgd.lr=0.01", "fedavg:sgd.lr=0.15"]) == 2
+    capsys.readouterr()
+    assert main(["report", str(out)]) == 0
+    shown = capsys.readouterr()
+    assert "fedavg" not in shown.out
+    assert "fedavg:sgd.lr=0.15, seed 0, has no result, as it diverged" in shown.err
+    assert "has no result, as it diverged" in (out / "report.html").read_text()
+    assert [r.label for r in read_records(out)] == ["local:sgd.lr=0.01"]
+    assert len(diverged_in(out)) == 1
+    events = (out / "fedavg-sgd.lr-0.15" / "seed-0" / "events.jsonl").read_text().splitlines()
+    assert json.loads(events[-1])["what"] == "diverged"
+
+
+def test_an_estimator_without_test_rows_is_judged_by_its_training_rows():
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=90)
+    X = np.stack([base + 0.3 * rng.normal(size=90) for _ in range(12)], axis=1)
+    y, sites = 3300 + 150 * base, np.repeat(["a", "b", "c"], 30)
+    with pytest.raises(Diverged, match="times that of always saying the mean of the targets"):
+        coterie.CoterieRegressor(rounds=8, options={"lr": 0.3}).fit(X, y, groups=sites)
+    fine = coterie.CoterieRegressor(rounds=8, options={"lr": 0.01}).fit(X, y, groups=sites)
+    assert np.abs(fine.predict(X, groups=sites)).max() < 1e4
+
+
+def test_noise_is_judged_by_test_rows_alone():
+    """Local work that has a bound on what it tells of training rows is not asked about them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    clients = [coterie.Client.from_arrays(X, rng.integers(0, 2, 60), name=n) for n in "ab"]
+    with pytest.raises(Diverged, match="giving every class the same probability"):
+        coterie.train("logistic", clients, "fedavg", kernel="dp(sgd)", rounds=5, lr=1000.0, sigma=1.0)
