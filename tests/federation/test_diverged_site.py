@@ -11,6 +11,9 @@ from coterie.core.errors import Diverged
 from coterie.core.kernel import scores
 from coterie.nets.in_process import InProcess
 from coterie.nets.sound import diverged
+from coterie.page.reading import Study
+from coterie.runs.folder import read_record
+from coterie.runs.live import read_live
 
 
 def diverging(monkeypatch, names, rounds):
@@ -47,3 +50,20 @@ def test_if_all_diverge_the_run_ends_with_a_remedy(tmp_path, monkeypatch):
         Diverged, match=r"^round 2, client 'a': weight is no longer finite: lower the learning"
     ):
         room.play(monkeypatch)
+
+
+def test_sites_are_shown_that_a_run_has_no_result(tmp_path, monkeypatch):
+    """Figures of its rounds are there, and would look like one."""
+    room = Room(tmp_path)
+    diverging(monkeypatch, set(room.names), {3})
+    with pytest.raises(Diverged):
+        room.play(monkeypatch, tmp_path / "run")
+    (shown,) = (room.states["b"] / "shown").iterdir()
+    assert "weight is no longer finite" in read_record(shown).diverged()
+    live = read_live(shown)
+    assert (live.state, live.done) == ("failed", 2)
+    assert "weight is no longer finite" in live.why
+    study = Study(shown)
+    study.refresh()
+    assert len(study.first.metrics) == 3
+    assert not study.records

@@ -10,10 +10,10 @@ import hosts
 import pytest
 from ward import COTERIE, LONG, Proxy, Ward, other_port, rounds_of, wait_until
 
-from coterie.runs.events import read_events
 from coterie.runs.folder import read_record
 from coterie.runs.live import KILLED, read_live
 from coterie.runs.shown import part_of
+from coterie.storage.events import read_events
 
 PENS = ("--method", "pens", "--rounds", 12)
 

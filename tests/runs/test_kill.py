@@ -13,10 +13,10 @@ import torch
 
 from coterie.cli import resume, run, watch  # noqa: F401
 from coterie.cli.main import main
-from coterie.runs.events import read_events
 from coterie.runs.folder import read_record
 from coterie.runs.live import KILLED, read_live
 from coterie.storage.atomic import read_lines
+from coterie.storage.events import read_events
 
 # momentum kept between rounds and clients away: there is more to save than weights
 RUN = ["run", "--data", "diabetes", "--clients", "3", "--rounds", "40", "--method", "finetune", "--sgd.keep"]

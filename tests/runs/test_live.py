@@ -14,7 +14,6 @@ from rich.console import Console
 from coterie.core.errors import BadRun, Diverged, Refused
 from coterie.report.live import missing, of_run, progress
 from coterie.report.progress import bar_of
-from coterie.runs.events import Events, event_of, read_events
 from coterie.runs.folder import Folder
 from coterie.runs.live import ALONE, GONE, KILLED, NO_LINE, heard, late_after, read_live, read_study
 from coterie.runs.now import Now, read_now
@@ -22,6 +21,7 @@ from coterie.runs.observing import observing
 from coterie.runs.runner import run
 from coterie.storage import locks
 from coterie.storage.atomic import append_line
+from coterie.storage.events import Events, event_of, read_events
 
 T0 = datetime.fromisoformat("2026-03-01T12:00:00.000+01:00")
 SITES = ("east", "north", "west")

@@ -19,12 +19,12 @@ from coterie.cli.flags import parse
 from coterie.core.errors import BadRun
 from coterie.report.live import clock, figure_of, missing, of_run, of_study, progress, told
 from coterie.runs.compare import is_comparison
-from coterie.runs.events import FILE as EVENTS
-from coterie.runs.events import event_of, moment
 from coterie.runs.folder import is_run, read_about, way_on
 from coterie.runs.live import RECENT, Cell, Live, Study, heard, read_live, read_study
 from coterie.runs.settings import read_toml
 from coterie.storage.atomic import Entry
+from coterie.storage.events import FILE as EVENTS
+from coterie.storage.events import event_of, moment
 from coterie.storage.paths import given_path
 from coterie.storage.rounds import METRICS, TIMINGS
 from coterie.storage.tail import Tail, last_lines

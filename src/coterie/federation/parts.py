@@ -3,7 +3,7 @@
     config, about    once: the settings, and what the run is about
     rounds           each a `line`, a `timing` and, from the first on, what was `heard`: the site's row and
                      column of the weights, its rows of further matrices, what passed with it at an end
-    end              once: calibration and privacy of the site
+    end              once: calibration and privacy of the site; or how training diverged
 
 Every field is checked before anything is made of it. A part that tells figures of other sites is refused like
 any other that does not fit; fields that are not known here are not looked at.
@@ -79,6 +79,7 @@ class Part(NamedTuple):
     rounds: list[Round]
     calibration: Mapping[str, np.ndarray] | None
     privacy: Mapping[str, Any] | None
+    diverged: str
 
 
 def part_of(told: Any, seat: Seat, most_rounds: int) -> Part:
@@ -95,7 +96,8 @@ def part_of(told: Any, seat: Seat, most_rounds: int) -> Part:
     config = None if found["config"] is None else config_of(found["config"], most_rounds)
     about = {} if config is None else about_of(told.get("about"), seat)
     end = found["end"] or {}
-    return Part(config, about, rounds, calibration_of(end, seat), privacy_of(end, seat))
+    diverged = fields(end, {"diverged": LINE}, "what is shown")["diverged"] if "diverged" in end else ""
+    return Part(config, about, rounds, calibration_of(end, seat), privacy_of(end, seat), diverged)
 
 
 def is_finite(value: Any) -> bool:

@@ -25,6 +25,7 @@ from coterie.federation.parts import Part, Seat, matrices_of, part_of
 from coterie.storage import locks
 from coterie.storage.arrays import write_arrays
 from coterie.storage.atomic import readable_errors, write_whole
+from coterie.storage.events import Events
 from coterie.storage.rounds import LINES, drop_after, write_round, written
 
 FOLDER = "shown"
@@ -87,6 +88,10 @@ class Seen:
             write_arrays(folder / "calibration.npz", part.calibration)
         if part.privacy is not None:
             _write_json(folder / "privacy.json", part.privacy)
+        if part.diverged:
+            Events(folder).append(last, "diverged", None, part.diverged)
+        elif new and (events := Events(folder)).last == "diverged":
+            events.append(last, "resumed")
         self._at, self._last = (seat.run, seat.leader), last
         return last
 

@@ -19,13 +19,13 @@ from coterie.report import views
 from coterie.report.page import Section
 from coterie.report.quality import read_quality
 from coterie.runs.compare import diverged_in, is_comparison, places_in
-from coterie.runs.events import FILE as EVENTS
 from coterie.runs.folder import CALIBRATION, PRIVACY, is_run, read_record
 from coterie.runs.now import FILE as NOW
 from coterie.runs.probabilities import FILE as PROBABILITIES
 from coterie.runs.record import Record
 from coterie.runs.stored import StoredRounds
 from coterie.storage.decided import FILE as DECISIONS
+from coterie.storage.events import FILE as EVENTS
 from coterie.storage.rounds import METRICS, TIMINGS
 from coterie.storage.tail import Tail
 

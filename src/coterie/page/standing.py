@@ -12,8 +12,8 @@ from coterie.page.catalogue import LANGUAGES, Words
 from coterie.page.library import Entry
 from coterie.page.reading import Study
 from coterie.runs.compare import is_comparison
-from coterie.runs.events import Event
 from coterie.runs.live import ALONE, GONE, KILLED, NO_LINE, Live, read_live, read_study
+from coterie.storage.events import Event
 
 FEW = 8  # sites that are named
 CAUSES = {KILLED: "killed", ALONE: "no_site", NO_LINE: "no_line"}

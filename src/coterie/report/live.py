@@ -14,8 +14,8 @@ from rich.text import Text
 
 from coterie.metrics.summary import HEADLINE, mean_over_clients
 from coterie.report import words
-from coterie.runs.events import Event
 from coterie.runs.live import Cell, Live, Study
+from coterie.storage.events import Event
 
 Lines = Sequence[Mapping[str, Any]]
 FEW = 8  # names in a line

@@ -5,7 +5,7 @@
     metrics.jsonl           one line a round, the same each time the run is repeated
     timings.jsonl           one line a round, and one for the whole command at its end; different each time
     events.jsonl            what happens besides: who goes and comes, how it ends; different each time, and
-                            nothing is ever dropped from it (see `events.py`)
+                            nothing is ever dropped from it (see `storage/events.py`)
     now.json                what it does at this moment, replaced while it goes on (see `now.py`)
     collaboration.jsonl     one line a round: who listened to whom, what passed, and further matrices of the
                             method by name (see `stored.py`)
@@ -63,7 +63,6 @@ from coterie.metrics.calibration import Calibration, Tally
 from coterie.metrics.operating import Probabilities
 from coterie.posteriors import Saved, store
 from coterie.runs import checkpoint
-from coterie.runs.events import read_events
 from coterie.runs.probabilities import read_probabilities, write_probabilities
 from coterie.runs.record import Record
 from coterie.runs.settings import digest, read_toml
@@ -78,6 +77,7 @@ from coterie.storage.atomic import (
     sync,
     write_whole,
 )
+from coterie.storage.events import read_events
 from coterie.storage.rounds import (
     LINES,
     METRICS,

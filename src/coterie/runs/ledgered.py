@@ -46,6 +46,12 @@ class Ledger:
         if self.last is None or self.last.content != told:
             self._write(told)
 
+    def diverged(self, why: str) -> None:
+        """The run has no result: there is nothing to write, but sites are shown why it ended."""
+        if self.folder is not None:
+            self.shows.over, self.shows.diverged = True, why
+            self._show(self.folder)
+
     def _write(self, content: dict[str, Any]) -> None:
         if self.folder is None:
             return

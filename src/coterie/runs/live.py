@@ -21,14 +21,14 @@ from coterie.core.errors import BadRun
 from coterie.core.observer import ENDS
 from coterie.federation.here import read_here
 from coterie.runs.compare import is_comparison, places_in
-from coterie.runs.events import FILE as EVENTS
-from coterie.runs.events import Event, moment, read_events
 from coterie.runs.folder import is_run, read_about
 from coterie.runs.now import FILE as NOW
 from coterie.runs.now import read_now
 from coterie.runs.settings import read_toml
 from coterie.storage import locks
 from coterie.storage.atomic import Entry
+from coterie.storage.events import FILE as EVENTS
+from coterie.storage.events import Event, moment, read_events
 from coterie.storage.rounds import METRICS, TIMINGS
 from coterie.storage.tail import last_lines
 
@@ -87,6 +87,9 @@ def read_live(path: Path, clock: float | None = None) -> Live:
     line = next(iter(last_lines(path / METRICS, 1)), {})
     done, events = _number(line.get("round")), tuple(read_events(path, RECENT))
     played = done >= run.rounds or bool(line.get("ended"))
+    if run.lead and events and events[-1].what == "diverged":
+        why = events[-1].why
+        return Live("failed", done, done, run.rounds, since=moment(heard(path)), events=events, why=why)
     if played and (run.lead or (path / "models.safetensors").exists()):
         return Live("finished", done, done, run.rounds, since=moment(heard(path)), events=events)
     if process is None:

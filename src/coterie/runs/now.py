@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import BadRun
-from coterie.runs.events import moment
 from coterie.storage.atomic import replace_shown
+from coterie.storage.events import moment
 
 FILE = "now.json"
 EVERY = 0.5  # seconds

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from coterie.core.errors import BadRun
 from coterie.core.observer import Doing, What
-from coterie.runs.events import Events, end_of
 from coterie.runs.now import Now
+from coterie.storage.events import Events, end_of
 
 
 class Observing:

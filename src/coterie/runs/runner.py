@@ -128,6 +128,7 @@ def _played(
             except Diverged as error:
                 if folder and done > last_saved:
                     _save(folder, experiment, state, done)
+                ledger.diverged(str(error))
                 raise _with_place(error, folder, done) from None
             moved = net.book.read()
             cost = bytes_of(moved, net.sealed_bytes, a_row)
@@ -175,6 +176,7 @@ def _played(
                 net, [*handles_in(state)], done, partial(refuse_diverged, experiment, models, start, record)
             )
         except Diverged as error:
+            ledger.diverged(str(error))
             raise _with_place(error, folder, done) from None
         tallies = calmly(net, [*handles_in(state)], done, partial(tallied, experiment, models, done))
         came, likely = row_by_row(experiment, models, record)

@@ -35,11 +35,12 @@ class Showing:
     have      the last round that each has, as it said; who is not in there has said nothing yet
     headed    who has the settings
     told      who knows that the run is over
+    diverged  how training diverged, if that is why
     waiting   who is still to be shown something on this occasion; anybody may fall back once on each
     """
 
     def __init__(self, record: Record) -> None:
-        self.record, self.over = record, False
+        self.record, self.over, self.diverged = record, False, ""
         self.have: dict[int, int] = {}
         self.headed: set[int] = set()
         self.told: set[int] = set()
@@ -117,6 +118,8 @@ class Showing:
 
     def _end(self, number: int) -> dict[str, Any]:
         record = self.record
+        if self.diverged:
+            return {"diverged": self.diverged}
         return {
             "calibration": shown.calibration_for(record.calibration(), number),
             "privacy": shown.privacy_for(record.privacy(), record.clients[number]),
