@@ -7,6 +7,7 @@ squared error is (8² + 16²) / 2 = 160 and the variance of its targets 1; b goe
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -20,24 +21,25 @@ from coterie.core.errors import BadRun, Diverged
 from coterie.core.roster import Member, Roster
 from coterie.kernels import SGD
 from coterie.runs.compare import diverged_in, read_records
-from coterie.runs.divergence import FAR, of_regression, times_nothing
+from coterie.runs.divergence import FAR, times_nothing, variances
 from coterie.runs.folder import read_models, read_record
 from coterie.runs.runner import run
 
 
-def test_squared_error_over_the_variance_of_the_targets_by_hand():
-    assert of_regression(np.array([3.0, 2.0]), np.array([1 - 9 / 4, 1 - 4 / 2])).tolist() == [
-        9 / 4 / (4 / 4),
-        4 / 3,  # its own variance is 2, the mean of both 3
-    ]
+def test_variances_of_the_targets_by_hand():
+    """R² = 1 - error / variance: errors of 9 and 4 with R² of -1.25 and -1 are variances of 4 and 2."""
+    assert variances(np.array([3.0, 2.0]), np.array([-1.25, -1.0])).tolist() == [
+        4,
+        3,
+    ]  # 3: of both
 
 
 def test_targets_that_happen_to_be_alike_are_held_against_those_of_others():
     """Two test rows of 0.1 and 0.2: R² of a harmless error of 0.5 is -99."""
-    variance = 0.05**2
-    times = of_regression(np.array([0.5, 1.0]), np.array([1 - 0.25 / variance, 0.5]))
-    assert times[0] == pytest.approx(0.25 / ((variance + 2) / 2))
-    assert times[0] < FAR < 0.25 / variance
+    alike = 0.05**2
+    mine, _ = variances(np.array([0.5, 1.0]), np.array([1 - 0.25 / alike, 0.5]))
+    assert mine == pytest.approx((alike + 2) / 2)
+    assert 0.25 / mine < FAR < 0.25 / alike
 
 
 @pytest.mark.parametrize(
@@ -95,6 +97,20 @@ def test_what_was_learned_by_heart_has_not_diverged():
     assert result.record.final("nll")[0] / np.log(2) > FAR
 
 
+def test_a_sum_that_does_not_suit_a_client_has_not_diverged():
+    """Batch norms of sites that measure on other scales, averaged: work goes well, the sum is of no use."""
+    rng = np.random.default_rng(0)
+    clients = []
+    for name, offset in (("north", 0), ("south", 300)):
+        X = rng.normal(size=(100, 4))
+        clients.append(
+            coterie.Client.from_arrays(20 * X + offset, (X.sum(axis=1) > 0).astype(int), name=name)
+        )
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+    result = coterie.train(model, clients, "fedavg", rounds=10)
+    assert max(result.record.final("nll")) / np.log(2) > FAR
+
+
 def test_where_clients_lie_on_purpose_models_may_come_to_nothing():
     rng = np.random.default_rng(0)
     clients = [
@@ -142,20 +158,37 @@ def test_the_shell_leaves_with_2_and_nothing_says_a_figure(recipe, tmp_path, cap
         assert capsys.readouterr().out == ""
 
 
-def test_a_comparison_reports_what_did_not_diverge_and_names_what_did(recipe, tmp_path, capsys):
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_comparison_goes_on_with_the_other_methods_and_names_what_diverged(recipe, tmp_path, capsys, jobs):
+    """The method has no mean either: it would be that of the seeds in which it went well."""
     out = tmp_path / "both"
-    words = ["compare", "--recipe", str(recipe), *GRAMS[:4], "--seeds", "1", "--out", str(out)]
-    assert main([*words, "--methods", "local:sgd.lr=0.01", "fedavg:sgd.lr=0.15"]) == 2
-    capsys.readouterr()
-    assert main(["report", str(out)]) == 0
+    words = [
+        "compare",
+        "--recipe",
+        str(recipe),
+        *GRAMS[:4],
+        "--seeds",
+        "2",
+        "--jobs",
+        jobs,
+        "--out",
+        str(out),
+    ]
+    assert main([*words, "--methods", "fedavg:sgd.lr=0.15", "local:sgd.lr=0.01"]) == 2
     shown = capsys.readouterr()
     assert "fedavg" not in shown.out
-    assert "fedavg:sgd.lr=0.15, seed 0, has no result, as it diverged" in shown.err
-    assert "has no result, as it diverged" in (out / "report.html").read_text()
-    assert [r.label for r in read_records(out)] == ["local:sgd.lr=0.01"]
-    assert len(diverged_in(out)) == 1
+    assert "fedavg:sgd.lr=0.15 has no result, as it diverged in seed 0: round 8" in shown.err
+    assert "has no result, as it diverged in seed 1" in (out / "report.html").read_text()
+    assert [r.label for r in read_records(out)] == ["local:sgd.lr=0.01"] * 2
+    assert len(diverged_in(out)) == 2
     events = (out / "fedavg-sgd.lr-0.15" / "seed-0" / "events.jsonl").read_text().splitlines()
     assert json.loads(events[-1])["what"] == "diverged"
+    assert main(["report", str(out)]) == 0
+    assert "fedavg" not in capsys.readouterr().out
+    for place in out.glob("local*"):
+        shutil.rmtree(place)
+    assert main(["report", str(out)]) == 2
+    assert "has no result, as training diverged" in capsys.readouterr().err
 
 
 def test_an_estimator_without_test_rows_is_judged_by_its_training_rows():

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from coterie.cli import screen
 from coterie.cli.flags import kernel_names, method_names, read_settings
 from coterie.cli.run import ENERGY, OUT, WATCH, close, fresh, how_to_go_on, out_of
 from coterie.core.clock import CLOCK
-from coterie.core.errors import BadData, BadInput, Refused
+from coterie.core.errors import BadData, BadInput, Diverged, Refused
 from coterie.core.options import Option
 from coterie.runs.about import command_line
-from coterie.runs.compare import Comparison, create, labelled, run_cell
+from coterie.runs.compare import Comparison, create, labelled, read_records, run_cell
 from coterie.runs.experiment import Builder
 from coterie.runs.folder import empty, not_there, read_record
 from coterie.runs.jobs import Say, processes, side_by_side
@@ -74,8 +74,7 @@ def compare(words: Sequence[str]) -> int:
         if not any(path.rglob("metrics.jsonl")):
             empty(path, made)
         raise
-    close(path, records)
-    return 0
+    return close(path, records)
 
 
 def run_all(
@@ -90,7 +89,7 @@ def run_all(
     """Every run of a comparison that is not finished yet, under one progress bar; then notes on the data.
 
     All methods of a seed come one after the other, as they have the same sites; results are in the order of
-    the methods.
+    the methods. One that diverges does not keep the others from their results (`read_records`).
     """
     rounds, builder = comparison.settings.rounds, builder or Builder()
     cells = list(zip(labelled(comparison), (s for _, s in comparison.cells()), strict=True))
@@ -106,7 +105,7 @@ def run_all(
                 records = one_by_one(path, order, command, builder, bar, watch, tracker)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(path)) from None
-    found = [records[place] for (_, place), _ in cells]
+    found = read_records(path) if len(records) < len(cells) else [records[place] for (_, place), _ in cells]
     screen.say_gathered(found)
     return found
 
@@ -126,8 +125,9 @@ def one_by_one(
         bar.follows = path / place if cell.net == "federation" else None
         watch = screen.watcher(bar, f"{spec} seed {cell.seed}", before=cell.rounds * i)
         seen = both(watch, told)
-        records[place] = record = run_cell(path / place, cell, spec, command, seen, builder, tracker)
-        watch(record)
+        with suppress(Diverged):  # its folder says so
+            records[place] = record = run_cell(path / place, cell, spec, command, seen, builder, tracker)
+            watch(record)
     return records
 
 
@@ -146,8 +146,9 @@ def in_processes(
                 last = time.monotonic()
                 say({"task": task, "done": record.done, "figure": screen.figure(record)})
 
-        record = run_cell(path / place, cell, spec, command, watch, builder)
-        say({"task": task, "done": record.done, "figure": screen.figure(record), "over": True})
+        with suppress(Diverged):
+            record = run_cell(path / place, cell, spec, command, watch, builder)
+            say({"task": task, "done": record.done, "figure": screen.figure(record), "over": True})
 
     done, records = [0] * len(order), dict[str, Record]()
     for entry in side_by_side(len(order), jobs, work):

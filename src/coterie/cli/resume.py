@@ -40,8 +40,7 @@ class Resume:
 def resume(words: Sequence[str]) -> int:
     path = given_path(parse(Resume, words, "resume", HELP).path)
     if is_comparison(path):
-        close(path, run_all(path, read_comparison(path), command_line()))
-        return 0
+        return close(path, run_all(path, read_comparison(path), command_line()))
     if is_advice(path):
         return answer(path, read_question(path), command_line())
     if is_tuning(path):
@@ -62,5 +61,4 @@ def resume(words: Sequence[str]) -> int:
         raise KeyboardInterrupt(how_to_go_on(path)) from None
     began = "it was finished" if past.finished else f"it went on after round {past.done}"
     screen.err.print(f"{record.done} of {settings.rounds} rounds: {began}")
-    close(path, [record])
-    return 0
+    return close(path, [record])

@@ -16,6 +16,7 @@ from coterie.report.audit import read_audit
 from coterie.report.page import Section, write_report
 from coterie.report.quality import read_quality
 from coterie.runs.about import command_line
+from coterie.runs.compare import diverged_in
 from coterie.runs.cost import write_cost
 from coterie.runs.experiment import Experiment, prepare
 from coterie.runs.folder import Folder, refuse_full
@@ -81,18 +82,19 @@ def played(
     finally:
         folder.close()
         experiment.net.close()
-    close(path, [record])
-    return 0
+    return close(path, [record])
 
 
-def close(path: Path, records: list[Record]) -> None:
-    """The page, and the table; with -v, what took how long."""
+def close(path: Path, records: list[Record]) -> int:
+    """The page, and the table; with -v, what took how long. The exit code: 2 if some run has no result."""
+    failed = diverged_in(path)
     with CLOCK.part("report"):
         found = partial(read_audit, path), partial(read_quality, path)
-        sections = [Section(title(records[0]), records, CLOCK.read, *found)]
+        sections = [Section(title(records[0]), records, CLOCK.read, *found, failed)]
         screen.say_sections(sections, write_report(path / "report.html", sections))
     write_cost(path)
     say_cost()
+    return 2 if failed else 0
 
 
 def title(record: Record) -> str:

@@ -119,9 +119,10 @@ class Study:
 
     @property
     def records(self) -> list[Record]:
-        """Of those that have begun; one that diverged has no figures to show."""
-        found = (run.record for run in self.runs.values())
-        return [record for record in found if record.metrics and not record.diverged()]
+        """Of those that have begun; a method that diverged has no figures to show."""
+        found = [run.record for run in self.runs.values() if run.record.metrics]
+        failed = {record.label for record in found if record.diverged()}
+        return [record for record in found if record.label not in failed]
 
     @property
     def first(self) -> Record:

@@ -162,14 +162,17 @@ def run_cell(
 
 
 def read_records(path: Path) -> list[Record]:
-    """The runs of a comparison that have begun, or the one run of a run folder; those that diverged have no
-    result, and are left out (`diverged_in`).
+    """The runs of a comparison that have begun, or the one run of a run folder.
+
+    A run that diverged has no result; nor has its method then, as the mean over its other seeds would be that
+    of those in which it happened to go well (`diverged_in` says so).
     """
     if not is_comparison(path):
         refuse_without_result(path)
         return [read_record(path)]
     records = [read_record(place, spec) for place, spec, _ in places_in(path) if is_run(place)]
-    begun = [r for r in records if r.metrics and not r.diverged()]
+    failed = {r.label for r in records if r.diverged()}
+    begun = [r for r in records if r.metrics and r.label not in failed]
     if not begun:
         for place, _, _ in places_in(path):
             refuse_without_result(place)
@@ -182,7 +185,7 @@ def diverged_in(path: Path) -> list[str]:
     if not is_comparison(path):
         return []
     found = ((spec, seed, read_divergence(place)) for place, spec, seed in places_in(path))
-    return [f"{spec}, seed {seed}, has no result, as it diverged: {why}" for spec, seed, why in found if why]
+    return [f"{spec} has no result, as it diverged in seed {seed}: {why}" for spec, seed, why in found if why]
 
 
 def places_in(path: Path) -> list[tuple[Path, str, int]]:

@@ -6,9 +6,11 @@
     classification    log loss over log K: it gives all K classes the same probability
     survival          Cox's loss over log n, which no order of n rows by the same risk for all exceeds
 
-A model has diverged if its loss is no longer a number, or if `times` is above `FAR` and above what the first
-model had, before any training: to start far from the targets and be slow is no divergence. Where few rows of
-a client happen to be alike, their variance says little, and that of all clients in the mean stands for it.
+A model has diverged if its loss is no longer a number, or if `times` is above `FAR`, and above what the first
+model had, before any training, and the client's local work, where it tells its loss, did no better than
+knowing nothing either. To start far from the targets and be slow is no divergence; nor is a sum of models
+that does not suit a client whose own work goes well: that is what methods differ in. Where few rows of a
+client happen to be alike, their variance says little, and that of all clients in the mean stands for it.
 
 Test rows are looked at first, as they were scored anyway. Whoever is far off there may only have learned its
 training rows by heart, so that these decide: on them, such a model does well and one that diverged does not.
@@ -18,7 +20,7 @@ They are not looked at where local work has noise (nothing but what was paid for
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -82,24 +84,28 @@ def far_off(experiment: Experiment, models: Models, start: Held, record: Record)
     last, first = ((m["scores"] or {}).get("own/test", {}) for m in (record.metrics[-1], record.metrics[0]))
     tested = times_nothing(roster, last, "test")
     if accounted(experiment.net) is not None:
-        return grown(tested, times_nothing(roster, first, "test"), owners)
+        return {i: float(tested[i]) for i in grown(tested, times_nothing(roster, first, "test"), owners)}
     if (tested[owners] <= FAR).all():
         return {}
     here = replace(experiment, net=innermost(experiment.net))
 
-    def on_training_rows(of: Models) -> np.ndarray:
-        return times_nothing(roster, judged(here, Calibrate("train"), of, record.done), "train")
+    def on_training_rows(of: Models) -> Figures:
+        return judged(here, Calibrate("train"), of, record.done)
 
-    times = on_training_rows(models)
+    figures = on_training_rows(models)
+    times = times_nothing(roster, figures, "train")
     if not (times[owners] > FAR).any():
         return {}
     rows = torch.arange(len(roster)) if len(start) > 1 else torch.zeros_like(models.of)
-    return grown(times, on_training_rows(only_for(Models(start, rows), models.of >= 0)), owners)
+    began = on_training_rows(only_for(Models(start, rows), models.of >= 0))
+    learning = local_losses(record) / loss_of_nothing(roster, figures, "train")
+    suspects = grown(times, times_nothing(roster, began, "train"), owners)
+    return {i: float(times[i]) for i in suspects if times[i] == math.inf or not learning[i] < 1}
 
 
-def grown(times: np.ndarray, before: np.ndarray, owners: Tensor) -> dict[int, float]:
+def grown(times: np.ndarray, before: np.ndarray, owners: Tensor) -> list[int]:
     """Those that are far above, and were not so before training."""
-    return {i: float(times[i]) for i in owners.tolist() if times[i] > FAR and not times[i] <= before[i]}
+    return [i for i in owners.tolist() if times[i] > FAR and not times[i] <= before[i]]
 
 
 def times_nothing(roster: Roster, figures: Figures, part: Part) -> np.ndarray:
@@ -107,26 +113,40 @@ def times_nothing(roster: Roster, figures: Figures, part: Part) -> np.ndarray:
     was not scored, inf where one was and its loss is no longer a number.
     """
     figure = partial(figure_of, figures, len(roster))
-    if roster.task == "classification":
-        times = figure("nll") / math.log(max(2, roster.outputs))
-    elif roster.task == "survival":
-        sizes = np.array([getattr(member, part) for member in roster.members])
-        times = figure("loss") / np.log(np.maximum(2, sizes))
-    else:
-        times = of_regression(figure("rmse"), figure("r2"))
+    own: dict[Task, Callable[[], np.ndarray]] = {
+        "regression": lambda: figure("rmse") ** 2,
+        "classification": lambda: figure("nll"),
+        "survival": lambda: figure("loss"),
+    }
+    times = own[roster.task]() / loss_of_nothing(roster, figures, part)
     scored = figure("samples") > 0
     return np.where(scored & ~np.isfinite(figure("loss")), np.inf, times)
 
 
-def of_regression(rmse: np.ndarray, r2: np.ndarray) -> np.ndarray:
-    """[client] squared error over the variance of the targets: a client's own, or the mean of all if that is
-    larger.
-    """
-    squared = rmse**2
+def loss_of_nothing(roster: Roster, figures: Figures, part: Part) -> np.ndarray:
+    """[client] that of a predictor that knows nothing of the inputs, on the same rows."""
+    if roster.task == "classification":
+        return np.full(len(roster), math.log(max(2, roster.outputs)))
+    if roster.task == "survival":
+        return np.log(np.maximum(2, [getattr(member, part) for member in roster.members]))
+    return variances(figure_of(figures, len(roster), "rmse"), figure_of(figures, len(roster), "r2"))
+
+
+def variances(rmse: np.ndarray, r2: np.ndarray) -> np.ndarray:
+    """[client] of the targets, from R² = 1 - rmse² / variance; the mean of all where that is larger."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        variance = squared / (1 - r2)
-        usual = np.nanmean(variance) if np.isfinite(variance).any() else np.nan
-        return np.asarray(squared / np.fmax(variance, usual))
+        own = rmse**2 / (1 - r2)
+    usual = np.mean(own[np.isfinite(own)]) if np.isfinite(own).any() else np.nan
+    return np.asarray(np.fmax(own, usual))
+
+
+def local_losses(record: Record) -> np.ndarray:
+    """[client] the loss that its local work told last; NaN where it tells none, or one of its own kind."""
+    found = np.full(len(record.clients), np.nan)
+    for entry in record.metrics if "loss" not in record.config else ():
+        told = np.array([np.nan if v is None else v for v in entry["train_loss"]], dtype=float)
+        found = np.where(np.isnan(told), found, told)
+    return found
 
 
 def figure_of(figures: Figures, clients: int, name: str) -> np.ndarray:
