@@ -18,6 +18,7 @@ from torch import Tensor
 
 from coterie.cli import screen
 from coterie.cli.flags import parse
+from coterie.cli.predict import notes_of, some_answers
 from coterie.cli.run import title
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
@@ -76,6 +77,10 @@ class Predict:
     threshold: Annotated[
         float, tyro.conf.arg(help="For a table: name no class that is less probable than this.")
     ] = 0.0
+    strict: Annotated[
+        bool,
+        tyro.conf.arg(help="For a table: refuse it if some row cannot be predicted, instead of skipping it."),
+    ] = False
     out: Annotated[
         str,
         tyro.conf.arg(help="A CSV file to write predictions to; by default those of a table are printed."),
@@ -113,9 +118,9 @@ def predict_table(asked: Predict, pool: SavedPool, source: Path) -> None:
             bar.advance(bar.task_ids[0])
 
         predictor = pooled_by(asked, pool, tick)
-        rows = predictor.intake.asked(source)
-        text = predictor.table_of(rows).to_csv(index=False)
-    screen.say_table(rows.said, text, asked.out)
+        found = some_answers(predictor, source, asked.strict)
+        text = predictor.table_of(found).to_csv(index=False)
+    screen.say_table(notes_of(found.asked), text, asked.out)
 
 
 def pooled_by(asked: Predict, pool: SavedPool, tick: Callable[[], None]) -> Pooled:

@@ -12,11 +12,14 @@ from coterie.cli import screen
 from coterie.cli.flags import parse
 from coterie.core.errors import Gathered
 from coterie.report import words as wording
-from coterie.storage.paths import refuse_overwriting
+from coterie.storage.paths import given_path, refuse_overwriting
 from coterie.use import Cut, Predictor, load
-from coterie.use.predictor import CALLED, UNSURE
+from coterie.use.predictor import CALLED, Answers
+from coterie.use.rows import Asked
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
 HELP = """Predicts rows of a table with a client's own model, from its run or from an exported folder.
@@ -25,6 +28,10 @@ Columns are found by name and prepared as in training. Each row gets a class and
 class, a number, or for survival a risk (the higher, the earlier the event). Where no class is as probable as
 --threshold, none is named: the model is unsure. Of two classes the one in --cut is named where it is at least
 so probable, the other elsewhere; without --cut, by the cut that was decided for this model, if one was.
+
+The column trust says of each row what was filled in, what lies outside of training's range and what is rarely
+seen, by the bounds of coterie check. A row that cannot be read, or cannot be, is skipped and says why; with
+--strict it refuses the file.
 
 examples:
   coterie predict runs/table-silos-finetune-seed0 patients.csv --client north
@@ -61,6 +68,15 @@ class Predict:
     explain: Annotated[
         int, tyro.conf.arg(help="Name so many columns that pushed most towards what is said; 0 for none.")
     ] = 0
+    strict: Annotated[
+        bool, tyro.conf.arg(help="Refuse the file if some row cannot be predicted, instead of skipping it.")
+    ] = False
+    ranges: Annotated[
+        str,
+        tyro.conf.arg(
+            help="A TOML file with bounds of your own, beside Coterie's, as coterie check takes it."
+        ),
+    ] = ""
     out: Annotated[str, tyro.conf.arg(help="A CSV file to write; by default it is printed.")] = ""
 
     def __post_init__(self) -> None:
@@ -68,7 +84,7 @@ class Predict:
         if self.explain < 0:
             wrong.add(f"explain={self.explain} must be at least 0: try 3")
         with wrong.one():
-            refuse_overwriting(self.out, self.run, self.rows)
+            refuse_overwriting(self.out, self.run, self.rows, *([self.ranges] if self.ranges else []))
         with wrong.one():
             self.given()
         wrong.refuse()
@@ -81,12 +97,27 @@ class Predict:
 def predict(words: Sequence[str]) -> int:
     asked: Predict = parse(Predict, words, "predict", HELP)
     predictor = load(asked.run, asked.client, threshold=asked.threshold, cut=asked.given())
-    rows = predictor.intake.asked(asked.rows)
-    table = predictor.table_of(rows, asked.explain)
-    notes = (*predictor.means, *unsure_first(predictor), *predictor.notes, *rows.said)
-    said = summary(predictor, table)
+    if asked.ranges:
+        predictor = predictor.with_ranges(given_path(asked.ranges, "--ranges"))
+    found = some_answers(predictor, asked.rows, asked.strict)
+    table = predictor.table_of(found, asked.explain)
+    notes = (*predictor.means, *unsure_first(predictor), *predictor.notes, *notes_of(found.asked))
+    said = summary(predictor, table, len(found.asked) - len(found.asked.kept))
     screen.say_table(notes, table.to_csv(index=False), asked.out, said)
     return 0
+
+
+def some_answers(predictor: Predictor, rows: str | Path, strict: bool) -> Answers:
+    """Refused where no row can be predicted, or with `strict` some cannot."""
+    found = predictor.answers_of(rows, strict)
+    if not len(found.asked.kept):
+        found.asked.refuse()
+    return found
+
+
+def notes_of(asked: Asked) -> tuple[str, ...]:
+    """Worth knowing of the rows that were asked about."""
+    return (*asked.said, *asked.trust.notes())
 
 
 def unsure_first(predictor: Predictor) -> list[str]:
@@ -99,12 +130,15 @@ def unsure_first(predictor: Predictor) -> list[str]:
     return [f"no class is named where none reaches the threshold {threshold:g}, whatever the cut says"]
 
 
-def summary(predictor: Predictor, table: pd.DataFrame) -> str:
-    """How many rows got which class, or between which numbers they are."""
+def summary(predictor: Predictor, table: pd.DataFrame, skipped: int = 0) -> str:
+    """How many rows got which class, or between which numbers they are; how many were skipped."""
     rows = wording.several(len(table), "row")
+    left_out = [f"{skipped} skipped"] if skipped else []
     if not predictor.classes:
-        said = table[CALLED[predictor.task]]
-        return f"{rows}: {CALLED[predictor.task]} {said.min():g} to {said.max():g}"
-    counts = {name: int((table["class"] == name).sum()) for name in (*predictor.classes, UNSURE)}
-    said = [f"{n} {name or 'unsure'}" for name, n in counts.items() if n]
+        numbers = table[CALLED[predictor.task]]
+        said = [f"{CALLED[predictor.task]} {numbers.min():g} to {numbers.max():g}", *left_out]
+        return f"{rows}: {', '.join(said)}"
+    counts = {name: int((table["class"] == name).sum()) for name in predictor.classes}
+    counts["unsure"] = len(table) - skipped - sum(counts.values())
+    said = [*(f"{n} {name}" for name, n in counts.items() if n), *left_out]
     return f"{rows}: {', '.join(said)}"

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ import numpy as np
 from coterie.core.errors import BadData, option
 from coterie.data.dataset import Arrays
 from coterie.data.intake import Array
+from coterie.data.training_range import TrainingRange, training_range, training_range_of
 
 Kind = Literal["number", "flag", "category"]
 
@@ -81,6 +82,7 @@ class Part:
     instead   the inputs of all rows of a client that lacks the column; empty for one that has it
     told      whether one more input says whether the client lacks it
     unused    for everybody: it becomes no input
+    training  what the client's own training rows had there; None where that is not recorded
     """
 
     column: Column
@@ -88,6 +90,7 @@ class Part:
     instead: tuple[float, ...] = ()
     told: bool = False
     unused: bool = False
+    training: TrainingRange | None = None
 
     @property
     def absent(self) -> bool:
@@ -212,6 +215,10 @@ class Preparation:
             )
         return notes
 
+    def without_training(self) -> Preparation:
+        """What others may have of it: how inputs are made, and no range of the client's rows."""
+        return replace(self, parts=tuple(replace(p, training=None) for p in self.parts))
+
     def told(self) -> dict[str, Any]:
         """As JSON holds it."""
         return {"drops": self.drops, "columns": [{**asdict(p.column), **_own(p)} for p in self.parts]}
@@ -235,7 +242,8 @@ def told_of(table: Mapping[str, Any]) -> Preparation:
         )
         fill = None if entry["fill"] is None else float(entry["fill"])
         instead = tuple(map(float, entry["instead"]))
-        part = Part(column, fill, instead, bool(entry["told"]), bool(entry["unused"]))
+        training = training_range_of(entry.get("training"))
+        part = Part(column, fill, instead, bool(entry["told"]), bool(entry["unused"]), training)
         refuse_odd(part)
         parts.append(part)
     if len({p.column.name for p in parts}) < len(parts) or not parts:
@@ -255,7 +263,14 @@ def refuse_odd(part: Part) -> None:
 
 
 def _own(part: Part) -> dict[str, Any]:
-    return {k: getattr(part, k) for k in ("fill", "instead", "told", "unused")}
+    own = {k: getattr(part, k) for k in ("fill", "instead", "told", "unused")}
+    return own if part.training is None else {**own, "training": asdict(part.training)}
+
+
+def as_they_are(features: Sequence[str], inputs: Array) -> Preparation:
+    """For columns that are taken as they are, with what training rows [row, column] had in them."""
+    parts = (Part(c, training=training_range(c, inputs[:, i])) for i, c in enumerate(numbers(features)))
+    return Preparation(tuple(parts))
 
 
 def drop_incomplete(pools: Sequence[Arrays], parts: Sequence[Part]) -> tuple[list[Arrays], list[str]]:

@@ -40,6 +40,7 @@ from coterie.data.dataset import Arrays
 from coterie.data.intake import Array
 from coterie.data.missing import Missing, check_missing_rule
 from coterie.data.preparation import Column, Part, Preparation, drop_incomplete
+from coterie.data.training_range import training_range
 
 Scale = Literal["site", "shared", "constants"]
 Absent = Literal["mask", "flag", "common", "refuse"]
@@ -216,7 +217,7 @@ class TabularPrepare:
             mine = replace(column, center=scale.mean, spread=scale.deviation or 1.0)
         fill = stand_in(column, values) if self.missing == "median" and not gone else None
         if not gone:
-            return Part(mine, fill, told=agreed.told)
+            return Part(mine, fill, told=agreed.told, training=training_range(column, values))
         return Part(mine, fill, agreed.mean, agreed.told)
 
     def _refuse_empty(self, table: Array, whose: str) -> None:

@@ -104,7 +104,7 @@ def common_preparation(members: Sequence[Saved]) -> bool:
     """Whether all members read and prepare rows alike."""
     told = [
         (
-            None if s.preparation is None else s.preparation.told(),
+            None if s.preparation is None else s.preparation.without_training().told(),
             None if s.recipe is None else s.recipe.table(),
         )
         for s in members

@@ -86,6 +86,7 @@ def pack(saved: Saved) -> tuple[Tensors, Header]:
     """All of it as tensors and what JSON holds."""
     tensors, header = pack_gaussian(saved.posterior)
     tensors |= {BUFFER + name: t for name, t in saved.buffers.items()}
+    way = saved.preparation
     return tensors, {
         **header,
         "client": saved.client,
@@ -93,7 +94,7 @@ def pack(saved: Saved) -> tuple[Tensors, Header]:
         "network": dict(saved.model),
         "features": list(saved.features),
         "classes": list(saved.classes),
-        "preparation": None if saved.preparation is None else saved.preparation.told(),
+        "preparation": None if way is None else way.without_training().told(),  # the file is for others
         "recipe": None if saved.recipe is None else saved.recipe.table(),
     }
 

@@ -12,6 +12,7 @@ from coterie.runs.facts import POINT
 from coterie.use.predictor import PREDICTS
 
 if TYPE_CHECKING:
+    from coterie.data.preparation import Part
     from coterie.use.predictor import Predictor
 
 TO_FILL = "*To be filled in by whoever answers for this model:*"
@@ -124,12 +125,24 @@ def columns(predictor: Predictor) -> list[str]:
         missing = "refused" if part.fill is None else f"taken as {column.text(part.fill)}"
         if not part.read:
             missing = "not looked at: training rows had no value"
-        rows.append([column.name, holds, column.unit, missing])
+        rows.append([column.name, holds, column.unit, training_rows(part), missing])
     lines = [
-        "Columns are found by name, in any order.",
-        table(["column", "holds", "unit", "if missing"], rows),
+        "Columns are found by name, in any order. What lies outside of the training rows is predicted, and "
+        "said so with each prediction.",
+        table(["column", "holds", "unit", "in training rows", "if missing"], rows),
     ]
     return ["## Columns", *lines]
+
+
+def training_rows(part: Part) -> str:
+    """What the client's own training rows had in a column."""
+    training, column = part.training, part.column
+    if training is None:
+        return "not recorded" if part.read else ""
+    if training.quantiles:
+        return f"{training.lowest:g} to {training.highest:g}"
+    values = [column.text(code) for code in training.codes]
+    return "all of these" if len(values) == len(column.allowed or column.codes) else ", ".join(values)
 
 
 def limits(predictor: Predictor) -> list[str]:

@@ -45,7 +45,9 @@ def pushes(
     said: Array,
     most: int,
 ) -> list[list[Push]]:
-    """For each row the strongest towards the output that is said [row], and no column that did not push."""
+    """For each row that is not refused the strongest towards the output that is said [row], and no column
+    that did not push.
+    """
     way, linear = intake.way, linear_of(model)
     assert way is not None
     assert asked.raw is not None
@@ -56,7 +58,7 @@ def pushes(
     else:
         strength = occluded(answered, asked.inputs, usual, said, owners, len(way.parts))
     found = []
-    for row, strengths in zip(asked.raw, strength, strict=True):
+    for row, strengths in zip(asked.raw[asked.kept], strength, strict=True):
         order = [i for i in np.argsort(-np.abs(strengths), kind="stable")[:most] if strengths[i] != 0]
         found.append(
             [Push(way.columns[i], written(way.parts[i], row[i]), float(strengths[i])) for i in order]

@@ -37,8 +37,13 @@ def precision_of(model: nn.Module) -> torch.dtype:
     return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
 
 
+def finite_rows(outputs: Tensor) -> Tensor:
+    """[n] whether a model says anything of a row; one that overflows does not."""
+    finite = torch.isfinite(outputs)
+    return finite.flatten(1).all(dim=1) if finite.dim() > 1 else finite
+
+
 def refuse_not_finite(outputs: Tensor, whose: str) -> None:
-    """A model that overflows on some row says nothing of it."""
-    if not bool(torch.isfinite(outputs).all()):
-        row = int((~torch.isfinite(outputs)).any(dim=1).nonzero()[0])
+    if not bool((finite := finite_rows(outputs)).all()):
+        row = int((~finite).nonzero()[0])
         raise BadInput(f"{whose} gives no finite number for row {row + 1}: look for a value that is far off")

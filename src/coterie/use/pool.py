@@ -26,7 +26,7 @@ from coterie.posteriors.network import network_of
 from coterie.posteriors.online import joint
 from coterie.posteriors.pools import SavedPool, read_pool, refuse_empty
 from coterie.posteriors.store import Saved
-from coterie.use.forward import outputs_of, probabilities_of, refuse_not_finite
+from coterie.use.forward import finite_rows, outputs_of, probabilities_of
 from coterie.use.predictor import Predictor
 from coterie.use.rows import Intake
 
@@ -42,13 +42,17 @@ class Pooled(Predictor):
     def intake(self) -> Intake:
         return replace(super().intake, in_python="coterie.use.pool.pooled(POOL)")
 
-    def answered(self, inputs: Array) -> Array:
+    @property
+    def speaker(self) -> str:
+        return "a drawn model"
+
+    def answers(self, inputs: Array) -> Array:
         x = torch.from_numpy(np.ascontiguousarray(inputs))
         total = torch.zeros(len(x), len(self.classes), dtype=torch.float64)
         for draw in self.draws:
             out = outputs_of(tree.load(self.model, draw), x)
-            refuse_not_finite(out, "a drawn model")
-            total = total + probabilities_of(out).reshape(total.shape)
+            p = probabilities_of(out).reshape(total.shape)
+            total = total + p.where(finite_rows(out)[:, None], torch.nan)
             self.tick()
         return np.asarray((total / len(self.draws)).numpy())
 

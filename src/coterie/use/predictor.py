@@ -9,27 +9,31 @@ run, its result in Python, a folder), and whatever other rows are asked about.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
 from coterie.core.client import Task
-from coterie.core.errors import BadInput, Gathered
+from coterie.core.errors import BadInput, CoterieWarning, Gathered
 from coterie.data.intake import Array
 from coterie.data.preparation import Preparation
 from coterie.use.cut import Cut
 from coterie.use.explain import Push, pushes
-from coterie.use.forward import outputs_of, probabilities_of, refuse_not_finite
+from coterie.use.forward import finite_rows, outputs_of, probabilities_of, refuse_not_finite
 from coterie.use.rows import Asked, Intake
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
+    from coterie.data.quality.ranges import Ranges
     from coterie.data.tables.recipe import Recipe
 
 UNSURE = ""
@@ -41,6 +45,13 @@ MEANS: dict[Task, str] = {
     "model is asked about in order, and is no probability, no time, and not comparable with another model's"
 }
 """What to know of answers that do not speak for themselves."""
+
+
+class Answers(NamedTuple):
+    """Rows that a model was asked about, and p [n, output] what it says of each, NaN where it is refused."""
+
+    asked: Asked
+    p: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +67,7 @@ class Predictor:
     preparation   makes inputs of raw columns; None where the model takes columns as they are
     recipe        how rows are read from files, if rows in training were
     threshold     where no class is as probable as this none is said: the model abstains
+    ranges        bounds of what a body can have, in place of those that come with Coterie
     cut           from which probability on a class of two is said, in place of the most probable one
     made          how the network is built: {"name": "mlp", "options": {...}, "plugins": [...]}
     facts         what the model card says of data, circle and scores
@@ -72,6 +84,7 @@ class Predictor:
     recipe: Recipe | None = None
     threshold: float = 0.0
     cut: Cut | None = None
+    ranges: Ranges | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -113,32 +126,76 @@ class Predictor:
         """None names the most probable class, whatever was decided."""
         return replace(self, cut=cut)
 
+    def with_ranges(self, path: Path | str) -> Predictor:
+        """With bounds of one's own beside Coterie's: a file as `coterie check` takes it."""
+        from coterie.data.quality.ranges import read_ranges
+
+        return replace(self, ranges=read_ranges(path))
+
     @cached_property
     def intake(self) -> Intake:
-        return Intake(self.client, self.shape, self.features, self.preparation, self.recipe)
+        return Intake(self.client, self.shape, self.features, self.preparation, self.recipe, self.ranges)
 
     def inputs(self, source: Any) -> Array:
         """[n, *shape] as the model takes them."""
-        return self.intake.asked(source).inputs
+        return self.intake.asked(source).refuse().inputs
 
-    def proba(self, source: Any) -> Array:
-        """[n, class] probabilities, in the order of `classes`; else predictions or risks [n, 1]."""
-        return self.answered(self.inputs(source))
+    def proba(self, source: Any, strict: bool = True) -> Array:
+        """[n, class] probabilities, in the order of `classes`; else predictions or risks [n, 1].
+
+        Rows that cannot be predicted are refused, all of them at once; with strict=False they are NaN, and a
+        warning says how many. What else there is to know of rows is a warning too; `table` says it by row.
+        """
+        found = self.answers_of(source, strict)
+        warn_of(found.asked)
+        return found.p
+
+    def answers_of(self, source: Any, strict: bool = False) -> Answers:
+        """What the model says of a source's rows; with `strict`, all or none of them."""
+        asked = self.intake.asked(source)
+        found = self.settled(asked.refuse() if strict else asked)
+        return found._replace(asked=found.asked.refuse()) if strict else found
 
     def answered(self, inputs: Array) -> Array:
         """The same of inputs that are made already."""
-        out = outputs_of(self.model, torch.from_numpy(np.ascontiguousarray(inputs)))
-        refuse_not_finite(out, f"the model of {self.client!r}")
-        if not self.classifies:
-            return np.asarray(out.double().numpy()).reshape(-1, 1)
-        return np.asarray(probabilities_of(out).numpy()).reshape(-1, len(self.classes))
+        p = self.answers(inputs)
+        refuse_not_finite(torch.from_numpy(p), self.speaker)
+        return p
 
-    def predict(self, source: Any) -> Array:
-        """[n] names of classes, "" where the model abstains; else numbers, or risks."""
-        return self.decided(self.proba(source))
+    @property
+    def speaker(self) -> str:
+        return f"the model of {self.client!r}"
+
+    def answers(self, inputs: Array) -> Array:
+        """[n, output], NaN where the model gives no finite number."""
+        out = outputs_of(self.model, torch.from_numpy(np.ascontiguousarray(inputs)))
+        finite = finite_rows(out)[:, None]
+        if not self.classifies:
+            return np.asarray(out.double().reshape(-1, 1).where(finite, torch.nan).numpy())
+        return np.asarray(
+            probabilities_of(out).reshape(-1, len(self.classes)).where(finite, torch.nan).numpy()
+        )
+
+    def settled(self, asked: Asked) -> Answers:
+        """Rows for which the model gives no finite number are refused as well."""
+        p = self.answers(asked.inputs)
+        whole = np.full((len(asked), p.shape[1]), np.nan)
+        whole[asked.kept] = p
+        endless = asked.kept[np.isnan(p).any(axis=1)].tolist()
+        why = f"{self.speaker} gives no finite number: look for a value that is far off"
+        return Answers(asked.without(endless, why) if endless else asked, whole)
+
+    def predict(self, source: Any, strict: bool = True) -> Array:
+        """[n] names of classes, "" where the model abstains; else numbers, or risks.
+
+        With strict=False also "", or NaN, for rows that cannot be predicted; see `proba`.
+        """
+        found = self.answers_of(source, strict)
+        warn_of(found.asked)
+        return self.decided(found.p)
 
     def decided(self, p: Array) -> Array:
-        """What is said of probabilities [n, class]."""
+        """What is said of probabilities [n, class]; nothing where they are NaN."""
         if not self.classifies:
             return p[:, 0]
         names = np.array(self.classes, dtype=object)[self.chosen(p)]
@@ -152,39 +209,59 @@ class Predictor:
         """[n] whether some class reaches the threshold; a cut decides only between classes where one does."""
         return np.asarray(p.max(axis=1, initial=0.0) >= self.threshold)
 
-    def explain(self, source: Any, most: int = 3) -> list[list[Push]]:
-        """For each row the columns that pushed most towards what the model says, the strongest first."""
-        return self.explained(self.intake.asked(source), most)
+    def explain(self, source: Any, most: int = 3, strict: bool = True) -> list[list[Push]]:
+        """For each row the columns that pushed most towards what the model says, the strongest first; with
+        strict=False none for rows that cannot be predicted.
+        """
+        found = self.answers_of(source, strict)
+        warn_of(found.asked)
+        return self.explained(found, most)
 
-    def explained(self, asked: Asked, most: int) -> list[list[Push]]:
+    def explained(self, found: Answers, most: int) -> list[list[Push]]:
         if most < 1:
             raise BadInput(f"explain={most} must be at least 1: try 3")
         if not self.intake.columns:
             raise BadInput(
                 f"the inputs of {self.client!r} have no names, so none can be named: leave explain out"
             )
-        p = self.answered(asked.inputs)
-        said = self.chosen(p) if self.classifies else np.zeros(len(asked), dtype=int)
-        return pushes(self.model, self.intake, asked, self.answered, said, most)
+        asked, p = found.asked, found.p[found.asked.kept]
+        said = self.chosen(p) if self.classifies else np.zeros(len(p), dtype=int)
+        rows: list[list[Push]] = [[] for _ in asked.lines]
+        pushed = pushes(self.model, self.intake, asked, self.answered, said, most)
+        for row, columns in zip(asked.kept, pushed, strict=True):
+            rows[row] = columns
+        return rows
 
-    def table(self, source: Any, explain: int = 0) -> pd.DataFrame:
-        """A line for each row: where it stands, what is said of it, how sure, and what pushed."""
-        return self.table_of(self.intake.asked(source), explain)
+    def table(self, source: Any, explain: int = 0, strict: bool = False) -> pd.DataFrame:
+        """A line for each row: where it stands, what is said of it, how sure, what pushed, and how far that
+        may be trusted. A row that cannot be predicted has the reason in place of an answer; with `strict` it
+        refuses all.
+        """
+        return self.table_of(self.answers_of(source, strict), explain)
 
-    def table_of(self, asked: Asked, explain: int = 0) -> pd.DataFrame:
+    def table_of(self, found: Answers, explain: int = 0) -> pd.DataFrame:
         import pandas as pd
 
-        p = self.answered(asked.inputs)
+        asked, p = found
         said: dict[str, Any] = {asked.word: asked.lines}
         if not self.classifies:
             said[CALLED[self.task]] = p[:, 0]
         else:
             said[CALLED[self.task]] = self.decided(p)
             if self.threshold:
-                said["unsure"] = np.where(self.sure(p), "", "yes")
+                said["unsure"] = np.where(self.sure(p) | np.isnan(p).any(axis=1), "", "yes")
             said |= {f"p({name})": p[:, c] for c, name in enumerate(self.classes)}
         if explain:
-            found = self.explained(asked, explain)
+            pushed = self.explained(found, explain)
             for i in range(min(explain, len(self.intake.columns))):
-                said[f"pushed {i + 1}"] = [str(row[i]) if i < len(row) else "" for row in found]
+                said[f"pushed {i + 1}"] = [str(row[i]) if i < len(row) else "" for row in pushed]
+        said["trust"] = asked.trust.texts()
         return pd.DataFrame(said)
+
+
+def warn_of(asked: Asked) -> None:
+    """An array of answers has no room for what there is to know of its rows."""
+    if asked.trust.summary():
+        rows = f"{len(asked)} row" + "s" * (len(asked) != 1)
+        said = f"of {rows}: {asked.trust.summary()}"
+        warnings.warn(f"{said}: see the column trust of table()", CoterieWarning, stacklevel=3)

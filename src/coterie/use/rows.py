@@ -1,5 +1,9 @@
 """New rows for a model: found by the names of their columns, checked all at once, made into its inputs.
 
+A mistake of a table as a whole (a missing column, another unit in a header, rows of other sites) is refused.
+A row that cannot be read, or cannot be, is left to whoever asks: to refuse all (`Asked.refuse`), or to go on
+without it.
+
 A model without a recipe of its own reads its columns by name, as they are. Columns that its client's training
 rows did not have need not be there: the model looks at none of them.
 """
@@ -7,9 +11,10 @@ rows did not have need not be there: the model looks at none of them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -17,8 +22,11 @@ from torch import Tensor
 from coterie.core.errors import BadData, Several
 from coterie.data.intake import Array
 from coterie.data.preparation import Part, Preparation, numbers
+from coterie.use.trust import Judge, Refusal, Trust
 
 if TYPE_CHECKING:
+    from coterie.data.quality.ranges import Ranges
+    from coterie.data.tables.follow import Misfit
     from coterie.data.tables.read import Table
     from coterie.data.tables.rules import Recipe, Rule
 
@@ -32,21 +40,53 @@ ABSENT = re.compile(r", or write absent = true under \[columns\..*$")
 class Asked:
     """Rows that a model is asked about.
 
-    inputs   [n, *shape] as it takes them
+    inputs   [kept, *shape] as it takes them, of rows that are not refused
     raw      [n, column] as they were read, NaN where missing; None where columns have no names
-    lines    [n] where each stands: lines of a file, rows of anything else, from 1
-    word     what such a place is called
+    trust    where each of n rows stands and how far it may be trusted, or why it is refused
     said     worth knowing: what was not looked at
+    name     what messages call the place that they come from
     """
 
     inputs: Array
     raw: Array | None
-    lines: list[int]
-    word: str = "row"
+    trust: Trust
     said: tuple[str, ...] = ()
+    name: str = "array"
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    @property
+    def lines(self) -> Sequence[int]:
+        """[n] where each stands: lines of a file, rows of anything else, from 1."""
+        return self.trust.lines
+
+    @property
+    def word(self) -> str:
+        """What such a place is called."""
+        return self.trust.word
+
+    @cached_property
+    def kept(self) -> Array:
+        """[kept] the rows that inputs are of."""
+        return np.array([i for i in range(len(self)) if i not in self.trust.refused], dtype=int)
+
+    def refuse(self) -> Asked:
+        """All that is wrong with rows at once, as far as a person reads; itself if nothing is."""
+        lines = list(dict.fromkeys(r.line for r in self.trust.refusals))
+        if len(lines) > MOST:
+            lines = [*lines[:MOST], f"{self.name}: {len(lines) - MOST} more of this kind"]
+        if lines:
+            units = [f"{self.name}: {sign.says}" for sign in self.trust.signs if sign.of_unit]
+            raise Several([*units, *lines])
+        return self
+
+    def without(self, rows: Sequence[int], why: str) -> Asked:
+        """The same, with some of the kept rows refused as well."""
+        where = [f"{self.name}, {self.word} {self.lines[r]}" for r in rows]
+        more = [Refusal(r, "", why, f"{at}: {why}") for r, at in zip(rows, where, strict=True)]
+        trust = replace(self.trust, refusals=(*self.trust.refusals, *more))
+        return replace(self, inputs=self.inputs[~np.isin(self.kept, rows)], trust=trust)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +98,7 @@ class Intake:
     features: tuple[str, ...]
     preparation: Preparation | None
     own_recipe: Recipe | None
+    ranges: Ranges | None = None
     in_python: str = "coterie.load(FOLDER)"
 
     @cached_property
@@ -84,6 +125,13 @@ class Intake:
         assert self.way is not None
         return plain_recipe([p.column for p in self.way.parts])
 
+    @cached_property
+    def judge(self) -> Judge:
+        from coterie.data.quality.ranges import shipped
+
+        assert self.way is not None
+        return Judge(self.way, shipped() if self.ranges is None else self.ranges)
+
     def asked(self, source: Any) -> Asked:
         """Rows of a file, a frame or an array."""
         if isinstance(source, np.ndarray | Tensor):
@@ -93,10 +141,10 @@ class Intake:
         from coterie.data.tables.read import read_table
 
         table = read_table(source)
-        raw, said = self.read(table)
-        refuse_gaps(self.way, raw, table.name, table.row_word, table.lines)
-        lines = [int(line) for line in table.lines]
-        return Asked(self.way.inputs(raw), raw, lines, table.row_word, tuple(said))
+        raw, refusals, said = self.read(table)
+        return self.judged(
+            raw, refusals, Place(table.name, table.row_word, [int(n) for n in table.lines]), said
+        )
 
     def of_array(self, values: Array) -> Asked:
         """Numbers in the model's order: raw columns where they are prepared, else inputs."""
@@ -106,17 +154,35 @@ class Intake:
                 f"an array of {values.dtype} {list(values.shape)} for the model of {self.client!r}, which "
                 f"takes numbers [n, {', '.join(map(str, wanted))}]: give those"
             )
-        lines = list(range(1, len(values) + 1))
+        place = Place("array", "row", list(range(1, len(values) + 1)))
         if self.way is None:
             if not np.isfinite(values).all():
                 raise BadData("an array with values that are not finite: fill or drop them")
-            return Asked(np.asarray(values, dtype=np.float32), None, lines)
-        raw = np.asarray(values, dtype=np.float64)
-        refuse_gaps(self.way, raw, "array", "row", np.array(lines))
-        return Asked(self.way.inputs(raw), raw, lines)
+            return Asked(np.asarray(values, dtype=np.float32), None, Trust(place.lines, recorded=False))
+        return self.judged(np.asarray(values, dtype=np.float64), [], place, [])
 
-    def read(self, table: Table) -> tuple[Array, list[str]]:
-        """[row, column] in the model's order, and what is to be said of the table."""
+    def judged(self, raw: Array, refusals: Sequence[Refusal], place: Place, said: Sequence[str]) -> Asked:
+        """Rows that were read, without those that could not be read or that the model cannot take."""
+        assert self.way is not None
+        known = {(r.row, r.column) for r in refusals}
+        wrong = [
+            Refusal(row, column, says, f"{place.at(row)}, {line}")
+            for row, column, says, line in (*untakeable(self.way, raw), *self.impossible(raw))
+            if (row, column) not in known
+        ]
+        trust = self.judge.trust(raw, place.lines, place.word, [*refusals, *wrong])
+        asked = Asked(np.empty(0), raw, trust, tuple(said), place.name)
+        return replace(asked, inputs=self.way.inputs(raw[asked.kept]))
+
+    def impossible(self, raw: Array) -> Iterator[tuple[int, str, str, str]]:
+        for row, column, says in self.judge.impossible(raw):
+            yield row, column, says, f"column {column!r}: {says}: correct it, or leave the row out"
+
+    def read(self, table: Table) -> tuple[Array, list[Refusal], list[str]]:
+        """[row, column] in the model's order, what of it cannot be read, and what is to be said of the table.
+
+        A column that the model does not look at may hold anything.
+        """
         from coterie.data.tables.follow import rows_of, sites_in, unread
         from coterie.data.tables.texts import plain
 
@@ -130,7 +196,7 @@ class Intake:
             )
         spare = [p.column.name for p in self.way.parts if not p.read]
         try:
-            found = rows_of(self.recipe, table, site, may_lack=spare)
+            found = rows_of(self.recipe, table, site, may_lack=spare, by_row=True)
         except Several as troubles:
             raise self.in_use(troubles) from None
         said = []
@@ -143,7 +209,13 @@ class Intake:
                 f"columns that {self.client} had no values of in training, left out: {', '.join(idle)}"
             )
         names = [c.name for c in self.recipe.columns]
-        return found.raw[:, [names.index(name) for name in self.columns]], said
+        refusals = [self.refusal(m, row) for m in found.misfits if m.column not in spare for row in m.rows]
+        return found.raw[:, [names.index(name) for name in self.columns]], refusals, said
+
+    def refusal(self, misfit: Misfit, row: int) -> Refusal:
+        (line,) = self.in_use(Several([misfit.line])).lines
+        says = misfit.says.partition(": correct it")[0]
+        return Refusal(row, misfit.column, f"{misfit.column} {says}", line)
 
     @property
     def site(self) -> str:
@@ -175,22 +247,37 @@ def has(table: Table, rule: Rule, site: str) -> bool:
     return header is not None and any(cell != "" for cell in table.columns[header])
 
 
-def refuse_gaps(way: Preparation, raw: Array, name: str, word: str, lines: Array) -> None:
-    """All missing values at once for which the model has nothing to put there, and all infinite ones."""
-    troubles = []
+class Place(NamedTuple):
+    """Where rows come from: what that is called, what a row's place is called, and where each row stands."""
+
+    name: str
+    word: str
+    lines: list[int]
+
+    def at(self, row: int) -> str:
+        return f"{self.name}, {self.word} {self.lines[row]}"
+
+
+def untakeable(way: Preparation, raw: Array) -> Iterator[tuple[int, str, str, str]]:
+    """(row, column, what is wrong, the same with a remedy): missing values for which the model has nothing to
+    put there, infinite ones, and numbers that stand for none of a column's values.
+    """
     for i, part in enumerate(way.parts):
         if not part.read:
             continue
-        gaps, endless = np.isnan(raw[:, i]), np.isinf(raw[:, i])
+        column, values = part.column, raw[:, i]
+        gaps, endless = np.isnan(values), np.isinf(values)
+        strange = ~np.isin(values, column.allowed) & ~gaps & ~endless & (column.kind != "number")
+        may = ", ".join(column.text(v) for v in column.allowed)
         for bad, what, remedy in (
             (gaps & (part.fill is None), "is missing", "fill it in or leave the row out"),
             (endless, "is infinite", "correct it"),
+            (strange, f"is none of {may}", "correct it"),
         ):
-            troubles += [
-                f"{name}, {word} {lines[r]}, column {part.column.name!r} {what}: {remedy}"
-                for r in np.flatnonzero(bad)
-            ]
-    if len(troubles) > MOST:
-        troubles = [*troubles[:MOST], f"{name}: {len(troubles) - MOST} more of this kind"]
-    if troubles:
-        raise Several(troubles)
+            for row in np.flatnonzero(bad):
+                yield (
+                    int(row),
+                    column.name,
+                    f"{column.name} {what}",
+                    f"column {column.name!r} {what}: {remedy}",
+                )

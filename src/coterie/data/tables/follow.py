@@ -1,7 +1,6 @@
 """Rows of a table by its recipe: the same steps for training, for use, for files and for frames.
 
-Cells become numbers or one of a column's values. pandera then checks the whole table against a schema made
-from the recipe (types, allowed values, bounds, no target missing) and tells every cell that does not fit.
+Cells become numbers or one of a column's values; the whole table is then checked (see `schema.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +20,27 @@ from coterie.data.tables.dates import DAYS_IN, date_of, days_between
 from coterie.data.tables.read import Table, object_array, read_table, refuse
 from coterie.data.tables.recipe import converted_by
 from coterie.data.tables.rules import Here, Recipe, Rule
+from coterie.data.tables.schema import failures, schema_of
 from coterie.data.tables.texts import Cell, number_of, plain, same, shown, some
 from coterie.data.tables.units import name_and_unit, unit_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class Misfit(NamedTuple):
+    """What cannot be read.
+
+    line     where it is, what it is and what to do
+    column   whose value it is
+    rows     in which rows of the table; none for a mistake of the table as a whole
+    says     what it is, without where
+    """
+
+    line: str
+    column: str = ""
+    rows: tuple[int, ...] = ()
+    says: str = ""
 
 
 class Rows(NamedTuple):
@@ -35,12 +50,14 @@ class Rows(NamedTuple):
     y       [row] class numbers or numbers, if asked for
     lines   [row] in the file, whose header is line 1; of a frame, rows from 1
     sites   [row] whose it is, where a column tells; empty where that is missing
+    misfits what could not be read and is NaN in `raw`, if that is not to be refused
     """
 
     raw: Array
     y: Array | None
     lines: list[int]
     sites: list[str] | None
+    misfits: tuple[Misfit, ...] = ()
 
 
 def rows_of(
@@ -50,15 +67,17 @@ def rows_of(
     with_target: bool = False,
     *,
     may_lack: Collection[str] = (),
+    by_row: bool = False,
 ) -> Rows:
     """Rows as the recipe reads them at `site`; without a site, as its column tells, or else as all have them.
 
-    A column of `may_lack` need not be there. All that cannot be read is refused at once.
+    A column of `may_lack` need not be there. All that cannot be read is refused at once; with `by_row`, where
+    the table as a whole can be read, rows that cannot are handed back as `misfits` instead.
     """
     table = read_table(source)
     if with_target and not recipe.target:
         raise BadInput("the recipe has no target: write target = one of its columns")
-    troubles = list[str]()
+    troubles = list[Misfit]()
     whose = None if site else sites_in(recipe, table)
     if with_target and recipe.unlabelled == "drop":
         table, whose = labelled(recipe, table, whose, site)
@@ -66,17 +85,17 @@ def rows_of(
     rules = [*recipe.inputs, *goals]
     made = np.full((len(table), len(rules)), np.nan)
     for name, rows in places(whose, site, len(table)):
-        part = table.take(rows)
-        made[rows] = Reading(recipe, part, name, frozenset(map(plain, may_lack)), troubles).numbers(
-            rules, with_target
-        )
+        reading = Reading(recipe, table.take(rows), name, frozenset(map(plain, may_lack)), [])
+        made[rows] = reading.numbers(rules, with_target)
+        troubles += [t._replace(rows=tuple(int(rows[i]) for i in t.rows)) for t in reading.troubles]
     if recipe.event and with_target:
-        troubles += odd_times(recipe, table, made[:, -2])
-    refuse(troubles)
+        troubles += map(Misfit, odd_times(recipe, table, made[:, -2]))
+    if not by_row or not all(t.rows for t in troubles):
+        refuse([t.line for t in troubles])
     y = None
     if with_target:
         made, y = made[:, : -len(goals)], targets_of(recipe, made[:, -len(goals) :])
-    return Rows(made, y, [int(line) for line in table.lines], whose)
+    return Rows(made, y, [int(line) for line in table.lines], whose, tuple(troubles))
 
 
 def targets_of(recipe: Recipe, goals: Array) -> Array:
@@ -155,7 +174,7 @@ class Reading:
     """One site's rows of a table; what is wrong is added to `troubles`."""
 
     def __init__(
-        self, recipe: Recipe, table: Table, site: str, may_lack: frozenset[str], troubles: list[str]
+        self, recipe: Recipe, table: Table, site: str, may_lack: frozenset[str], troubles: list[Misfit]
     ) -> None:
         self.recipe, self.table, self.site = recipe, table, site
         self.may_lack, self.troubles = may_lack, troubles
@@ -182,8 +201,8 @@ class Reading:
             return self.table.columns[header]
         if here.absent and plain(rule.name) in (plain(self.recipe.target), plain(self.recipe.event)):
             place = f"[columns.{rule.name}.at.{self.site}]"
-            self.troubles.append(
-                f"{self.table.name}: the target {rule.name!r} is absent at {self.site!r}: say how it is "
+            self.of_table(
+                f"the target {rule.name!r} is absent at {self.site!r}: say how it is "
                 f"written there, name or spellings under {place}, or leave the site out"
             )
         if not here.absent and plain(rule.name) not in self.may_lack:
@@ -191,8 +210,12 @@ class Reading:
             remedy = (
                 f", or write absent = true under [columns.{rule.name}.at.{self.site}]" if self.site else ""
             )
-            self.troubles.append(f"{self.table.name}: column {wanted!r} is missing: add it{remedy}")
+            self.of_table(f"column {wanted!r} is missing: add it{remedy}")
         return None
+
+    def of_table(self, says: str) -> None:
+        """A mistake of the table as a whole."""
+        self.troubles.append(Misfit(f"{self.table.name}: {says}"))
 
     def refuse_other_unit(self, header: str, rule: Rule, here: Here) -> None:
         told = name_and_unit(header)[1]
@@ -200,8 +223,8 @@ class Reading:
         if told and told != (unit_of(wanted) if wanted else "") and rule.use == "number":
             at = f".at.{self.site}" if self.site else ""
             known = wanted or "no unit that it knows"
-            self.troubles.append(
-                f"{self.table.name}: column {header!r} is in {told}, the recipe reads {rule.name!r} in "
+            self.of_table(
+                f"column {header!r} is in {told}, the recipe reads {rule.name!r} in "
                 f'{known}: convert it, or write unit = "{told}" under [columns.{rule.name}{at}]'
             )
 
@@ -244,7 +267,7 @@ class Reading:
         marks, format = missing_marks(rule, here), here.dates or rule.dates
         found = [None if same(c) in marks else date_of(c, format) for c in cells]
         self.troubles += [
-            f"{self.table.where(i)}, column {rule.name!r}: {said(replace(rule, use='date'), '', shown(c))}"
+            self.misfit(rule.name, [i], said(replace(rule, use="date"), "", shown(c)))
             for i, (c, date) in enumerate(zip(cells, found, strict=True))
             if date is None and same(c) not in marks
         ]
@@ -256,7 +279,7 @@ class Reading:
         tidy: Mapping[str, Array],
         cells: Mapping[str, Array],
         needed: Collection[str],
-    ) -> list[str]:
+    ) -> list[Misfit]:
         """What does not fit the schema: one line for each value of a column, with the lines it is in."""
         unread = [(r.name, "", i) for r in rules for i, v in enumerate(tidy[r.name]) if unreadable(r, v)]
         known = {(name, row) for name, _, row in unread}
@@ -267,10 +290,13 @@ class Reading:
         for name, check, row in found:
             grouped.setdefault((name, check, shown(cells[name][row])), []).append(row)
         return [
-            f"{self.table.name}, {self.table.row_word} {some([str(self.table.lines[i]) for i in rows])}, "
-            f"column {name!r}: {said(by_name[name], check, value)}"
+            self.misfit(name, rows, said(by_name[name], check, value))
             for (name, check, value), rows in grouped.items()
         ]
+
+    def misfit(self, column: str, rows: Sequence[int], says: str) -> Misfit:
+        where = f"{self.table.row_word} {some([str(self.table.lines[i]) for i in rows])}"
+        return Misfit(f"{self.table.name}, {where}, column {column!r}: {says}", column, tuple(rows), says)
 
 
 def since_then(date: datetime.datetime | None, then: datetime.datetime | None, counted: str) -> float | None:
@@ -322,42 +348,6 @@ def coded(rule: Rule, tidy: Array) -> Array:
         return typed(rule, tidy)
     codes = dict(zip(rule.values, rule.column.codes, strict=True))
     return np.array([codes.get(v, np.nan) if isinstance(v, str) else np.nan for v in tidy])
-
-
-def schema_of(rules: Sequence[Rule], needed: Collection[str] = ()) -> Any:
-    """What a tidy table must be: types, allowed values and bounds; a target is `needed` in every row."""
-    import pandera.pandas as pa
-
-    columns = {}
-    for rule in rules:
-        need = plain(rule.name) not in map(plain, needed)
-        if rule.use in ("number", "date"):
-            bounds = [pa.Check.ge(rule.lowest)] if rule.lowest is not None else []
-            bounds += [pa.Check.le(rule.highest)] if rule.highest is not None else []
-            columns[rule.name] = pa.Column(float, bounds, nullable=need)
-        else:
-            columns[rule.name] = pa.Column(None, pa.Check.isin(rule.values), nullable=need)
-    return pa.DataFrameSchema(columns)
-
-
-def failures(schema: Any, tidy: Mapping[str, Array]) -> list[tuple[str, str, int]]:
-    """[(column, check, row)] of the cells that do not fit."""
-    import pandas as pd
-    import pandera.errors as pe
-
-    if not tidy:
-        return []
-    frame = pd.DataFrame({n: pd.Series(c, dtype=c.dtype) for n, c in tidy.items()})
-    try:
-        schema.validate(frame, lazy=True)
-    except pe.SchemaErrors as error:
-        cases = error.failure_cases
-        cases = cases[cases["index"].notna()]
-        return [
-            (str(column), str(check), int(row))
-            for column, check, row in zip(cases["column"], cases["check"], cases["index"], strict=True)
-        ]
-    return []
 
 
 def said(rule: Rule, check: str, value: str) -> str:

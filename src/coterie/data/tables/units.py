@@ -6,6 +6,7 @@ Mass and amount go by substance: glucose of 1 mmol/l is 18.016 mg/dl, creatinine
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from coterie.data.tables.texts import loose, plain, trimmed
@@ -36,6 +37,7 @@ class Known(NamedTuple):
 
 WEIGHT, HEIGHT = ("weight", "wt", "mass", "gewicht", "poids"), ("height", "ht", "length", "grosse", "taille")
 CHOLESTEROL = ("cholesterol", "chol", "ldl", "hdl")
+SHARES = ("saturation", "spo2", "sao2", "haematocrit", "hematocrit", "hct", "ejection", "lvef", "ef", "fio2")
 CONVERSIONS = (
     Known("mmol/l", "mg/dl", Conversion(18.016), ("glucose", "sugar", "glucosis", "gluc")),
     Known("mmol/l", "mg/dl", Conversion(38.67), CHOLESTEROL),
@@ -54,6 +56,7 @@ CONVERSIONS = (
     Known("kpa", "mmhg", Conversion(7.500617), ("pressure", "sbp", "dbp", "bp", "systolic", "diastolic")),
     Known("g/l", "g/dl", Conversion(0.1), ("haemoglobin", "hemoglobin", "hb", "hgb", "albumin")),
     Known("months", "years", Conversion(1 / 12), ("age",)),
+    Known("fraction", "%", Conversion(100.0), SHARES),
 )
 SPELLINGS = {
     "mmol/l": ("mmol/l", "mmol l", "mmol per l", "mmoll"),
@@ -78,6 +81,7 @@ SPELLINGS = {
     "days": ("days", "day", "d"),
     "bpm": ("bpm", "/min", "1/min"),
     "%": ("%", "percent"),
+    "fraction": ("fraction",),
     "kg/m2": ("kg/m2", "kg/m²", "kg/m^2"),
 }
 UNITS = {spelling: unit for unit, words in SPELLINGS.items() for spelling in words}
@@ -126,4 +130,13 @@ def conversions_for(name: str) -> list[Known]:
     """All that a column of that name may need, each way round."""
     words = set(loose(name).split())
     found = [k for k in CONVERSIONS if words & set(k.words)]
+    return each_way(found)
+
+
+def conversions_into(unit: str) -> list[Known]:
+    """All that give a unit whatever the column is called: not those that go by substance."""
+    return [k for k in each_way([k for k in CONVERSIONS if not by_substance(k)]) if k.here == unit]
+
+
+def each_way(found: Sequence[Known]) -> list[Known]:
     return [*found, *(Known(k.here, k.there, k.by.back, k.words) for k in found)]
