@@ -183,7 +183,7 @@ class TestPredictCsv:
     def test_the_mean_by_hand(self, pool, done):
         Path("x.csv").write_text("remark,dose\nx,0.5\ny,-0.25\n")
         rows = self.rows(done("predict", "pool", "x.csv", "--samples", "0"))
-        assert [list(r) for r in rows] == [["line", "class", "p(0)", "p(1)"]] * 2
+        assert [list(r) for r in rows] == [["line", "class", "p(0)", "p(1)", "trust"]] * 2
         for r, (i, x, guess) in zip(rows, [("2", 0.5, "0"), ("3", -0.25, "1")], strict=True):
             assert (r["line"], r["class"]) == (i, guess)
             assert float(r["p(0)"]) == pytest.approx(probability(2, x), rel=1e-6)
@@ -509,7 +509,8 @@ class TestRefusals:
     )
     def test_cells(self, pool, refused, text, said):
         Path("x.csv").write_text(text)
-        assert refused("posterior", "predict", "pool", "x.csv", "--out", "y.csv") == f"coterie: {said}"
+        words = ("posterior", "predict", "pool", "x.csv", "--out", "y.csv", "--strict")
+        assert refused(*words) == f"coterie: {said}"
 
     def test_other_columns_classes_units_and_scales(self, kept):
         """Whose weights are of something else: nothing is joined without a word any more."""

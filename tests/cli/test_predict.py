@@ -71,7 +71,7 @@ class TestPredict:
     def test_everywhere_the_same_bits(self, run, done):
         """The shell, the exported folder without its run, Python; whatever the order of columns."""
         printed, _ = done("predict", "run", "patients.csv", "--client", "south")
-        assert printed[0] == "line,class,p(ill),p(well)"
+        assert printed[0] == "line,class,p(ill),p(well),trust"
         expected = load(run, "south").proba("patients.csv")
         found = np.array([[float(r["p(ill)"]), float(r["p(well)"])] for r in csv.DictReader(printed)])
         assert np.array_equal(found, expected)
@@ -101,7 +101,10 @@ class TestPredict:
         words = ("--client", "north", "--threshold", "0.999", "--explain", "2", "--out", "new/y.csv")
         printed, said = done("predict", "run", "patients.csv", *words)
         assert printed == ["2 rows: 2 unsure", "table: new/y.csv"]
-        assert said == ["· columns of patients.csv that the model does not know, left out: remark"]
+        assert said == [
+            "· columns of patients.csv that the model does not know, left out: remark",
+            "· all 2 rows: values outside training's range",
+        ]
         first, _ = csv.DictReader(Path("new/y.csv").read_text().splitlines())
         assert (first["line"], first["class"], first["unsure"]) == ("2", "", "yes")
         assert {first["pushed 1"].split("=")[0], first["pushed 2"].split("=")[0]} <= {"age", "dose", "sex"}

@@ -25,6 +25,7 @@ def test_another_program_says_the_same(by_hand, tmp_path):
         "client": "north",
         "columns": ["age", "smokes", "stage", "dose"],
         "classes": ["well", "ill"],
+        "training": {},
     }
     raw = np.array([[60.0, 1, 2, np.nan], [np.nan, 0, 1, 7], [33.3, 1, np.nan, 0]])
     _, p = session.run(["outputs", "probabilities"], {"columns": raw})

@@ -54,7 +54,7 @@ class TestSaid:
         unsure = by_hand(threshold=0.9)
         assert unsure.predict(file(ROWS)).tolist() == ["ill", ""]
         table = unsure.table(file(ROWS))
-        assert list(table) == ["line", "class", "unsure", "p(well)", "p(ill)"]
+        assert list(table) == ["line", "class", "unsure", "p(well)", "p(ill)", "trust"]
         assert table["line"].tolist() == [2, 3]
         assert table["unsure"].tolist() == ["", "yes"]
 
@@ -68,7 +68,7 @@ class TestSaid:
     def test_a_number(self, by_hand, file):
         number = by_hand(task="regression", classes=(), model=linear(WEIGHT, [7.0]))
         assert number.predict(file(ROWS)).tolist() == pytest.approx([8, 6])
-        assert list(number.table(file(ROWS))) == ["line", "prediction"]
+        assert list(number.table(file(ROWS))) == ["line", "prediction", "trust"]
 
     def test_missing_values_are_filled_as_in_training(self, by_hand, file):
         """Age 48: -0.2; stage I: -1; 2 + 4/4 - 1."""

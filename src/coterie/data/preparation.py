@@ -269,7 +269,8 @@ def _own(part: Part) -> dict[str, Any]:
 
 def as_they_are(features: Sequence[str], inputs: Array) -> Preparation:
     """For columns that are taken as they are, with what training rows [row, column] had in them."""
-    parts = (Part(c, training=training_range(c, inputs[:, i])) for i, c in enumerate(numbers(features)))
+    values = np.asarray(inputs, dtype=np.float64)
+    parts = (Part(c, training=training_range(c, values[:, i])) for i, c in enumerate(numbers(features)))
     return Preparation(tuple(parts))
 
 

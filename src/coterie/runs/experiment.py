@@ -46,7 +46,7 @@ from coterie.nets.ground import Connector, admit, read_wrap, shown_by
 from coterie.privacy.ledger import cost_of
 from coterie.runs.about import about_run
 from coterie.runs.budget import check_budget
-from coterie.runs.prepared import Origin
+from coterie.runs.prepared import Origin, preparation_of
 from coterie.runs.rehearsal import affordable, refuse_unforeseen
 from coterie.runs.room import check_model, check_work
 from coterie.runs.settings import PARTS, Settings
@@ -336,9 +336,15 @@ def experiment_of(
         net=Counting(net),
         key=Key(int(config["seed"])),
         body=footing.body,
-        origin=Origin({c.name: c.preparation for c in footing.clients if c.preparation}, footing.recipe),
+        origin=origin_of(footing),
         own=own,
     )
+
+
+def origin_of(footing: Footing) -> Origin:
+    """How clients made their inputs; behind frozen layers these are others than rows have."""
+    ways = {c.name: preparation_of(c) if footing.body is None else c.preparation for c in footing.clients}
+    return Origin({name: way for name, way in ways.items() if way}, footing.recipe)
 
 
 def costs(method: Method, roster: Roster) -> bool:

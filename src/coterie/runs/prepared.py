@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coterie.core.client import Client
 from coterie.core.errors import BadRun
-from coterie.data.preparation import Preparation, told_of
+from coterie.data.preparation import Preparation, as_they_are, told_of
 from coterie.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -31,8 +32,16 @@ class Origin:
     recipe: Recipe | None = None
 
 
+def preparation_of(client: Client) -> Preparation | None:
+    """A client's own; where it takes columns with names as they are, one that tells training's ranges."""
+    x = client.train.x
+    if client.preparation is not None or x.dim() != 2 or x.shape[1] != len(client.features) or not len(x):
+        return client.preparation  # type: ignore[no-any-return]
+    return as_they_are(client.features, x.numpy())
+
+
 def save_origin(folder: Path, origin: Origin) -> None:
-    """Nothing where inputs are taken as they are."""
+    """Nothing where inputs have no names."""
     if origin.preparations:
         table = {name: p.told() for name, p in origin.preparations.items()}
         write_whole(folder / PREPARATION, json.dumps(table, indent=1) + "\n")
@@ -43,7 +52,7 @@ def save_origin(folder: Path, origin: Origin) -> None:
 
 
 def read_preparations(folder: Path) -> dict[str, Preparation]:
-    """Of a run; empty where inputs were taken as they are."""
+    """Of a run; empty where inputs have no names."""
     path = folder / PREPARATION
     if not path.exists():
         return {}

@@ -14,6 +14,7 @@ from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput
 from coterie.data.tables.recipe import Recipe
 from coterie.metrics.operating import Probabilities
+from coterie.runs.prepared import preparation_of
 from coterie.runs.probabilities import few_enough
 from coterie.storage.paths import fresh_path
 from coterie.use import bundle
@@ -45,7 +46,7 @@ def keep_model(
         model=loaded(how, shape, outputs, belief, None, "the run's model").eval(),
         shape=shape,
         features=client.features,
-        preparation=client.preparation,
+        preparation=preparation_of(client),
         recipe=recipe,
         made=how,
         facts={**facts, "notes": list(client.notes)},

@@ -1,4 +1,6 @@
-"""A model card: what a person should know of a model before using it. No row of anybody's data is in it."""
+"""A model card: what a person should know of a model before using it. No row of anybody's data is in it,
+but the lowest and highest values of the client's own columns.
+"""
 
 from __future__ import annotations
 
@@ -125,11 +127,11 @@ def columns(predictor: Predictor) -> list[str]:
         missing = "refused" if part.fill is None else f"taken as {column.text(part.fill)}"
         if not part.read:
             missing = "not looked at: training rows had no value"
-        rows.append([column.name, holds, column.unit, training_rows(part), missing])
+        rows.append([column.name, holds, column.unit, missing, training_rows(part)])
     lines = [
         "Columns are found by name, in any order. What lies outside of the training rows is predicted, and "
         "said so with each prediction.",
-        table(["column", "holds", "unit", "in training rows", "if missing"], rows),
+        table(["column", "holds", "unit", "if missing", "in training rows"], rows),
     ]
     return ["## Columns", *lines]
 
@@ -142,7 +144,7 @@ def training_rows(part: Part) -> str:
     if training.quantiles:
         return f"{training.lowest:g} to {training.highest:g}"
     values = [column.text(code) for code in training.codes]
-    return "all of these" if len(values) == len(column.allowed or column.codes) else ", ".join(values)
+    return "all of these" if len(values) == len(column.allowed) else ", ".join(values)
 
 
 def limits(predictor: Predictor) -> list[str]:

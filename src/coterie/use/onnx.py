@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.errors import BadInput
-from coterie.data.preparation import Part
+from coterie.data.preparation import Part, Preparation
 from coterie.use.predictor import Predictor
 
 CLOSE = 1e-4  # how far probabilities or numbers of the two may be apart, relative to the largest
@@ -59,11 +59,20 @@ def write_onnx(path: Path, predictor: Predictor) -> None:
         "client": predictor.client,
         "columns": list(predictor.intake.columns),
         "classes": list(predictor.classes),
+        "training": {} if predictor.intake.way is None else training_spans(predictor.intake.way),
     }
     entry = model.metadata_props.add()
     entry.key, entry.value = "coterie", json.dumps(about)
     onnx.save(model, str(path))
     refuse_other(path, whole, x, given)
+
+
+def training_spans(way: Preparation) -> dict[str, list[float]]:
+    """{column: lowest and highest number, or codes} in training, where recorded: the file itself holds values
+    against nothing.
+    """
+    found = {p.column.name: p.training for p in way.parts if p.training is not None}
+    return {n: [t.lowest, t.highest] if t.quantiles else list(t.codes) for n, t in found.items()}
 
 
 def refuse_other(path: Path, whole: nn.Module, x: Tensor, given: str) -> None:

@@ -172,7 +172,8 @@ class Intake:
         ]
         trust = self.judge.trust(raw, place.lines, place.word, [*refusals, *wrong])
         asked = Asked(np.empty(0), raw, trust, tuple(said), place.name)
-        return replace(asked, inputs=self.way.inputs(raw[asked.kept]))
+        with np.errstate(over="ignore"):  # what the model then says of such a row is no number, and refused
+            return replace(asked, inputs=self.way.inputs(raw[asked.kept]))
 
     def impossible(self, raw: Array) -> Iterator[tuple[int, str, str, str]]:
         for row, column, says in self.judge.impossible(raw):

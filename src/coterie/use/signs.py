@@ -1,11 +1,10 @@
 """Signs that a whole column of new rows is not what training had: no value, few values, another unit.
 
-A column's quartiles are held against training's, in spreads s of training's rows (1.35 s lie between their
+A column's median is held against training's, in spreads s of training's rows (1.35 s lie between their
 quartiles), on the scale of the logarithm where all values are above 0:
 
-    apart      the mean distance between quartiles, d, is large (d > 2), or most values lie outside of
-               training's range
-    a unit     and a conversion brings them together (below d / 3, and below 1.2 s)
+    apart      the distance d is large (d > 2), or the median lies outside of training's range
+    a unit     and a conversion brings the medians together (below d / 3, and below 1.2 s)
 
 Nothing is converted: a person decides. Of one or two rows nothing is said as a whole; each is held against
 training's range by itself.
@@ -18,13 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.data.intake import Array
-from coterie.data.quality.finding import percent
+from coterie.data.quality.finding import number, percent
 from coterie.data.quality.units import BETTER, CLOSE, FEWEST_ROWS, LOG, PLAIN, Scale, scale_of
 from coterie.data.tables.units import Known
 from coterie.use.bounds import Bounds, unit_word
 
 APART = 2.0  # spreads between training's rows and new ones
-MOSTLY = 0.5  # of the values
 BETWEEN_QUARTILES = 1.349  # spreads
 
 
@@ -45,8 +43,7 @@ def sign_of(bounds: Bounds, values: Array) -> Sign | None:
     if len(known) < FEWEST_ROWS or training is None or not training.quantiles:
         return None
     before = distance(bounds, known, PLAIN if min(known.min(), training.lowest) <= 0 else LOG)
-    out = float(((known < training.lowest) | (known > training.highest)).mean())
-    if before <= APART and out <= MOSTLY:
+    if before <= APART and training.lowest <= np.median(known) <= training.highest:
         return None
     return sign_of_unit(bounds, known) or sign_of_shift(bounds, known)
 
@@ -77,9 +74,9 @@ def sign_of_unit(bounds: Bounds, known: Array) -> Sign | None:
         return None
     _, unit = min(tried, key=lambda pair: pair[0])
     word, median = unit_word(unit.there), float(np.median(known))
-    converted = f"{unit.by(median):.4g} {unit.here}"
+    then = f"{unit.by(median):.4g} {unit.here}"
     return Sign(
-        f"{against(bounds, median)}: in {word}? That would be {converted}: if so, convert the column",
+        f"{against(bounds, median)}: in {word}? That would be {then}: if so, convert the column",
         f"{bounds.column.name} in {word}, by the whole column?",
         of_unit=True,
     )
@@ -98,19 +95,16 @@ def against(bounds: Bounds, median: float) -> str:
     training = bounds.training
     assert training is not None
     times = median / training.median if min(median, training.median) > 0 else 0.0
-    ratio = f", {times:.2g} times as much" if times else ""
+    ratio = f", {number(float(f'{times:.2g}'))} times as much" if times else ""
     return f"{bounds.column.name} has a median of {median:.4g}, training's is {training.median:.4g}{ratio}"
 
 
 def distance(bounds: Bounds, values: Array, scale: Scale) -> float:
-    """Mean distance of values' quartiles from training's, in training's spreads; infinite where there is no
-    logarithm.
-    """
+    """Of the median of values from training's, in training's spreads; infinite where there is no logarithm."""
     assert bounds.training is not None
-    quartiles = np.array([bounds.training.quantiles[1:4], np.quantile(values, [0.25, 0.5, 0.75])])
-    if scale is LOG and quartiles.min() <= 0:
+    levels = np.array([*bounds.training.quantiles[1:4], np.median(values)])
+    if scale is LOG and levels.min() <= 0:
         return float("inf")
-    (low, middle, high), theirs = scale.of(quartiles)
-    spread = (high - low) / BETWEEN_QUARTILES
-    apart = float(np.abs(theirs - np.array([low, middle, high])).mean())
+    low, middle, high, median = scale.of(levels)
+    spread, apart = float(high - low) / BETWEEN_QUARTILES, float(abs(median - middle))
     return apart / spread if spread else (float("inf") if apart else 0.0)
