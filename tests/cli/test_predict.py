@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shlex
 import shutil
@@ -146,6 +147,86 @@ class TestPredict:
         assert refused("predict", "run", "x.csv", "--client", "client-0") == (
             "coterie: the model of 'client-0' takes pictures of 1x8x8, which columns of a table cannot be "
             "matched to: predict from Python, coterie.load(FOLDER).proba(array)"
+        )
+
+
+class TestTrust:
+    """Every row gets a line; what cannot be predicted is skipped by name, or with --strict refuses all."""
+
+    BAD = (
+        "age,dose,sex\n50,3,f\n162,3,m\n-5,3,f\n50,3,x\nold,3,f\n50,,m\n50,3\n50,9.5,f\n48,3.1,m\n51,2.9,f\n"
+    )
+
+    @pytest.fixture
+    def bad(self, run):
+        Path("bad.csv").write_text(self.BAD)
+
+    def rows(self, printed):
+        return list(csv.DictReader(printed))
+
+    def test_one_bad_row_is_skipped_by_name_and_the_others_are_predicted(self, bad, done):
+        printed, said = done("predict", "run", "bad.csv", "--client", "north", "--out", "y.csv")
+        assert printed[0].endswith(" 6 skipped")
+        assert printed[0].startswith("10 rows: ")
+        assert said == [
+            "· 1 of 10 rows (line 9): values outside training's range",
+            "· line 3 is skipped: age 162 cannot be (0 to 123 years)",
+            "· line 4 is skipped: age -5 cannot be (0 to 123 years)",
+            "· line 5 is skipped: sex 'x' is not one of f, m",
+            "· line 6 is skipped: age 'old' is not a number",
+            "· line 7 is skipped: dose is missing",
+            "· 1 more are skipped: see trust in the table",
+        ]
+        table = self.rows(Path("y.csv").read_text().splitlines())
+        assert [r["line"] for r in table] == [str(n) for n in range(2, 12)]
+        assert [r["class"] == r["p(ill)"] == "" for r in table] == [False, *[True] * 6, *[False] * 3]
+        assert table[6]["trust"] == "refused: 2 cells, but 3 columns: nothing for column 'sex'"
+        assert [r["trust"] for r in (table[0], *table[8:])] == ["as in training"] * 3
+
+    def test_the_exported_folder_says_the_same(self, bad, done):
+        printed, said = done("predict", "run", "bad.csv", "--client", "north", "--explain", "1")
+        done("export", "run", "--client", "north", "--out", "model")
+        shutil.rmtree("run")
+        assert done("predict", "model", "bad.csv", "--explain", "1") == (printed, said)
+
+    def test_strict(self, bad, coterie):
+        code, printed, said = coterie(
+            "predict", "run", "bad.csv", "--client", "north", "--strict", "--out", "y.csv"
+        )
+        assert (code, printed) == (2, "")
+        assert not Path("y.csv").exists()
+        assert re.findall(r"^coterie: bad.csv, line (\d+)", said, re.M) == list("345678")
+        Path("bad.csv").write_text("age,dose,sex\n50,3,f\n")
+        assert coterie("predict", "run", "bad.csv", "--client", "north", "--strict")[0] == 0
+
+    def test_nothing_is_left_to_predict(self, run, refused):
+        Path("bad.csv").write_text("age,dose,sex\n162,3,m\n")
+        assert refused("predict", "run", "bad.csv", "--client", "north", "--out", "y.csv") == (
+            "coterie: bad.csv, line 2, column 'age': age 162 cannot be (0 to 123 years): correct it, or "
+            "leave the row out"
+        )
+
+    def test_bounds_of_ones_own(self, run, done, refused):
+        Path("mine.toml").write_text("[dose]\npossible = [0, 4]\n")
+        _, said = done("predict", "run", "patients.csv", "--client", "north", "--ranges", "mine.toml")
+        assert "· line 2 is skipped: dose 4.5 cannot be (0 to 4)" in said
+        words = ("predict", "run", "patients.csv", "--client", "north")
+        assert "no.toml" in refused(*words, "--ranges", "no.toml")
+        assert refused(*words, "--ranges", "mine.toml", "--out", "mine.toml") == (
+            "coterie: out=mine.toml would overwrite what is read: choose another --out"
+        )
+
+    def test_a_folder_of_an_earlier_version_says_that_it_does_not_know(self, run, done):
+        path = Path("run/preparation.json")
+        told = json.loads(path.read_text())
+        for way in told.values():
+            for column in way["columns"]:
+                del column["training"]
+        path.write_text(json.dumps(told))
+        printed, said = done("predict", "run", "patients.csv", "--client", "north")
+        assert {r["trust"] for r in self.rows(printed)} == {"training's range is not recorded"}
+        assert (
+            said[-1] == "· training's range is not recorded with this model, so rows are not held against it"
         )
 
 

@@ -47,7 +47,7 @@ def test_from_tables_to_risks(coterie, tables):
     assert code == 0
     assert MEANS in err
     lines = out.splitlines()
-    assert lines[0] == "line,risk,pushed 1"
+    assert lines[0] == "line,risk,pushed 1,trust"
     assert len(lines) == 61
     ages, risks = zip(
         *((r["age"], s.split(",")[1]) for r, s in zip(rows(tables / "north.csv"), lines[1:], strict=True)),

@@ -101,8 +101,9 @@ def predict(path: Path, builder: Builder) -> None:
     run, file = path / "titanic" / BY / f"seed-{STUDIES['titanic'].seed}", path / "passenger.csv"
     predictor = predictor_of_run(run, ASKS)
     truth = write_passenger(file, predictor, builder)
-    chance = dict(zip(predictor.classes, predictor.proba(file)[0], strict=True))
-    pushed = ", ".join(map(str, predictor.explain(file)[0]))
+    found = predictor.answers_of(file, strict=True)
+    chance = dict(zip(predictor.classes, found.p[0], strict=True))
+    pushed = ", ".join(map(str, predictor.explained(found, 3)[0]))
     said = ", ".join(f"{name} {p:.2f}" for name, p in chance.items())
     again = shlex.join(["coterie", "predict", str(run), str(file), "--client", ASKS, "--explain", "3"])
     screen.out.print(f"\n[bold]A model in use: a passenger that the model of {ASKS} never saw[/bold]")

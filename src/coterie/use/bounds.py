@@ -2,7 +2,7 @@
 
 The bounds of `check` go by a column's name. They hold where training's own rows lie within them: a column
 that is called weight may be a car's, or be standardised already. Where neither training's level nor the unit
-is known they are not taken.
+is known they are not taken. Bounds of the user's own always hold.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from coterie.data.intake import Array
 from coterie.data.preparation import Column, Part
-from coterie.data.quality.ranges import Match, Ranges, match
-from coterie.data.quality.units import candidates, told_unit
+from coterie.data.quality.ranges import Match, Ranges, match, shipped
+from coterie.data.quality.units import candidates, range_for, told_unit
 from coterie.data.tables.units import Known, conversions_into
 from coterie.data.training_range import TrainingRange
 
@@ -65,18 +65,20 @@ class Bounds:
         if self.span is None:
             return ""
         low, high = self.span
-        middle = (low + high) / 2
-        fits = [k for k in self.units if low <= k.by(value) <= high]
-        if not fits:
+        if self.body is not None:
+            low, high = max(low, self.body.range.possible[0]), min(high, self.body.range.possible[1])
+        near = [k for k in self.units if low <= k.by(value) <= high]
+        if not near:
             return ""
-        best = min(fits, key=lambda k: abs(k.by(value) - middle))
+        best = min(near, key=lambda k: abs(k.by(value) - (low + high) / 2))
         return f", in {unit_word(best.there)} it would be {best.by(value):.4g} {best.here}"
 
 
 def bounds_of(part: Part, ranges: Ranges) -> Bounds:
     column, usual = part.column, usual_values(part)
     body = match(column, usual, ranges)
-    if body is not None and not fits(body, usual):
+    own = range_for(column, ranges) is not range_for(column, shipped())
+    if body is not None and not own and not fits(body, part, usual):
         body = None
     if column.kind != "number" or column.values:
         return Bounds(part, None, ())
@@ -85,12 +87,18 @@ def bounds_of(part: Part, ranges: Ranges) -> Bounds:
     return Bounds(part, body, tuple(k for k in known if k.here == unit or not unit))
 
 
-def fits(body: Match, usual: Array) -> bool:
-    """Whether a column is the one that bounds are for: training's rows lie within, or its unit is told."""
+def fits(body: Match, part: Part, usual: Array) -> bool:
+    """Whether a column is the one that bounds are for: training's rows lie within, but for a few that are far
+    from the others; where nothing is known of them, its unit is told.
+    """
     if not len(usual):
         return not body.guessed
-    lowest, highest = body.range.possible
-    return bool(lowest <= usual.min() and usual.max() <= highest)
+    (lowest, highest), (low, high) = body.range.possible, (usual.min(), usual.max())
+    if part.training is not None and part.training.quantiles:
+        reach = high - low
+        low = low if part.training.lowest >= lowest else low - reach
+        high = high if part.training.highest <= highest else high + reach
+    return bool(lowest <= low and high <= highest)
 
 
 def usual_values(part: Part) -> Array:

@@ -73,7 +73,7 @@ class Asked:
 
     def refuse(self) -> Asked:
         """All that is wrong with rows at once, as far as a person reads; itself if nothing is."""
-        lines = list(dict.fromkeys(r.line for r in self.trust.refusals))
+        lines = list(dict.fromkeys(r.line for r in sorted(self.trust.refusals, key=lambda r: r.row)))
         if len(lines) > MOST:
             lines = [*lines[:MOST], f"{self.name}: {len(lines) - MOST} more of this kind"]
         if lines:
@@ -140,7 +140,7 @@ class Intake:
             raise BadData(self.no_names())
         from coterie.data.tables.read import read_table
 
-        table = read_table(source)
+        table = read_table(source, by_row=True)
         raw, refusals, said = self.read(table)
         return self.judged(
             raw, refusals, Place(table.name, table.row_word, [int(n) for n in table.lines]), said
@@ -164,11 +164,11 @@ class Intake:
     def judged(self, raw: Array, refusals: Sequence[Refusal], place: Place, said: Sequence[str]) -> Asked:
         """Rows that were read, without those that could not be read or that the model cannot take."""
         assert self.way is not None
-        known = {(r.row, r.column) for r in refusals}
+        known, broken = {(r.row, r.column) for r in refusals}, {r.row for r in refusals if not r.column}
         wrong = [
             Refusal(row, column, says, f"{place.at(row)}, {line}")
             for row, column, says, line in (*untakeable(self.way, raw), *self.impossible(raw))
-            if (row, column) not in known
+            if (row, column) not in known and row not in broken
         ]
         trust = self.judge.trust(raw, place.lines, place.word, [*refusals, *wrong])
         asked = Asked(np.empty(0), raw, trust, tuple(said), place.name)
@@ -210,7 +210,12 @@ class Intake:
                 f"columns that {self.client} had no values of in training, left out: {', '.join(idle)}"
             )
         names = [c.name for c in self.recipe.columns]
-        refusals = [self.refusal(m, row) for m in found.misfits if m.column not in spare for row in m.rows]
+        refusals = [
+            Refusal(row, "", table.broken[line], f"{table.where(row)}: {table.broken[line]}")
+            for row, line in enumerate(found.lines)
+            if line in table.broken
+        ]
+        refusals += [self.refusal(m, row) for m in found.misfits if m.column not in spare for row in m.rows]
         return found.raw[:, [names.index(name) for name in self.columns]], refusals, said
 
     def refusal(self, misfit: Misfit, row: int) -> Refusal:

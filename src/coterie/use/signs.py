@@ -100,7 +100,7 @@ def against(bounds: Bounds, median: float) -> str:
 
 
 def distance(bounds: Bounds, values: Array, scale: Scale) -> float:
-    """Of the median of values from training's, in training's spreads; infinite where there is no logarithm."""
+    """Of the median of values from training's, in spreads of the latter; infinite without a logarithm."""
     assert bounds.training is not None
     levels = np.array([*bounds.training.quantiles[1:4], np.median(values)])
     if scale is LOG and levels.min() <= 0:

@@ -153,9 +153,8 @@ class Judge:
         remarks, signs = list[Remark](), list[Sign]()
         for i, bounds in self.known.items():
             values = raw[:, i]
-            unread = [
-                r.row for r in refusals if r.column == bounds.column.name and not np.isfinite(values[r.row])
-            ]
+            name = bounds.column.name
+            unread = [r.row for r in refusals if r.column in ("", name) and not np.isfinite(values[r.row])]
             sign = sign_of(bounds, np.delete(values, unread))
             remarks += self._remarks(bounds, values, hints=sign is None or not sign.of_unit)
             if sign is not None:

@@ -12,7 +12,7 @@ import math
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,13 +41,14 @@ class Table:
     columns: Mapping[str, Array]  # [row] of cells
     lines: Array  # [row] in the file, whose header is line 1; of a frame, rows from 1
     row_word: str = "line"
+    broken: Mapping[int, str] = field(default_factory=dict)  # {line: what is wrong}, where cells are blank
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def take(self, rows: Array) -> Table:
         columns = {name: cells[rows] for name, cells in self.columns.items()}
-        return Table(self.name, columns, self.lines[rows], self.row_word)
+        return Table(self.name, columns, self.lines[rows], self.row_word, self.broken)
 
     def where(self, row: int) -> str:
         return f"{self.name}, {self.row_word} {self.lines[row]}"
@@ -69,8 +70,10 @@ class Table:
         return self._by_name.get(plain(name)) or (bare[0] if len(bare) == 1 else None)
 
 
-def read_table(source: str | Path | pd.DataFrame | Table) -> Table:
-    """A file by the ending of its name, or a frame."""
+def read_table(source: str | Path | pd.DataFrame | Table, by_row: bool = False) -> Table:
+    """A file by the ending of its name, or a frame; with `by_row`, lines with too few or too many cells are
+    handed back as `broken` instead of refused.
+    """
     if isinstance(source, Table):
         return source
     if not isinstance(source, str | Path):
@@ -94,7 +97,7 @@ def read_table(source: str | Path | pd.DataFrame | Table) -> Table:
             "a ZIP archive or an Excel file (.xlsx)" if content[:2] == b"PK" else "a Parquet file (.parquet)"
         )
         raise BadData(f"{path} is no CSV file but {kind}: give it the ending that it should have")
-    return read_csv(str(path), content, "\t" if ending in (".tsv", ".tab") else "")
+    return read_csv(str(path), content, "\t" if ending in (".tsv", ".tab") else "", by_row)
 
 
 def content_of(path: Path) -> bytes:
@@ -108,7 +111,7 @@ def content_of(path: Path) -> bytes:
     return content
 
 
-def read_csv(name: str, content: bytes, separator: str = "") -> Table:
+def read_csv(name: str, content: bytes, separator: str = "", by_row: bool = False) -> Table:
     text = decoded(name, content)
     separator = separator or likely_separator(text)
     records = list(records_of(name, text, separator))
@@ -116,8 +119,8 @@ def read_csv(name: str, content: bytes, separator: str = "") -> Table:
         raise BadData(f"{name} is empty: give a table with a header line and rows")
     (_, header), *rows = records
     headers = named_headers([trimmed(h) for h in header], [r for _, r in rows])
-    troubles = [
-        f"{name}, line {line}: {len(cells)} cells, but {len(headers)} columns: "
+    broken = {
+        line: f"{len(cells)} cells, but {len(headers)} columns: "
         + (
             f"nothing for column {headers[len(cells)]!r}"
             if len(cells) < len(headers)
@@ -125,10 +128,12 @@ def read_csv(name: str, content: bytes, separator: str = "") -> Table:
         )
         for line, cells in rows
         if len(cells) != len(headers) and not blank_end(cells, headers)
-    ]
+    }
+    troubles = [] if by_row else [f"{name}, line {line}: {says}" for line, says in broken.items()]
     refuse_twins(name, headers, troubles)
     refuse(troubles)
-    filled = [(line, cells[: len(headers)]) for line, cells in rows if any(c.strip() for c in cells)]
+    blank = [""] * len(headers)
+    filled = [(line, blank if line in broken else c) for line, c in rows if any(cell.strip() for cell in c)]
     if not filled:
         raise BadData(f"{name}, line 1: a header of {len(headers)} columns, but no rows: add some")
     columns = {
@@ -136,7 +141,7 @@ def read_csv(name: str, content: bytes, separator: str = "") -> Table:
         for i, h in enumerate(headers)
         if h
     }
-    return Table(name, columns, np.array([line for line, _ in filled]))
+    return Table(name, columns, np.array([line for line, _ in filled]), broken=broken)
 
 
 def decoded(name: str, content: bytes) -> str:
