@@ -77,6 +77,14 @@ class TestLines:
             "stage III in no training row",
         ]
 
+    def test_large_and_far_numbers(self):
+        counts = np.linspace(1.5e5, 4.5e5, 41)[:, None]
+        platelets = ward(columns=(Column("platelets"),), training=counts)
+        (said,) = platelets.table(pd.DataFrame({"platelets": [1234567]}))["trust"]
+        assert said == "platelets 1234567 above training's 150000 to 450000"
+        far = ward(columns=(Column("far"),), training=np.array([[-1.7e308], [0.0], [1.7e308]]))
+        assert far.preparation.parts[0].training.quantiles[::2] == (-1.7e308, 0.0, 1.7e308)
+
     def test_the_ends_of_the_range_are_in_it(self):
         assert trust(ward(), {"age": 30.0, "weight": 110.0}) == ["as in training"]
 

@@ -59,8 +59,8 @@ def training_range(column: Column, values: Array) -> TrainingRange:
     missing = 1 - len(known) / len(values) if len(values) else 0.0
     if column.kind != "number" or column.values:
         return TrainingRange(codes=tuple(float(c) for c in np.unique(known)), missing=missing)
-    quantiles = tuple(float(q) for q in np.quantile(known, AT)) if len(known) else ()
-    return TrainingRange(quantiles, missing=missing)
+    quantiles = np.quantile(known, AT, method="nearest") if len(known) else ()  # never beyond finite numbers
+    return TrainingRange(tuple(map(float, quantiles)), missing=missing)
 
 
 def training_range_of(entry: Mapping[str, Any] | None) -> TrainingRange | None:

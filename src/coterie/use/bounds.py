@@ -19,6 +19,7 @@ from coterie.data.tables.units import Known, conversions_into
 from coterie.data.training_range import TrainingRange
 
 QUARTILE = 0.6745  # deviations of a normal distribution
+MOST = 1e12  # that people write without a power of ten
 WORDS = {"in": "inches"}  # that a unit is called in a sentence
 
 
@@ -52,13 +53,13 @@ class Bounds:
     def written(self, value: float) -> str:
         """A value with its name, and its unit where somebody told it."""
         unit = told_unit(self.column)
-        return f"{self.column.name} {self.column.text(value)}{f' {unit}' if unit else ''}"
+        return f"{self.column.name} {figure(value)}{f' {unit}' if unit else ''}"
 
     def limits(self, possible: bool) -> str:
         """The bounds of a body, as people write them."""
         assert self.body is not None
         low, high = self.body.range.possible if possible else self.body.range.plausible
-        return f"{low:.6g} to {high:.6g} {self.body.unit}".rstrip()
+        return f"{figure(low)} to {figure(high)} {self.body.unit}".rstrip()
 
     def in_another_unit(self, value: float) -> str:
         """What a value would be, if another unit brings it to where values are expected; else nothing."""
@@ -109,6 +110,12 @@ def usual_values(part: Part) -> Array:
     if (column.center, column.spread) != (0.0, 1.0):
         return column.center + column.spread * QUARTILE * np.array([-1.0, 0.0, 1.0])
     return np.array([] if part.fill is None else [part.fill])
+
+
+def figure(value: float) -> str:
+    """Six digits, and no power of ten for what people count: 1234567 platelets."""
+    text = f"{value:.6g}"
+    return f"{value:.0f}" if "e+" in text and abs(value) < MOST else text
 
 
 def unit_word(unit: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.report import views
 from coterie.report import words as wording
 from coterie.runs.facts import POINT
+from coterie.use.bounds import figure
 from coterie.use.predictor import PREDICTS
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def training_rows(part: Part) -> str:
     if training is None:
         return "not recorded" if part.read else ""
     if training.quantiles:
-        return f"{training.lowest:g} to {training.highest:g}"
+        return f"{figure(training.lowest)} to {figure(training.highest)}"
     values = [column.text(code) for code in training.codes]
     return "all of these" if len(values) == len(column.allowed) else ", ".join(values)
 

@@ -100,11 +100,13 @@ def against(bounds: Bounds, median: float) -> str:
 
 
 def distance(bounds: Bounds, values: Array, scale: Scale) -> float:
-    """Of the median of values from training's, in spreads of the latter; infinite without a logarithm."""
+    """Of the median of values from training's, in spreads of the latter; infinite without a logarithm, and 0
+    where half of training's values are one: then its range alone tells.
+    """
     assert bounds.training is not None
     levels = np.array([*bounds.training.quantiles[1:4], np.median(values)])
     if scale is LOG and levels.min() <= 0:
         return float("inf")
     low, middle, high, median = scale.of(levels)
     spread, apart = float(high - low) / BETWEEN_QUARTILES, float(abs(median - middle))
-    return apart / spread if spread else (float("inf") if apart else 0.0)
+    return apart / spread if spread else 0.0

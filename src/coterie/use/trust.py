@@ -24,7 +24,7 @@ from coterie.data.intake import Array
 from coterie.data.preparation import Preparation
 from coterie.data.quality.ranges import Ranges
 from coterie.data.tables.texts import some
-from coterie.use.bounds import Bounds, bounds_of
+from coterie.use.bounds import Bounds, bounds_of, figure
 from coterie.use.signs import Sign, sign_of
 
 Kind = Literal["filled", "outside", "implausible", "unseen", "apart"]
@@ -172,7 +172,7 @@ class Judge:
             says = f"{column.name} missing, taken as {column.text(fill)}"
             yield from (Remark(int(row), "filled", says) for row in np.flatnonzero(np.isnan(values)))
         if training is not None and training.quantiles:
-            span = f"training's {training.lowest:g} to {training.highest:g}"
+            span = f"training's {figure(training.lowest)} to {figure(training.highest)}"
             for row in outside(values, (training.lowest, training.highest)):
                 value = float(values[row])
                 side = "below" if value < training.lowest else "above"
