@@ -195,6 +195,15 @@ class TestPredictCsv:
         rows = self.rows(done("predict", "pool", "x.csv", "--samples", "0", "--threshold", "0.8"))
         assert [(r["class"], r["unsure"]) for r in rows] == [("0", ""), ("", "yes")]
 
+    def test_a_bad_row_is_skipped_and_ranges_are_not_in_what_is_sent(self, pool, coterie):
+        Path("x.csv").write_text("dose\n0.5\nmuch\n-0.25\n")
+        code, printed, said = coterie("posterior", "predict", "pool", "x.csv", "--samples", "0")
+        rows = self.rows(printed.splitlines())
+        assert (code, [r["class"] for r in rows]) == (0, ["0", "", "1"])
+        assert rows[1]["trust"] == "refused: dose 'much' is not a number"
+        assert rows[0]["trust"] == "training's range is not recorded"
+        assert "· line 3 is skipped: dose 'much' is not a number" in said
+
     def test_draws_are_averaged(self, pool, done):
         Path("x.csv").write_text("dose\n0.5\n")
         (got,) = self.rows(done("predict", "pool", "x.csv", "--samples", "7", "--seed", "4"))

@@ -175,7 +175,7 @@ class TestTrust:
             "· line 5 is skipped: sex 'x' is not one of f, m",
             "· line 6 is skipped: age 'old' is not a number",
             "· line 7 is skipped: dose is missing",
-            "· 1 more are skipped: see trust in the table",
+            "· 1 more is skipped: see trust in the table",
         ]
         table = self.rows(Path("y.csv").read_text().splitlines())
         assert [r["line"] for r in table] == [str(n) for n in range(2, 12)]

@@ -54,6 +54,11 @@ def test_from_tables_to_risks(coterie, tables):
         strict=True,
     )
     assert np.corrcoef(np.array(ages, float), np.array(risks, float))[0, 1] > 0.5  # the old are at risk
+    (tables / "new.csv").write_text("age,size\n50,20\n162,20\n50,200\n")
+    code, out, err = coterie("predict", "run", "new.csv", "--client", "north", "--out", "y.csv")
+    assert (code, out.splitlines()[0].split(" ")[-2:]) == (0, ["1", "skipped"])
+    assert "line 3 is skipped: age 162 cannot be (0 to 123 years)" in err
+    assert [r["trust"].split(" ")[0] for r in rows(tables / "y.csv")] == ["as", "refused:", "size"]
     assert coterie("export", "run", "--client", "south", "--out", "model")[0] == 0
     card = (tables / "model" / "card.md").read_text()
     assert f"Predicts a risk, by a linear of 3 parameters. {MEANS.capitalize()}" in card

@@ -212,6 +212,12 @@ def test_a_forbidden_column_is_none_of_any_model_and_the_numbers_are_those_of_on
     assert load(kept).preparation.columns == ("age", "weight")
     rows = pd.DataFrame({"weight": [1.0], "age": [0.5]})
     assert load(kept).proba(rows).tolist() == load(near, "east").proba(rows).tolist()
+    far_off = pd.DataFrame({"weight": [1.0, 900.0], "age": [0.5, 0.5]})
+    trust = load(kept).table(far_off)["trust"].tolist()
+    assert "weight 900 above training's" in trust[1]
+    assert trust == load(near, "east").table(far_off)["trust"].tolist()
+    held = [path.read_bytes() for path in far.rglob("*") if path.is_file()]
+    assert not any(b"quantiles" in text for text in held)  # ranges stay at the site
     same(far, near, ward.models())
     assert read_record(far).about["notes"][0] == "column dose is forbidden: it is no input of any model"
 

@@ -123,6 +123,11 @@ class TestLines:
         assert table[called].isna().tolist() == [False, True]
         assert table["trust"].tolist()[1].startswith("refused: weight 7000 kg cannot be")
 
+    @pytest.mark.parametrize("task", ["classification", "regression"])
+    def test_all_rows_may_be_refused(self, task):
+        table = ward(task).table(rows({"weight": 7000.0}, {"age": 162.0}), explain=1)
+        assert table["trust"].str.startswith("refused: ").tolist() == [True, True]
+
     def test_unsure_is_not_refused(self):
         table = ward().with_threshold(0.999999).table(rows({}, {"weight": 7000.0}))
         assert table["unsure"].tolist() == ["yes", ""]
@@ -248,8 +253,8 @@ class TestColumns:
         [
             ("glucose", "", 110, 1 / 18.016, "in mmol/l?"),
             ("Körpergröße", "cm", 170, 1 / 2.54, "in inches?"),
-            ("spo2", "%", 95, 0.01, "in fraction?"),
-            ("Anteil", "%", 55, 0.01, "in fraction?"),
+            ("spo2", "%", 95, 0.01, "in fractions?"),
+            ("Anteil", "%", 55, 0.01, "in fractions?"),
         ],
     )
     def test_other_names_and_units(self, name, unit, level, factor, asked):

@@ -20,7 +20,7 @@ from coterie.data.training_range import TrainingRange
 
 QUARTILE = 0.6745  # deviations of a normal distribution
 MOST = 1e12  # that people write without a power of ten
-WORDS = {"in": "inches"}  # that a unit is called in a sentence
+WORDS = {"in": "inches", "fraction": "fractions"}  # that a unit is called in a sentence
 
 
 @dataclass(frozen=True, eq=False)

@@ -98,7 +98,9 @@ class Trust:
             notes.append(f"{NOT_RECORDED} with this model, so rows are not held against it")
         skipped = [f"{self.word} {self.lines[i]} is skipped: {'; '.join(refused[i])}" for i in refused]
         if len(skipped) > FEW:
-            skipped = [*skipped[:FEW], f"{len(skipped) - FEW} more are skipped: see trust in the table"]
+            more = len(skipped) - FEW
+            verb = "is" if more == 1 else "are"
+            skipped = [*skipped[:FEW], f"{more} more {verb} skipped: see trust in the table"]
         return [*notes, *skipped]
 
     def by_kind(self) -> dict[Kind, list[int]]:
