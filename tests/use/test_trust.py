@@ -177,6 +177,13 @@ class TestBounds:
         elder = ward(columns=(Column("age"),), training=ages)
         assert elder.table(pd.DataFrame({"age": [-0.1]}))["trust"].tolist() == ["as in training"]
 
+    @pytest.mark.parametrize("name", ["Alter (Jahre)", "âge (ans)", "AGE [years]", "Patient age"])
+    def test_a_column_by_its_name_in_other_languages(self, name):
+        aged = ward(columns=(Column(name),), training=np.linspace(20, 80, 41)[:, None])
+        (said,) = aged.table(pd.DataFrame({name: [162]}))["trust"]
+        assert said.startswith("refused: ")
+        assert said.endswith(" cannot be (0 to 123 years)")
+
     def test_bounds_of_ones_own(self, tmp_path):
         (tmp_path / "mine.toml").write_text("[marker]\npossible = [0, 6]\n")
         own = ward().with_ranges(tmp_path / "mine.toml")

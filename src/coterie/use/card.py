@@ -137,6 +137,11 @@ def columns(predictor: Predictor) -> list[str]:
     return ["## Columns", *lines]
 
 
+def has_ranges(predictor: Predictor) -> bool:
+    way = predictor.intake.way
+    return way is not None and any(p.training is not None and p.training.quantiles for p in way.parts)
+
+
 def training_rows(part: Part) -> str:
     """What the client's own training rows had in a column."""
     training, column = part.training, part.column
@@ -169,6 +174,7 @@ def limits(predictor: Predictor) -> list[str]:
             * predictor.classifies
         ),
         "Weights were fitted to rows, and may tell something of them to whoever has this folder.",
+        *(["The lowest and highest values of columns are those of single rows."] * has_ranges(predictor)),
     ]
     return [
         "## Limits",
