@@ -112,6 +112,12 @@ class TestColumns:
             "patients.csv, line 2, column 'stage': 'III' is not one of I, II: correct it",
         ]
 
+    def test_a_broken_line_is_said_with_what_is_wrong_with_the_file(self, by_hand, troubles):
+        assert troubles(by_hand(), "age,stage\n40\n") == [
+            "patients.csv, line 2: 1 cells, but 2 columns: nothing for column 'stage'",
+            "patients.csv: column 'smokes' is missing: add it",
+        ]
+
     def test_gaps_that_the_model_cannot_fill(self, by_hand, troubles):
         said = troubles(by_hand(), "age,smokes,stage\n60,,I\n40,0,I\n50,?,II\n")
         remedy = "is missing: fill it in or leave the row out"

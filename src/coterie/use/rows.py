@@ -199,7 +199,8 @@ class Intake:
         try:
             found = rows_of(self.recipe, table, site, may_lack=spare, by_row=True)
         except Several as troubles:
-            raise self.in_use(troubles) from None
+            broken = [f"{table.name}, line {line}: {says}" for line, says in table.broken.items()]
+            raise self.in_use(Several([*broken[:MOST], *troubles.lines])) from None
         said = []
         if strange := unread(self.recipe, table, site):
             said.append(
