@@ -1,11 +1,32 @@
-"""Columns that tell the target without predicting it: known only afterwards, or too good to be true."""
+"""Columns that tell the target without predicting it: known only afterwards, or too good to be true.
+
+Whoever has rows looks with `leak_of`: `coterie table inspect` at tables, `coterie check` at what was read, a
+run at its training rows. A column is looked at over the rows of all sites, and at each site by itself, as
+what leaks at one is lost among the others' rows.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from coterie.data.intake import Array
+from coterie.data.tables.alone import (
+    FEWEST,
+    MOST_ROWS,
+    Goal,
+    Score,
+    auc,
+    beyond_chance,
+    class_goal,
+    number_goal,
+    scores,
+)
 from coterie.data.tables.texts import loose
+
+__all__ = ["Leak", "Target", "alone", "auc", "filled_for_one_class", "known_afterwards", "leak_of", "places"]
 
 AFTERWARDS = {
     "discharge", "discharged", "outcome", "death", "died", "dead", "deceased", "mortality", "survival",
@@ -21,8 +42,13 @@ AFTERWARDS_PHRASES = (
     "final diagnosis",
     "vital status",
 )
-TOO_WELL = 0.97  # AUC, or share of the variance
-ENOUGH = 10  # rows of a class, or with and without a value
+TOO_WELL = {"AUC": 0.98, "R²": 0.97}
+HONEST = 0.9  # AUC or R² of a column that is good, and no leak
+GAPS_TOO_WELL, HONEST_GAPS = 0.9, 0.75  # AUC of whether a column is filled in
+FEW = 5  # rows, filled in for one class alone
+LUCK = 1e-3  # of so many rows that are all of one class
+MOST_HONEST = 0.999  # of a site, where all rows tell as much
+LOOKS = 2000  # columns by sites: the largest sites are looked at by themselves
 
 
 def known_afterwards(name: str) -> str:
@@ -34,67 +60,191 @@ def known_afterwards(name: str) -> str:
     return found[0] if found else ""
 
 
-def filled_for_one_class(filled: Array, y: Array) -> int | None:
-    """The class in whose rows alone a column is filled in, if it is one; `filled`, `y` [row]."""
-    if min(filled.sum(), (~filled).sum()) < ENOUGH:
+@dataclass(frozen=True)
+class Leak:
+    """A column that tells the target, how, and on which rows that was seen.
+
+    how        a phrase behind "it"
+    measure    AUC or R², of `score`; nothing where it is filled in, or empty, for one class alone
+    rows       how many were looked at
+    site       whose; nothing for all
+    """
+
+    column: str
+    how: str
+    measure: str
+    score: float
+    rows: int
+    site: str = ""
+
+    @property
+    def figure(self) -> str:
+        return f"{self.measure} {shown_score(self.score)}" if self.measure else ""
+
+    @property
+    def says(self) -> str:
+        where = f"{self.rows:,} rows{f' of {self.site}' if self.site else ''}".replace(",", "\u202f")
+        return f"it {self.how} ({f'{self.figure} on ' if self.measure else ''}{where})"
+
+
+def shown_score(score: float) -> str:
+    """Three digits; 1 is all, and no rounding."""
+    return "1" if score == 1 else f"{score:.3f}" if score < 0.9995 else "above 0.999"
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What is predicted of all rows: classes, numbers, or times (`numbers`) and whether the event was seen
+    (`labels`).
+    """
+
+    labels: Array | None = None
+    names: tuple[str, ...] = ()
+    numbers: Array | None = None
+
+    @classmethod
+    def signed(cls, times: Array, words: Sequence[str] = ("no event", "event")) -> Target:
+        """Of a survival: negative where the event was not seen."""
+        return cls((times > 0).astype(int), tuple(words), np.abs(times))
+
+    def goals(self, rows: Array, most: int) -> tuple[Goal, ...]:
+        made = list[Goal]()
+        if self.labels is not None:
+            goal = class_goal(self.labels[rows], self.names, most)
+            made.append(goal if self.numbers is None else replace(goal, things=("the event",)))
+        if self.numbers is not None:
+            made.append(number_goal(self.numbers[rows], most))
+        if self.numbers is not None and self.labels is not None:
+            seen = np.flatnonzero(self.labels[rows] == 1)
+            goal = number_goal(self.numbers[rows][seen], most)
+            made.append(replace(goal, rows=seen[goal.rows]))
+        return tuple(made)
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Rows that are looked at together: those of all sites, or of one; with what there is to tell of them."""
+
+    site: str
+    rows: Array
+    goals: tuple[Goal, ...]
+    labels: Array | None
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """All rows, and the rows of sites by themselves; `whose` [row] says which site's each is."""
+
+    everywhere: Place
+    sites: tuple[Place, ...]
+    whose: Array
+
+    @property
+    def looks(self) -> int:
+        """How many things each column is asked about."""
+        return sum(len(goal.things) for place in (self.everywhere, *self.sites) for goal in place.goals)
+
+    def having(self, filled: Array) -> Array:
+        """[row] whether its site has any value of a column, which is filled in at [row]."""
+        return np.asarray(np.bincount(self.whose, weights=filled)[self.whose] > 0)
+
+
+def places(target: Target, whose: Array, sites: Sequence[str], columns: int) -> Places:
+    """Rows that `whose` gives to sites by their number. Where there are several, those with rows enough are
+    looked at by themselves; of many, the largest.
+    """
+    most = 1_000_000 // (max(columns, 1) * max(len(target.names), 1))
+    most = min(max(most, 10 * FEWEST), MOST_ROWS)
+
+    def place(site: str, rows: Array) -> Place:
+        labels = None if target.labels is None else target.labels[rows]
+        return Place(site, rows, target.goals(rows, most), labels, target.names)
+
+    own = [(name, np.flatnonzero(whose == i)) for i, name in enumerate(sites)] if len(sites) > 1 else []
+    own = sorted((o for o in own if len(o[1]) >= FEWEST), key=lambda o: -len(o[1]))
+    by_site = tuple(place(*o) for o in own[: max(LOOKS // max(columns, 1), 1)])
+    return Places(place("", np.arange(len(whose))), by_site, whose)
+
+
+def leak_of(name: str, x: Array | None, filled: Array, found: Places, category: bool = False) -> Leak | None:
+    """Whether a column leaks, and how that is seen best: over all rows, else at the site where it tells most.
+
+    `x` [row] its numbers, NaN where unknown; None for one that has none, of which it is only known where it
+    is filled in [row]. Rows of sites without any value of it tell sites apart, and are left out. A site's own
+    score must be more than luck for a column that is as good as this one over all rows.
+    """
+    has, looks = found.having(filled), found.looks
+    honest = list[float]()
+    for group in ((found.everywhere,), found.sites):
+        leaks = list[Leak]()
+        for place in group:
+            told = [] if x is None else column_scores(x, has, place, category)
+            honest = honest or [HONEST] * len(told)
+            leaks += gap_leaks(name, filled, has, place, looks)
+            leaks += [
+                Leak(name, f"predicts {s.thing} alone", s.measure, s.value, s.rows, place.site)
+                for s, usual in zip(told, honest, strict=True)
+                if s.value >= TOO_WELL[s.measure] and beyond_chance(s, usual, looks)
+            ]
+            if place is found.everywhere:
+                honest = [float(min(np.fmax(HONEST, s.value), MOST_HONEST)) for s in told]
+        if leaks:
+            return max(leaks, key=lambda leak: (not leak.measure, leak.score, leak.rows))
+    return None
+
+
+def column_scores(x: Array, has: Array, place: Place, category: bool) -> list[Score]:
+    """Of everything that there is to tell at a place, by the rows that may."""
+    return [
+        score
+        for goal in place.goals
+        for score in scores(x[place.rows], goal.within(has[place.rows]), category)
+    ]
+
+
+def gap_leaks(name: str, filled: Array, has: Array, place: Place, looks: int) -> list[Leak]:
+    """Whether it is filled in tells the class, or the event: in rows of one alone it is, or is not; or nearly
+    so in all rows.
+    """
+    rows = place.rows[has[place.rows]]
+    if place.labels is None or filled[rows].all() or not filled[rows].any():
+        return []
+    here, y = filled[rows], place.labels[has[place.rows]]
+    leaks = list[Leak]()
+    for group, said in ((here, "filled in"), (~here, "empty")):
+        if (label := filled_for_one_class(group, y, looks)) is not None:
+            how = f"is {said} only where the target is {place.names[label]}"
+            leaks.append(Leak(name, how, "", 1.0, int(group.sum()), place.site))
+    if leaks:
+        return leaks[:1]
+    goal = place.goals[0].within(has[place.rows])
+    for score in scores(filled[place.rows].astype(np.float64), goal):
+        if score.value >= GAPS_TOO_WELL and beyond_chance(score, HONEST_GAPS, looks):
+            how = f"tells {score.thing} by whether it is filled in"
+            leaks.append(Leak(name, how, score.measure, score.value, score.rows, place.site))
+    return leaks
+
+
+def filled_for_one_class(filled: Array, y: Array, looks: int = 1) -> int | None:
+    """The class in whose rows alone a column is filled in, if it is one; `filled`, `y` [row]. It must not be
+    most rows' class anyhow, and so many rows of it no luck.
+    """
+    many = int(filled.sum())
+    if not FEW <= many < len(y):
         return None
     counts = np.bincount(y[filled], minlength=int(y.max()) + 1)
     label = int(counts.argmax())
     usual = float(np.mean(y == label))
-    return label if counts[label] >= 0.98 * counts.sum() and usual < 0.85 else None
+    enough = counts[label] >= 0.98 * many and usual**many <= LUCK / looks
+    return label if enough and usual < 0.85 else None
 
 
 def alone(x: Array, y: Array, classes: int) -> float:
-    """How well a column predicts the target by itself, fitted on every other row and tested on the rest.
-
-    AUC for classes (the mean over them), the share of the variance for numbers; NaN where rows are too few.
+    """How well a column predicts the target by itself: the AUC of the class that it tells best, or R² of
+    numbers; NaN where rows are too few.
     """
-    known = ~np.isnan(x)
-    x, y = x[known], y[known]
-    order = np.random.default_rng(0).permutation(len(x))
-    fit, test = order[::2], order[1::2]
-    if len(test) < 2 * ENOUGH or len(np.unique(x)) < 2:
-        return float("nan")
-    cells = bins(x[fit], x)
-    if not classes:
-        return explained(means(cells[fit], y[fit])[cells[test]], y[test])
-    found = []
-    for label in range(classes):
-        hit = y == label
-        if min(hit[test].sum(), (~hit[test]).sum()) >= ENOUGH // 2:
-            found.append(auc(means(cells[fit], hit[fit].astype(float))[cells[test]], hit[test]))
-    return float(np.mean(found)) if found else float("nan")
-
-
-def bins(known: Array, x: Array) -> Array:
-    """[row] which of up to twenty ranges of equally many rows it is in; a few values are one each."""
-    values = np.unique(known)
-    edges = (
-        (values[1:] + values[:-1]) / 2
-        if len(values) <= 20
-        else np.unique(np.quantile(known, np.linspace(0, 1, 21)[1:-1]))
-    )
-    return np.searchsorted(edges, x, side="right")
-
-
-def means(cells: Array, y: Array) -> Array:
-    """[bin] the mean of y, drawn a little to that of all."""
-    sums = np.bincount(cells, weights=y, minlength=21)
-    counts = np.bincount(cells, minlength=21)
-    return np.asarray((sums + y.mean()) / (counts + 1))
-
-
-def auc(score: Array, hit: Array) -> float:
-    """The chance that a hit scores above one that is none, ties counting half."""
-    order = np.argsort(score, kind="stable")
-    _, inverse, counts = np.unique(score[order], return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    ranks = np.empty(len(score))
-    ranks[order] = (ends - (counts - 1) / 2)[inverse]
-    hits = int(hit.sum())
-    return float((ranks[hit].sum() - hits * (hits + 1) / 2) / (hits * (len(hit) - hits)))
-
-
-def explained(guess: Array, y: Array) -> float:
-    left = float(((y - guess) ** 2).sum())
-    return 1 - left / float(((y - y.mean()) ** 2).sum() or 1.0)
+    target = Target(y.astype(int), tuple(map(str, range(classes)))) if classes else Target(numbers=y)
+    rows = places(target, np.zeros(len(x), dtype=int), [""], 1).everywhere
+    told = column_scores(x, np.ones(len(x), dtype=bool), rows, False)
+    return float(np.fmax.reduce([score.value for score in told]))

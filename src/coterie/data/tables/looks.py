@@ -20,7 +20,7 @@ from coterie.data.intake import Array
 from coterie.data.tables.follow import Reading, missing_marks, sites_in
 from coterie.data.tables.goals import check_event, check_goal, goal_of, timed
 from coterie.data.tables.kinds import Found, look
-from coterie.data.tables.leaks import TOO_WELL, alone, filled_for_one_class, known_afterwards
+from coterie.data.tables.leaks import Target, known_afterwards, leak_of, places
 from coterie.data.tables.match import Group, matched
 from coterie.data.tables.merge import Merged, merge
 from coterie.data.tables.read import Table, read_table
@@ -234,10 +234,12 @@ def find_leaks(
     """Leaves likely leaks out, as a question; gives the classes of each site."""
     rules = [*recipe.inputs, *recipe.goal_rules]
     parts = [Reading(recipe, t, s, frozenset(), []).numbers(rules, True) for s, t in tables.items()]
-    made = np.concatenate(parts)
-    goals = [(made[:, len(recipe.inputs) + i], words_of(r)) for i, r in enumerate(recipe.goal_rules)]
-    labelled = ~np.isnan(np.stack([y for y, _ in goals])).any(axis=0)
-    names, classes = goals[-1][1], dict[str, Counter[str]]()
+    made, whose = np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    goals = made[:, len(recipe.inputs) :]
+    labelled = ~np.isnan(goals).any(axis=1)
+    target = target_of(goals[labelled], [words_of(rule) for rule in recipe.goal_rules])
+    found = places(target, whose[labelled], list(tables), len(pairs))
+    names, classes = words_of(recipe.goal_rules[-1]), dict[str, Counter[str]]()
     for part, site in zip(parts, tables, strict=True):
         if names:
             known = part[:, -1][~np.isnan(part[:, -1])].astype(int)
@@ -248,8 +250,11 @@ def find_leaks(
             continue
         x = made[labelled][:, place[group.name]] if group.name in place else None
         has = filled(group, merged.rule, tables)[labelled]
-        found = (leak(group.name, x, has, y[labelled], words) for y, words in goals)
-        why = next(filter(None, found), "")
+        if word := known_afterwards(group.name):
+            why = f"its name ({word}) is that of something known only afterwards"
+        else:
+            leak = leak_of(group.name, x, has, found, merged.rule.use == "category")
+            why = leak.says if leak else ""
         if why and merged.rule.read:
             merged.rule, merged.kind = replace(merged.rule, use="leave-out"), "likely leak"
             merged.asks.append(
@@ -258,6 +263,12 @@ def find_leaks(
         elif why:
             merged.says.append(f"it would be a leak, too: {why}")
     return classes
+
+
+def target_of(goals: Array, words: Sequence[tuple[str, ...]]) -> Target:
+    """What is predicted, of [row, goal]: classes that have words, numbers, or a time and its event."""
+    labels = goals[:, -1].astype(int) if words[-1] else None
+    return Target(labels, words[-1], None if words[0] else goals[:, 0])
 
 
 def words_of(goal: Rule) -> tuple[str, ...]:
@@ -274,16 +285,6 @@ def filled(group: Group, rule: Rule, tables: Mapping[str, Table]) -> Array:
         cells = [] if header is None else [same(c) not in marks for c in table.columns[header]]
         found.append(np.array(cells if header is not None else [False] * len(table), dtype=bool))
     return np.concatenate(found)
-
-
-def leak(name: str, x: Array | None, has: Array, y: Array, classes: Sequence[str]) -> str:
-    if word := known_afterwards(name):
-        return f"its name ({word}) is that of something known only afterwards"
-    if classes and (label := filled_for_one_class(has, y.astype(int))) is not None:
-        return f"it is filled in only where the target is {classes[label]}"
-    if x is not None and (score := alone(x, y.astype(int) if classes else y, len(classes))) > TOO_WELL:
-        return f"it predicts the target alone ({'AUC' if classes else 'R²'} {score:.3f} on rows set aside)"
-    return ""
 
 
 def gaps_of(group: Group, looks: Mapping[str, Mapping[str, Found]]) -> dict[str, float]:

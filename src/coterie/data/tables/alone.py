@@ -1,0 +1,218 @@
+"""How well one column tells a target by itself, from its values and no scale, unit or order of codes.
+
+Two ways are tried, and the better one counts:
+
+    in order      AUC of the values as they are, over all rows, ties counting half, whichever way they point;
+                  of numbers to predict, the squared rank correlation
+    neighbours    each row is guessed by the rows of the other half whose values are the same, or nearest: so
+                  that a range in the middle, or codes in any order, tell what they tell
+
+There are no bins, which would merge a zero with what is just above it. Half of the rows are guessed by the
+other: what is told of a row is never made of its own target. A score is remarkable only where one that is
+strong and honest would hardly reach it by chance with so many rows (`beyond_chance`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+
+from coterie.data.intake import Array
+
+Measure = Literal["AUC", "R²"]
+MOST_ROWS = 5000  # that are looked at: more tell the same, later
+FEWEST = 40  # rows that are known
+ENOUGH = 10  # rows that share a value, before half of them may guess the other half
+NEAREST = 5  # rows that guess one, where none share its value
+CHANCE = 1e-4  # of a score that an honest column reaches by luck, over all that is looked at
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """What a column may tell of some rows.
+
+    rows      [n] which of them are looked at
+    y         [n, thing] 0 or 1 for a class or an event; or a number and its rank
+    things    what each is called
+    half      [n] which half of the rows each is in, with as many of each class in both
+    """
+
+    measure: Measure
+    rows: Array
+    y: Array
+    things: tuple[str, ...]
+    half: Array
+
+    def within(self, which: Array) -> Goal:
+        """Of these rows alone, which are marked [row]."""
+        if which.all():
+            return self
+        kept = which[self.rows]
+        return replace(self, rows=self.rows[kept], y=self.y[kept], half=self.half[kept])
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well a thing is told, and by how many rows; for an AUC, how many rows it is true of."""
+
+    measure: Measure
+    value: float
+    thing: str
+    rows: int
+    hits: int = 0
+
+
+def class_goal(y: Array, names: Sequence[str], most: int = MOST_ROWS) -> Goal:
+    """Classes [row], each against all others; of two, the second. Many rows of a class are thinned out, which
+    changes no AUC but by chance, so that a rare class keeps its rows.
+    """
+    draw = np.random.default_rng(0)
+    each, whole = max(most // max(len(names), 1), 2 * FEWEST), np.arange(len(y))
+    some = [draw.permutation(whole[y == label])[:each] for label in range(len(names))]
+    rows = np.sort(np.concatenate(some)) if some else whole
+    labels = range(len(names)) if len(names) > 2 else [1]
+    hits = np.column_stack([y[rows] == label for label in labels]).astype(np.float64)
+    things = [f"that the target is {names[label]}" for label in labels] if len(names) > 2 else ["the target"]
+    return Goal("AUC", rows, hits, tuple(things), halves(y[rows], draw))
+
+
+def number_goal(y: Array, most: int = MOST_ROWS) -> Goal:
+    """Numbers [row], and their ranks, of which a copy on another scale says as much."""
+    draw = np.random.default_rng(0)
+    rows = np.sort(draw.permutation(len(y))[:most])
+    both = np.column_stack([y[rows], ranks(y[rows])])
+    return Goal("R²", rows, both, ("the target", "the target"), halves(y[rows], draw))
+
+
+def halves(y: Array, draw: np.random.Generator) -> Array:
+    """[row] of which half it is: every other one of rows in the order of y."""
+    half = np.zeros(len(y), dtype=bool)
+    half[np.lexsort((draw.random(len(y)), y))[::2]] = True
+    return half
+
+
+def scores(x: Array, goal: Goal, category: bool = False) -> list[Score]:
+    """[thing] by a column [row], NaN where it is not known; NaN scores where known rows are too few.
+
+    A column that is known in some rows only is looked at there; and in all rows, with its gaps as a value.
+    """
+    x = x[goal.rows]
+    known = ~np.isnan(x)
+    found = _scores(x[known], goal, known, category)
+    if known.all():
+        return found
+    with_gaps = _scores(np.where(known, x, -np.inf), goal, np.ones(len(x), dtype=bool), category)
+    return [better(a, b) for a, b in zip(found, with_gaps, strict=True)]
+
+
+def better(a: Score, b: Score) -> Score:
+    return b if math.isnan(a.value) or b.value > a.value else a
+
+
+def _scores(x: Array, goal: Goal, where: Array, category: bool) -> list[Score]:
+    """Of values without gaps, at the rows that have them."""
+    y, half = goal.y[where], goal.half[where]
+    values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    told = np.full(y.shape[1], math.nan)
+    if len(x) >= FEWEST and len(values) > 1:
+        if not category:  # a value of few rows may be one patient's, and would tell its other rows
+            half = np.where(counts[inverse] < ENOUGH, half[first][inverse], half)
+        guess = neighbours(inverse, y, half, category)
+        told = aucs(guess, y) if goal.measure == "AUC" else explained(guess, y)
+        if not category:
+            place = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+            told = np.fmax(told, in_order(place, y, goal.measure))
+    hits = y.sum(axis=0).astype(int) if goal.measure == "AUC" else np.zeros(y.shape[1], dtype=int)
+    return [
+        Score(goal.measure, float(told[i]), thing, len(x), int(hits[i]))
+        for i, thing in enumerate(goal.things)
+    ]
+
+
+def in_order(place: Array, y: Array, measure: Measure) -> Array:
+    """[thing] by the ranks of values [row] alone, whichever way they point."""
+    if measure == "AUC":
+        told = auc_of_ranks(place, y)
+        return np.maximum(told, 1 - told)
+    return np.array(
+        [np.corrcoef(place, ranks(column))[0, 1] ** 2 if np.ptp(column) else 0.0 for column in y.T]
+    )
+
+
+def neighbours(x: Array, y: Array, half: Array, category: bool) -> Array:
+    """[row, thing] the mean of y over rows of the other half with the same value, drawn a little to that of
+    all; where these are few and values have an order, over the nearest rows too.
+    """
+    guess = np.empty_like(y)
+    for here, there in ((half, ~half), (~half, half)):
+        order = np.argsort(x[there], kind="stable")
+        sums = np.concatenate([np.zeros((1, y.shape[1])), np.cumsum(y[there][order], axis=0)])
+        known = x[there][order]
+        low, high = (np.searchsorted(known, x[here], side) for side in ("left", "right"))
+        if not category:
+            more = np.maximum(NEAREST - (high - low) + 1, 0) // 2
+            low, high = np.maximum(low - more, 0), np.minimum(high + more, len(known))
+        guess[here] = (sums[high] - sums[low] + y.mean(axis=0)) / (high - low + 1)[:, None]
+    return guess
+
+
+def ranks(values: Array) -> Array:
+    """[row] from 1; those that tie share the mean of theirs."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[inverse])
+
+
+def auc(score: Array, hit: Array) -> float:
+    """The chance that a hit scores above one that is none, ties counting half."""
+    return float(auc_of_ranks(ranks(score), hit[:, None].astype(np.float64))[0])
+
+
+def aucs(score: Array, hits: Array) -> Array:
+    """[thing] of scores and hits [row, thing]."""
+    return np.array([auc_of_ranks(ranks(s), h[:, None])[0] for s, h in zip(score.T, hits.T, strict=True)])
+
+
+def auc_of_ranks(place: Array, hits: Array) -> Array:
+    """[thing] by ranks [row] and hits [row, thing]; NaN where all or none are hits."""
+    many = hits.sum(axis=0)
+    pairs = many * (len(hits) - many)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(pairs > 0, (place @ hits - many * (many + 1) / 2) / pairs, math.nan))
+
+
+def explained(guess: Array, y: Array) -> Array:
+    """[thing] the share of the variance of y [row, thing]; 0 where there is none."""
+    whole = ((y - y.mean(axis=0)) ** 2).sum(axis=0)
+    left = ((y - guess) ** 2).sum(axis=0)
+    return np.where(whole > 0, 1 - left / np.where(whole > 0, whole, 1.0), 0.0)
+
+
+def beyond_chance(score: Score, honest: float, looks: int) -> bool:
+    """Whether a column whose true score is `honest` would hardly reach this one, with so many looks.
+
+    An AUC by the variance of Hanley and McNeil (Radiology 143, 1982) on the scale of its logit, with half a
+    pair added so that 1 is finite; R² by Fisher's z of its root.
+    """
+    a, n = honest, score.rows
+    if score.measure == "AUC":
+        hits, others = score.hits, n - score.hits
+        if min(hits, others) < 2:
+            return False
+        pairs, squared = hits * others, a * a
+        spread = a * (1 - a) + (hits - 1) * (a / (2 - a) - squared)
+        spread += (others - 1) * (2 * squared / (1 + a) - squared)
+        reached = (score.value * pairs + 0.5) / (pairs + 1)
+        z = (_logit(reached) - _logit(a)) / (math.sqrt(spread / pairs) / (a * (1 - a)))
+    else:
+        reached = min(max(score.value, 0.0), 1 - 1e-9)
+        z = (math.atanh(math.sqrt(reached)) - math.atanh(math.sqrt(a))) * math.sqrt(max(n - 3, 0))
+    return z > NormalDist().inv_cdf(1 - CHANCE / looks)
+
+
+def _logit(share: float) -> float:
+    return math.log(share / (1 - share))
