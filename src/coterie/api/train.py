@@ -31,6 +31,7 @@ from coterie.metrics.own import NOTHING, Own, own_of
 from coterie.metrics.transform import Transform
 from coterie.models import MODELS
 from coterie.nets import Made
+from coterie.report import leaks
 from coterie.report.progress import watched
 from coterie.runs.about import fingerprint
 from coterie.runs.budget import WATTS, specs_of
@@ -129,6 +130,8 @@ def finished(experiment: Experiment, out: Path | None, resume: bool, watch: Watc
         result = result_of(outcome.record, experiment.model, outcome.models, experiment.net)
     finally:
         experiment.net.close()
+    if said := leaks.line([result.record]):
+        warnings.warn(said, CoterieWarning, stacklevel=5)
     result = dataclasses.replace(result, origin=experiment.origin)
     return result if experiment.body is None else _whole(result, experiment.body)
 

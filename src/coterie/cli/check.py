@@ -19,6 +19,7 @@ from coterie.core.errors import BadInput, Gathered
 from coterie.core.options import Option
 from coterie.core.seeds import Key
 from coterie.data.quality.checks import CHECKS, Quality, check_names, checked
+from coterie.data.quality.finding import ALL_SITES
 from coterie.data.quality.ranges import Ranges, read_ranges
 from coterie.data.quality.rows import dealt_rows
 from coterie.data.quality.worth import worth
@@ -153,9 +154,12 @@ def found(settings: Settings, names: Sequence[str], bounds: Ranges, requester: s
 def show(table: Mapping[str, Any]) -> None:
     """Short, worst first, by site."""
     screen.out.print(f"[bold]{escape(headline(table))}[/bold]")
-    for site in table["sites"]:
-        mine = [f for f in table["findings"] if f["site"] == site["site"]]
-        screen.out.print(f"\n[bold]{escape(site['site'])}[/bold] ({site['rows']} rows)")
+    places = [(site["site"], site["rows"]) for site in table["sites"]]
+    if any(f["site"] == ALL_SITES for f in table["findings"]):
+        places.append((ALL_SITES, sum(rows for _, rows in places)))
+    for site, rows in places:
+        mine = [f for f in table["findings"] if f["site"] == site]
+        screen.out.print(f"\n[bold]{escape(site)}[/bold] ({rows} rows)")
         if not mine:
             screen.out.print("  nothing to look at")
             continue

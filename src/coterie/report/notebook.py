@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from coterie.report import views, words
+from coterie.report import leaks, views, words
 from coterie.report.tables import summary_html
 from coterie.runs.record import Record
 
@@ -51,7 +51,8 @@ def runs_html(kind: str, records: Sequence[Record]) -> str:
     many = len(views.groups(records))
     table = summary_html(records) if many <= MANY else ""
     more = f"<p>{words.several(many, 'method')}: .summary() has them all</p>" if not table else ""
-    return f"<div><p><b>{kind}</b> {html.escape(words.headline(records))}</p>{table}{more}</div>"
+    first = f"<p>{html.escape(said)}</p>" if (said := leaks.line(records)) else ""
+    return f"<div><p><b>{kind}</b> {html.escape(words.headline(records))}</p>{first}{table}{more}</div>"
 
 
 def lines_html(kind: str, lines: Sequence[str]) -> str:

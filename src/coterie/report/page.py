@@ -16,6 +16,7 @@ from coterie.report import (
     energy,
     followed,
     glossary,
+    leaks,
     little,
     page_figures,
     page_tables,
@@ -119,9 +120,10 @@ def _outcome(section: Section, i: int, several: bool) -> str:
     name = f'<a href="#s{i}">{escape(section.title)}</a>' if several else escape(section.title)
     kind = f"<h2>{name}</h2>" if section.title else ""
     failed = "".join(f'<p class="warning">{escape(line)}.</p>' for line in section.failed)
+    leaning = f'<p class="warning">{escape(said)}</p>' if (said := leaks.line(section.records)) else ""
     return (
         f'<div class="outcome">{kind}<p class="headline">{escape(words.headline(section.records))}</p>'
-        f'<p class="what">{page_tables.what(section.records)}</p>{failed}</div>'
+        f'<p class="what">{page_tables.what(section.records)}</p>{failed}{leaning}</div>'
     )
 
 

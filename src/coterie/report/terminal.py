@@ -13,7 +13,18 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from coterie.report import advice, calibration, contributions, costs, little, privacy, sealed, tables, views
+from coterie.report import (
+    advice,
+    calibration,
+    contributions,
+    costs,
+    leaks,
+    little,
+    privacy,
+    sealed,
+    tables,
+    views,
+)
 from coterie.report.spent import budgeted
 from coterie.runs.record import Record
 
@@ -93,6 +104,8 @@ def print_table(records: Sequence[Record], console: Console | None = None) -> No
     """Prints the summary, calibration and measures, as wide as the console allows."""
     console = console or Console()
     console.print(render_table(records, console.width))
+    if said := leaks.line(records):
+        console.print(Text(said, style="bold"))
     if said := little.line(records):
         console.print(Text(said, style="dim"))
     for render in (

@@ -329,6 +329,7 @@ def experiment_of(
             "columns": list(footing.columns),
             "inputs": list(roster.shape if footing.body is None else footing.body.inputs),
             "published_tests": footing.published,
+            "leaks": list(footing.leaks),
         },
         model=footing.model,
         beliefs=beliefs,

@@ -20,6 +20,7 @@ from coterie.engines.bank import banked
 from coterie.nets import Made
 from coterie.sites.features import Features, Staged, stage
 from coterie.sites.last_layer import Body
+from coterie.sites.leaning import leaning
 
 if TYPE_CHECKING:
     from coterie.data.tables.recipe import Recipe
@@ -35,7 +36,8 @@ class Footing:
     `body` is what came before the model on its way to the clients' samples, in last-layer mode; `made` how to
     build the model by name; `recipe` how rows were read from files, if they were. `met` are sites elsewhere
     with rows of their own: there are no clients here then. `published` says that test rows are shares of a
-    published test set; `columns` are those that inputs are made of, by their names in the table.
+    published test set; `columns` are those that inputs are made of, by their names in the table; `leaks`
+    those of them that tell the outcome alone (`leaning.py`).
     """
 
     clients: tuple[Client, ...]
@@ -49,6 +51,7 @@ class Footing:
     met: Any = None
     published: bool = False
     columns: tuple[str, ...] = ()
+    leaks: tuple[dict[str, Any], ...] = ()
 
 
 def grounded(
@@ -92,6 +95,7 @@ def grounded(
             one_class=one_class,
             deal=deal,
         )
+    leaks = leaning(clients)
     together = banked(ready.clients)
     return Footing(
         together,
@@ -103,6 +107,7 @@ def grounded(
         made if ready.body is None else None,
         recipe,
         published=published,
+        leaks=leaks,
     )
 
 

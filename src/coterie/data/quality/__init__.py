@@ -5,7 +5,7 @@
     finding.py      one thing to look at
     ranges.py       values against what a body can have
     units.py, unit_shares.py    values that are in another unit: all of a site's, or some
-    constant.py, duplicates.py, missing.py, order.py, differs.py, labels.py     one kind of trouble each
+    constant.py, duplicates.py, missing.py, leaks.py, order.py, differs.py, labels.py   one kind each
     checks.py       all of them: at one site (`at_home`), and from what the sites tell (`together`)
     worth.py        what a column would bring that others record
 

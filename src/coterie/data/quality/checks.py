@@ -17,6 +17,7 @@ from coterie.data.quality import (
     differs,
     duplicates,
     labels,
+    leaks,
     missing,
     order,
     ranges,
@@ -35,6 +36,7 @@ CHECKS = {
     "constant": "columns with one value in all rows",
     "duplicates": "rows that are there twice",
     "missing": "gaps: columns that a site lacks, or misses more than others; gaps that go with the label",
+    "leaks": "columns that tell the outcome alone, as if they were known only after it",
     "differs": "sites whose quantiles differ from the others'",
     "order": "columns that go with nothing, as if shuffled",
     "labels": "labels that a model finds unlikely, to review",
@@ -57,6 +59,7 @@ AT_HOME: dict[str, Callable[[Asked], list[Finding]]] = {
     "constant": lambda a: constant.check(a.rows),
     "duplicates": lambda a: duplicates.check(a.rows),
     "missing": lambda a: missing.check(a.rows),
+    "leaks": lambda a: leaks.check(a.rows),
 }
 ACROSS: dict[str, Callable[[Sequence[Sketch], Ranges], list[Finding]]] = {
     "units": units.across,
@@ -64,6 +67,7 @@ ACROSS: dict[str, Callable[[Sequence[Sketch], Ranges], list[Finding]]] = {
 }
 WITH_ROWS: dict[str, Callable[[Sequence[SiteRows], int], list[Finding]]] = {
     "duplicates": lambda sites, _: duplicates.across(sites),
+    "leaks": leaks.across,
     "order": order.across,
 }
 
@@ -185,5 +189,6 @@ def gathered(notes: Sequence[str]) -> list[str]:
 def checked(
     sites: Sequence[SiteRows], known: Ranges, names: Collection[str] = tuple(CHECKS), seed: int = 0
 ) -> Quality:
-    """Of rows that are all in this process."""
-    return together([at_home(rows, known, names, seed) for rows in sites], known, sites, names, seed)
+    """Of rows that are all in this process, where leaks are looked for once: at all sites and at each."""
+    home = [name for name in names if name != "leaks"]
+    return together([at_home(rows, known, home, seed) for rows in sites], known, sites, names, seed)

@@ -12,6 +12,7 @@ SEVERITIES: dict[str, str] = {
     "likely": "likely a mistake",
     "look": "to look at, and may be right",
 }
+ALL_SITES = "all sites"  # whose a finding is that only the rows of all together show
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from coterie.core.client import Task
 from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
 from coterie.data.build import apart_from_split
+from coterie.data.columns import inputs_of
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
 from coterie.data.partition.base import Split
@@ -21,7 +22,7 @@ from coterie.data.tabular import TabularPrepare
 @dataclass(frozen=True, eq=False)
 class SiteRows:
     """raw [row, column] numbers, NaN where unknown; y [row]; lines [row] where people find them: the line of
-    a file, or the row counted within the site from 1.
+    a file, or the row counted within the site from 1. `unused` columns become no input of a model.
     """
 
     site: str
@@ -31,6 +32,7 @@ class SiteRows:
     lines: Array
     task: Task = "classification"
     classes: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.y)
@@ -63,11 +65,13 @@ def site_rows(data: Dataset, owner: Array, names: Sequence[str]) -> list[SiteRow
     """Of everybody's rows: `owner` [row] is a place in `names`, negative for nobody's."""
     columns, raw = raw_columns(data)
     y = np.concatenate([pool.y for pool in data.pools])
+    inputs = inputs_of(data)
+    unused = tuple(c.name for c in columns if inputs and c.name not in inputs)
     found = []
     for i, name in enumerate(names):
         rows = np.flatnonzero(owner == i)
         lines = np.arange(1, len(rows) + 1) if data.lines is None else data.lines[rows]
-        found.append(SiteRows(name, columns, raw[rows], y[rows], lines, data.task, data.classes))
+        found.append(SiteRows(name, columns, raw[rows], y[rows], lines, data.task, data.classes, unused))
     return found
 
 

@@ -1,6 +1,6 @@
 """How well one column tells a target by itself, from its values and no scale, unit or order of codes.
 
-Two ways are tried, and the better one counts:
+Two ways are tried, and the better one counts; the first, which is exact, where they are as good:
 
     in order      AUC of the values as they are, over all rows, ties counting half, whichever way they point;
                   of numbers to predict, the squared rank correlation
@@ -9,7 +9,7 @@ Two ways are tried, and the better one counts:
 
 There are no bins, which would merge a zero with what is just above it. Half of the rows are guessed by the
 other: what is told of a row is never made of its own target. A score is remarkable only where one that is
-strong and honest would hardly reach it by chance with so many rows (`beyond_chance`).
+strong and honest would hardly reach it by chance with so many rows (`luck`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal
 
@@ -29,7 +30,9 @@ MOST_ROWS = 5000  # that are looked at: more tell the same, later
 FEWEST = 40  # rows that are known
 ENOUGH = 10  # rows that share a value, before half of them may guess the other half
 NEAREST = 5  # rows that guess one, where none share its value
-CHANCE = 1e-4  # of a score that an honest column reaches by luck, over all that is looked at
+AS_GOOD = 0.005  # two scores
+DRAWS = 10_000  # of honest columns
+PAIRS = 2500  # of rows of two classes, in a draw
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +128,8 @@ def _scores(x: Array, goal: Goal, where: Array, category: bool) -> list[Score]:
         guess = neighbours(inverse, y, half, category)
         told = aucs(guess, y) if goal.measure == "AUC" else explained(guess, y)
         if not category:
-            place = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-            told = np.fmax(told, in_order(place, y, goal.measure))
+            exact = in_order((np.cumsum(counts) - (counts - 1) / 2)[inverse], y, goal.measure)
+            told = np.where(told > exact + AS_GOOD, told, exact)
     hits = y.sum(axis=0).astype(int) if goal.measure == "AUC" else np.zeros(y.shape[1], dtype=int)
     return [
         Score(goal.measure, float(told[i]), thing, len(x), int(hits[i]))
@@ -192,27 +195,35 @@ def explained(guess: Array, y: Array) -> Array:
     return np.where(whole > 0, 1 - left / np.where(whole > 0, whole, 1.0), 0.0)
 
 
-def beyond_chance(score: Score, honest: float, looks: int) -> bool:
-    """Whether a column whose true score is `honest` would hardly reach this one, with so many looks.
-
-    An AUC by the variance of Hanley and McNeil (Radiology 143, 1982) on the scale of its logit, with half a
-    pair added so that 1 is finite; R² by Fisher's z of its root.
+def luck(score: Score, honest: float) -> float:
+    """The chance that a column whose true score is `honest` reaches this one with so many rows: of an AUC by
+    drawing such columns, two normal distributions as far apart; of R² by Fisher's z of its root.
     """
-    a, n = honest, score.rows
     if score.measure == "AUC":
-        hits, others = score.hits, n - score.hits
-        if min(hits, others) < 2:
-            return False
-        pairs, squared = hits * others, a * a
-        spread = a * (1 - a) + (hits - 1) * (a / (2 - a) - squared)
-        spread += (others - 1) * (2 * squared / (1 + a) - squared)
-        reached = (score.value * pairs + 0.5) / (pairs + 1)
-        z = (_logit(reached) - _logit(a)) / (math.sqrt(spread / pairs) / (a * (1 - a)))
-    else:
-        reached = min(max(score.value, 0.0), 1 - 1e-9)
-        z = (math.atanh(math.sqrt(reached)) - math.atanh(math.sqrt(a))) * math.sqrt(max(n - 3, 0))
-    return z > NormalDist().inv_cdf(1 - CHANCE / looks)
+        few, many = sorted((score.hits, score.rows - score.hits))
+        if few < 2:
+            return 1.0
+        level, few = math.ceil(100 * honest) / 100, rounded_down(min(few, math.isqrt(PAIRS)))
+        drawn = honest_aucs(min(level, 0.99), few, rounded_down(min(many, PAIRS // few)))
+        return float(np.mean(drawn >= score.value))
+    reached = min(max(score.value, 0.0), 1 - 1e-9)
+    z = (math.atanh(math.sqrt(reached)) - math.atanh(math.sqrt(honest))) * math.sqrt(max(score.rows - 3, 0))
+    return 1 - NormalDist().cdf(z)
 
 
-def _logit(share: float) -> float:
-    return math.log(share / (1 - share))
+def rounded_down(rows: int) -> int:
+    """To 30 and less, or to two digits: fewer rows leave more to luck, and draws serve several columns."""
+    step = 10 ** max(len(str(rows)) - 2, 0) if rows >= 100 else 10
+    return rows if rows <= 30 else rows // step * step
+
+
+@lru_cache(maxsize=64)
+def honest_aucs(honest: float, few: int, many: int) -> Array:
+    """[draw] AUCs of columns whose true one is `honest`, with so many rows of each class."""
+    draw = np.random.default_rng(0)
+    apart = math.sqrt(2) * NormalDist().inv_cdf(honest)
+    hits = draw.normal(apart, size=(DRAWS, few, 1)).astype(np.float32)
+    others = draw.normal(size=(DRAWS, 1, many)).astype(np.float32)
+    step = max(10**7 // (few * many), 1)
+    parts = [(hits[i : i + step] > others[i : i + step]).mean(axis=(1, 2)) for i in range(0, DRAWS, step)]
+    return np.concatenate(parts)

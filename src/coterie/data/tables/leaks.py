@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from coterie.core.client import EVENTS, Task
 from coterie.data.intake import Array
 from coterie.data.tables.alone import (
     FEWEST,
@@ -19,8 +20,8 @@ from coterie.data.tables.alone import (
     Goal,
     Score,
     auc,
-    beyond_chance,
     class_goal,
+    luck,
     number_goal,
     scores,
 )
@@ -46,7 +47,8 @@ TOO_WELL = {"AUC": 0.98, "R²": 0.97}
 HONEST = 0.9  # AUC or R² of a column that is good, and no leak
 GAPS_TOO_WELL, HONEST_GAPS = 0.9, 0.75  # AUC of whether a column is filled in
 FEW = 5  # rows, filled in for one class alone
-LUCK = 1e-3  # of so many rows that are all of one class
+LUCK = 0.01  # the chance, at most, that an honest column does as well
+LUCK_OF_A_SITE = 1e-4  # at one of many sites
 MOST_HONEST = 0.999  # of a site, where all rows tell as much
 LOOKS = 2000  # columns by sites: the largest sites are looked at by themselves
 
@@ -65,6 +67,7 @@ class Leak:
     """A column that tells the target, how, and on which rows that was seen.
 
     how        a phrase behind "it"
+    thing      what it tells: the target, a class, the event
     measure    AUC or R², of `score`; nothing where it is filled in, or empty, for one class alone
     rows       how many were looked at
     site       whose; nothing for all
@@ -72,6 +75,7 @@ class Leak:
 
     column: str
     how: str
+    thing: str
     measure: str
     score: float
     rows: int
@@ -103,9 +107,14 @@ class Target:
     numbers: Array | None = None
 
     @classmethod
-    def signed(cls, times: Array, words: Sequence[str] = ("no event", "event")) -> Target:
-        """Of a survival: negative where the event was not seen."""
-        return cls((times > 0).astype(int), tuple(words), np.abs(times))
+    def of(cls, task: Task, y: Array, classes: Sequence[str] = ()) -> Target:
+        """Targets as clients have them: labels, numbers, or times that are negative without an event."""
+        if task == "survival":
+            return cls((y > 0).astype(int), EVENTS, np.abs(y))
+        if task == "regression":
+            return cls(numbers=y)
+        labels = y.astype(int)
+        return cls(labels, tuple(classes) or tuple(map(str, range(int(labels.max(initial=0)) + 1))))
 
     def goals(self, rows: Array, most: int) -> tuple[Goal, ...]:
         made = list[Goal]()
@@ -140,11 +149,6 @@ class Places:
     sites: tuple[Place, ...]
     whose: Array
 
-    @property
-    def looks(self) -> int:
-        """How many things each column is asked about."""
-        return sum(len(goal.things) for place in (self.everywhere, *self.sites) for goal in place.goals)
-
     def having(self, filled: Array) -> Array:
         """[row] whether its site has any value of a column, which is filled in at [row]."""
         return np.asarray(np.bincount(self.whose, weights=filled)[self.whose] > 0)
@@ -174,18 +178,17 @@ def leak_of(name: str, x: Array | None, filled: Array, found: Places, category: 
     is filled in [row]. Rows of sites without any value of it tell sites apart, and are left out. A site's own
     score must be more than luck for a column that is as good as this one over all rows.
     """
-    has, looks = found.having(filled), found.looks
-    honest = list[float]()
-    for group in ((found.everywhere,), found.sites):
+    has, honest = found.having(filled), list[float]()
+    for group, most in (((found.everywhere,), LUCK), (found.sites, LUCK_OF_A_SITE)):
         leaks = list[Leak]()
         for place in group:
             told = [] if x is None else column_scores(x, has, place, category)
             honest = honest or [HONEST] * len(told)
-            leaks += gap_leaks(name, filled, has, place, looks)
+            leaks += gap_leaks(name, filled, has, place, most)
             leaks += [
-                Leak(name, f"predicts {s.thing} alone", s.measure, s.value, s.rows, place.site)
+                Leak(name, f"predicts {s.thing} alone", s.thing, s.measure, s.value, s.rows, place.site)
                 for s, usual in zip(told, honest, strict=True)
-                if s.value >= TOO_WELL[s.measure] and beyond_chance(s, usual, looks)
+                if s.value >= TOO_WELL[s.measure] and luck(s, usual) <= most
             ]
             if place is found.everywhere:
                 honest = [float(min(np.fmax(HONEST, s.value), MOST_HONEST)) for s in told]
@@ -203,7 +206,7 @@ def column_scores(x: Array, has: Array, place: Place, category: bool) -> list[Sc
     ]
 
 
-def gap_leaks(name: str, filled: Array, has: Array, place: Place, looks: int) -> list[Leak]:
+def gap_leaks(name: str, filled: Array, has: Array, place: Place, most: float) -> list[Leak]:
     """Whether it is filled in tells the class, or the event: in rows of one alone it is, or is not; or nearly
     so in all rows.
     """
@@ -213,22 +216,22 @@ def gap_leaks(name: str, filled: Array, has: Array, place: Place, looks: int) ->
     here, y = filled[rows], place.labels[has[place.rows]]
     leaks = list[Leak]()
     for group, said in ((here, "filled in"), (~here, "empty")):
-        if (label := filled_for_one_class(group, y, looks)) is not None:
+        if (label := filled_for_one_class(group, y, most / 10)) is not None:
             how = f"is {said} only where the target is {place.names[label]}"
-            leaks.append(Leak(name, how, "", 1.0, int(group.sum()), place.site))
+            leaks.append(Leak(name, how, "the target", "", 1.0, int(group.sum()), place.site))
     if leaks:
         return leaks[:1]
     goal = place.goals[0].within(has[place.rows])
     for score in scores(filled[place.rows].astype(np.float64), goal):
-        if score.value >= GAPS_TOO_WELL and beyond_chance(score, HONEST_GAPS, looks):
+        if score.value >= GAPS_TOO_WELL and luck(score, HONEST_GAPS) <= most:
             how = f"tells {score.thing} by whether it is filled in"
-            leaks.append(Leak(name, how, score.measure, score.value, score.rows, place.site))
+            leaks.append(Leak(name, how, score.thing, score.measure, score.value, score.rows, place.site))
     return leaks
 
 
-def filled_for_one_class(filled: Array, y: Array, looks: int = 1) -> int | None:
+def filled_for_one_class(filled: Array, y: Array, most: float = 1e-3) -> int | None:
     """The class in whose rows alone a column is filled in, if it is one; `filled`, `y` [row]. It must not be
-    most rows' class anyhow, and so many rows of it no luck.
+    most rows' class anyhow, and so many rows of it hardly luck: a chance of `most`.
     """
     many = int(filled.sum())
     if not FEW <= many < len(y):
@@ -236,7 +239,7 @@ def filled_for_one_class(filled: Array, y: Array, looks: int = 1) -> int | None:
     counts = np.bincount(y[filled], minlength=int(y.max()) + 1)
     label = int(counts.argmax())
     usual = float(np.mean(y == label))
-    enough = counts[label] >= 0.98 * many and usual**many <= LUCK / looks
+    enough = counts[label] >= 0.98 * many and usual**many <= most
     return label if enough and usual < 0.85 else None
 
 

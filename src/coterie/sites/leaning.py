@@ -1,0 +1,82 @@
+"""Which columns tell the outcome alone, in the rows that clients train on: a model will lean on them.
+
+Looked at once for a footing, before anything is trained; test and validation rows are not. What is found is
+kept in the run's record, and changes nothing else. Inputs that are no table have no columns, and clients that
+are elsewhere look at home (`coterie check --net federation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from coterie.core.client import Client
+from coterie.data.intake import Array
+from coterie.data.tables.leaks import Leak, Target, leak_of, places
+
+MOST_COLUMNS = 1000  # of a table; of what is wider, no column by itself is looked at
+
+
+def leaning(clients: Sequence[Client]) -> tuple[dict[str, Any], ...]:
+    """Columns that leak, as a record has them, the one that tells most first."""
+    first, many = clients[0], sum(len(c.train) for c in clients)
+    if first.train.x.ndim != 2 or not many:
+        return ()
+    columns = columns_of(first)
+    if len(columns) > MOST_COLUMNS:
+        return ()
+    y = np.concatenate([c.train.y.cpu().numpy() for c in clients])
+    whose = np.repeat(np.arange(len(clients)), [len(c.train) for c in clients])
+    where = places(Target.of(first.task, y, first.classes), whose, [c.name for c in clients], len(columns))
+    found = list[Leak]()
+    for column in columns:
+        x = np.concatenate([values_of(column, client) for client in clients])
+        leak = leak_of(column.name, x, ~np.isnan(x), where, category=column.end - column.begin > 1)
+        found += [leak] if leak else []
+    found.sort(key=lambda leak: (-leak.score, -leak.rows))
+    alone = first.name if len(clients) == 1 else ""
+    return tuple(
+        {
+            "column": leak.column,
+            "tells": leak.thing,
+            "measure": leak.measure,
+            "score": round(leak.score, 6),
+            "rows": leak.rows,
+            "site": leak.site or alone,
+        }
+        for leak in found
+    )
+
+
+class InputColumn(NamedTuple):
+    """A column of a table, and which inputs are made of it: from `begin` to before `end`; `place` is its own
+    among the columns that were prepared, -1 where inputs are columns as they are.
+    """
+
+    name: str
+    begin: int
+    end: int
+    place: int = -1
+
+
+def columns_of(client: Client) -> list[InputColumn]:
+    """As its table calls them; inputs without names are counted from 0."""
+    if client.preparation is None:
+        names = client.features or tuple(f"x{i}" for i in range(client.train.x.shape[1]))
+        return [InputColumn(name, i, i + 1) for i, name in enumerate(names)]
+    found, end = list[InputColumn](), 0
+    for place, part in enumerate(client.preparation.parts):
+        begin, end = end, end + len(part.inputs)
+        if not part.unused:  # one more input may say who lacks it, which tells sites apart
+            found.append(InputColumn(part.column.name, begin, end - part.told, place))
+    return found
+
+
+def values_of(column: InputColumn, client: Client) -> Array:
+    """[row] of training: its input, or the number of the category's; NaN where the client lacks it."""
+    if column.place >= 0 and client.preparation.parts[column.place].absent:
+        return np.full(len(client.train), np.nan)
+    x: Array = client.train.x[:, column.begin : column.end].double().cpu().numpy()
+    return x[:, 0] if x.shape[1] == 1 else x.argmax(axis=1).astype(np.float64)
