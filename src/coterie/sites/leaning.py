@@ -16,7 +16,7 @@ from coterie.core.client import Client
 from coterie.data.intake import Array
 from coterie.data.tables.leaks import Leak, Target, leak_of, places
 
-MOST_COLUMNS = 1000  # of a table; of what is wider, no column by itself is looked at
+MOST_COLUMNS = 500  # of a table; of what is wider, no column by itself is looked at
 
 
 def leaning(clients: Sequence[Client]) -> tuple[dict[str, Any], ...]:

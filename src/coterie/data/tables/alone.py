@@ -15,7 +15,7 @@ strong and honest would hardly reach it by chance with so many rows (`luck`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
@@ -31,7 +31,9 @@ FEWEST = 40  # rows that are known
 ENOUGH = 10  # rows that share a value, before half of them may guess the other half
 NEAREST = 5  # rows that guess one, where none share its value
 AS_GOOD = 0.005  # two scores
-DRAWS = 10_000  # of honest columns
+HOPELESS = 0.9  # a score that no further rows make remarkable
+DRAWS = (500, 10_000)  # of honest columns: a few show what is common, and only many what is rare
+COMMON = 0.02
 PAIRS = 2500  # of rows of two classes, in a draw
 
 
@@ -125,8 +127,7 @@ def _scores(x: Array, goal: Goal, where: Array, category: bool) -> list[Score]:
     if len(x) >= FEWEST and len(values) > 1:
         if not category:  # a value of few rows may be one patient's, and would tell its other rows
             half = np.where(counts[inverse] < ENOUGH, half[first][inverse], half)
-        guess = neighbours(inverse, y, half, category)
-        told = aucs(guess, y) if goal.measure == "AUC" else explained(guess, y)
+        told = by_neighbours(inverse, y, half, category, aucs if goal.measure == "AUC" else explained)
         if not category:
             exact = in_order((np.cumsum(counts) - (counts - 1) / 2)[inverse], y, goal.measure)
             told = np.where(told > exact + AS_GOOD, told, exact)
@@ -147,21 +148,33 @@ def in_order(place: Array, y: Array, measure: Measure) -> Array:
     )
 
 
-def neighbours(x: Array, y: Array, half: Array, category: bool) -> Array:
-    """[row, thing] the mean of y over rows of the other half with the same value, drawn a little to that of
+def by_neighbours(
+    x: Array, y: Array, half: Array, category: bool, figure: Callable[[Array, Array], Array]
+) -> Array:
+    """[thing] how well each half of the rows is guessed by the other; where the first half is not guessed
+    well, the second would not change that.
+    """
+    guess = neighbours(x, y, half, category)
+    told = figure(guess, y[half])
+    if not np.any(told > HOPELESS):
+        return told
+    both = np.empty_like(y)
+    both[half], both[~half] = guess, neighbours(x, y, ~half, category)
+    return figure(both, y)
+
+
+def neighbours(x: Array, y: Array, here: Array, category: bool) -> Array:
+    """[row of here, thing] the mean of y over the other rows with the same value, drawn a little to that of
     all; where these are few and values have an order, over the nearest rows too.
     """
-    guess = np.empty_like(y)
-    for here, there in ((half, ~half), (~half, half)):
-        order = np.argsort(x[there], kind="stable")
-        sums = np.concatenate([np.zeros((1, y.shape[1])), np.cumsum(y[there][order], axis=0)])
-        known = x[there][order]
-        low, high = (np.searchsorted(known, x[here], side) for side in ("left", "right"))
-        if not category:
-            more = np.maximum(NEAREST - (high - low) + 1, 0) // 2
-            low, high = np.maximum(low - more, 0), np.minimum(high + more, len(known))
-        guess[here] = (sums[high] - sums[low] + y.mean(axis=0)) / (high - low + 1)[:, None]
-    return guess
+    order = np.argsort(x[~here], kind="stable")
+    sums = np.concatenate([np.zeros((1, y.shape[1])), np.cumsum(y[~here][order], axis=0)])
+    known = x[~here][order]
+    low, high = (np.searchsorted(known, x[here], side) for side in ("left", "right"))
+    if not category:
+        more = np.maximum(NEAREST - (high - low) + 1, 0) // 2
+        low, high = np.maximum(low - more, 0), np.minimum(high + more, len(known))
+    return np.asarray((sums[high] - sums[low] + y[~here].mean(axis=0)) / (high - low + 1)[:, None])
 
 
 def ranks(values: Array) -> Array:
@@ -203,9 +216,13 @@ def luck(score: Score, honest: float) -> float:
         few, many = sorted((score.hits, score.rows - score.hits))
         if few < 2:
             return 1.0
-        level, few = math.ceil(100 * honest) / 100, rounded_down(min(few, math.isqrt(PAIRS)))
-        drawn = honest_aucs(min(level, 0.99), few, rounded_down(min(many, PAIRS // few)))
-        return float(np.mean(drawn >= score.value))
+        level, few = min(math.ceil(100 * honest) / 100, 0.99), rounded_down(min(few, math.isqrt(PAIRS)))
+        share, many = 1.0, rounded_down(min(many, PAIRS // few))
+        for draws in DRAWS:
+            share = float(np.mean(honest_aucs(level, few, many, draws) >= score.value))
+            if share > COMMON:
+                break
+        return share
     reached = min(max(score.value, 0.0), 1 - 1e-9)
     z = (math.atanh(math.sqrt(reached)) - math.atanh(math.sqrt(honest))) * math.sqrt(max(score.rows - 3, 0))
     return 1 - NormalDist().cdf(z)
@@ -218,12 +235,12 @@ def rounded_down(rows: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def honest_aucs(honest: float, few: int, many: int) -> Array:
+def honest_aucs(honest: float, few: int, many: int, draws: int) -> Array:
     """[draw] AUCs of columns whose true one is `honest`, with so many rows of each class."""
     draw = np.random.default_rng(0)
     apart = math.sqrt(2) * NormalDist().inv_cdf(honest)
-    hits = draw.normal(apart, size=(DRAWS, few, 1)).astype(np.float32)
-    others = draw.normal(size=(DRAWS, 1, many)).astype(np.float32)
+    hits = draw.normal(apart, size=(draws, few, 1)).astype(np.float32)
+    others = draw.normal(size=(draws, 1, many)).astype(np.float32)
     step = max(10**7 // (few * many), 1)
-    parts = [(hits[i : i + step] > others[i : i + step]).mean(axis=(1, 2)) for i in range(0, DRAWS, step)]
+    parts = [(hits[i : i + step] > others[i : i + step]).mean(axis=(1, 2)) for i in range(0, draws, step)]
     return np.concatenate(parts)

@@ -50,7 +50,7 @@ FEW = 5  # rows, filled in for one class alone
 LUCK = 0.01  # the chance, at most, that an honest column does as well
 LUCK_OF_A_SITE = 1e-4  # at one of many sites
 MOST_HONEST = 0.999  # of a site, where all rows tell as much
-LOOKS = 2000  # columns by sites: the largest sites are looked at by themselves
+LOOKS = 1000  # columns by sites: the largest sites are looked at by themselves
 
 
 def known_afterwards(name: str) -> str:
