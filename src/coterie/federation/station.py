@@ -60,6 +60,7 @@ from coterie.federation.session import Letters, Session, forget_old_runs, home_o
 from coterie.federation.witness import Signer
 from coterie.nets.offers import Limits
 from coterie.nets.site import ERRORS
+from coterie.sites.leaning import leaning, look_first
 from coterie.storage.atomic import readable_errors
 
 log = logging.getLogger("coterie")
@@ -222,6 +223,8 @@ class Station:
     def _fit(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         holding = self._ground(leader, message)
         client = holding.fit(message["gaps"], message["agreed"], late=bool(message["late"]))
+        if line := look_first(leaning([client])):  # for people here: it does not leave the site
+            self.say(line)
         facts = holding.facts()
         if self.policy.sums:  # what was fitted is in them
             facts["notes"] = list(client.notes)

@@ -228,7 +228,8 @@ def mean_entropy(t: Tally) -> float:
 LEGEND = (
     "ECE: the mean gap between how sure a model says it is and how often it is right, in 20 bins; 0 is best. "
     "Of few test samples it is too large, so it is also given for the samples of all clients pooled, with "
-    "the largest gap in a bin (MCE). Brier score: squared error of the probabilities, summed over classes. "
+    "the largest gap in a bin (MCE). Brier score: squared error of the probabilities, summed over all "
+    "classes, so from 0 (best) to 2; for two classes twice that of one class alone, which ends at 1. "
     "NLL: how surprised the model is by the truth. Entropy: how unsure its answers are; 0 is certain. All "
     "but the pooled ones are means over clients."
 )

@@ -63,7 +63,8 @@ TERMS = (
         "Brier score",
         "squared error of the probabilities",
         "The squared distance between the probabilities and the truth (1 for the class that came true, 0 for "
-        "the others), summed over classes: 0 is best, 2 the worst.",
+        "the others), summed over all classes: 0 is best, 2 the worst. For two classes it is twice the score "
+        "of one class alone, which goes from 0 to 1.",
     ),
     Term(
         "ECE",

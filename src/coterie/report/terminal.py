@@ -30,7 +30,10 @@ from coterie.runs.record import Record
 
 POINT, GAIN, WORST = "point/test", "gain over local", "worst client"
 COST = ("models", "traffic", "training")
-TRUST = "ECE: how far being sure is from being right; pooled: of all clients' samples together."
+TRUST = (
+    "ECE: how far being sure is from being right; pooled: of all clients' samples together. Brier score: "
+    "summed over classes, from 0 (best) to 2."
+)
 
 
 def render_table(records: Sequence[Record], width: int | None = None) -> Table:

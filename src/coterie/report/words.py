@@ -31,6 +31,7 @@ NAMES = {
     "circle_recall": "recall of the circle",
     "drift": "distance to the mean model",
 }
+RANGES = {"brier": " (0 to 2)"}  # beside a name: some programs report one class alone, from 0 to 1
 PERCENT = (
     "accuracy",
     "balanced_accuracy",
@@ -79,7 +80,7 @@ def spread(value: Interval, metric: str, sign: bool = False) -> str:
 
 def called(metric: str) -> str:
     """A metric of somebody's own goes by the name it was given."""
-    return NAMES.get(metric, metric)
+    return NAMES.get(metric, metric) + RANGES.get(metric, "")
 
 
 def unit(metric: str) -> str:

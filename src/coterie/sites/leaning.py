@@ -1,21 +1,22 @@
 """Which columns tell the outcome alone, in the rows that clients train on: a model will lean on them.
 
 Looked at once for a footing, before anything is trained; test and validation rows are not. What is found is
-kept in the run's record, and changes nothing else. Inputs that are no table have no columns, and clients that
-are elsewhere look at home (`coterie check --net federation`).
+kept in the run's record, and changes nothing else. Inputs that are no table have no columns. A site of a
+federation says it to its own people alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie.core.client import Client
 from coterie.data.intake import Array
-from coterie.data.tables.leaks import Leak, Target, leak_of, places
+from coterie.data.tables.leaks import Leak, Target, leak_of, places, shown_score, thousands
 
+NAMED = 3  # columns in a line
 MOST_COLUMNS = 500  # of a table; of what is wider, no column by itself is looked at
 
 
@@ -80,3 +81,24 @@ def values_of(column: InputColumn, client: Client) -> Array:
         return np.full(len(client.train), np.nan)
     x: Array = client.train.x[:, column.begin : column.end].double().cpu().numpy()
     return x[:, 0] if x.shape[1] == 1 else x.argmax(axis=1).astype(np.float64)
+
+
+def look_first(leaks: Sequence[Mapping[str, Any]]) -> str:
+    """In one line, of what a record has of them; nothing where there are none."""
+    if not leaks:
+        return ""
+    if len(leaks) == 1:
+        (leak,) = leaks
+        tells = str(leak["tells"]).replace("the target", "the outcome")
+        said = f"Look at `{leak['column']}` first: alone it tells {tells} ({_measured(leak)})"
+        return f"{said}: is it known before the outcome?"
+    listed = [f"`{leak['column']}` ({_measured(leak)})" for leak in leaks[:NAMED]]
+    *most, last = [*listed, *([f"{len(leaks) - NAMED} more"] if len(leaks) > NAMED else [])]
+    said = f"Look at {', '.join(most)} and {last} first: each tells the outcome alone"
+    return f"{said}: are they known before it?"
+
+
+def _measured(leak: Mapping[str, Any]) -> str:
+    whose = f"{leak['site']}'s " if leak["site"] else ""
+    figure = f"{leak['measure']} {shown_score(float(leak['score']))}"
+    return f"{figure} on {whose}{thousands(leak['rows'])} training rows"

@@ -142,7 +142,7 @@ def in_order(place: Array, y: Array, measure: Measure) -> Array:
     """[thing] by the ranks of values [row] alone, whichever way they point."""
     if measure == "AUC":
         told = auc_of_ranks(place, y)
-        return np.maximum(told, 1 - told)
+        return np.asarray(np.maximum(told, 1 - told))
     return np.array(
         [np.corrcoef(place, ranks(column))[0, 1] ** 2 if np.ptp(column) else 0.0 for column in y.T]
     )

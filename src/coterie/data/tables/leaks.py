@@ -87,13 +87,17 @@ class Leak:
 
     @property
     def says(self) -> str:
-        where = f"{self.rows:,} rows{f' of {self.site}' if self.site else ''}".replace(",", "\u202f")
+        where = f"{thousands(self.rows)} rows{f' of {self.site}' if self.site else ''}"
         return f"it {self.how} ({f'{self.figure} on ' if self.measure else ''}{where})"
 
 
 def shown_score(score: float) -> str:
     """Three digits; 1 is all, and no rounding."""
     return "1" if score == 1 else f"{score:.3f}" if score < 0.9995 else "above 0.999"
+
+
+def thousands(many: int) -> str:
+    return f"{many:,}".replace(",", "\u202f")
 
 
 @dataclass(frozen=True, eq=False)
