@@ -238,6 +238,23 @@ def constant(sites: Sequence[SiteRows], rng: np.random.Generator, _: str) -> Put
     return Put(changed(sites, s, raw=raw), sites[s].site, sites[s].columns[c].name, np.ones(len(raw), bool))
 
 
+def telling(sites: Sequence[SiteRows], rng: np.random.Generator, kind: str) -> Put:
+    """A column of a site that gives the class away, but for one row of 100: 0 for one class and more for
+    the other, or in the middle for one class and around it for the other.
+    """
+    s, c = place(sites, rng)
+    rows = sites[s]
+    hit = (rows.y == 1) != (rng.random(len(rows)) < 0.01)
+    around = rng.choice([0.0, 0.6], len(rows)) + rng.uniform(0, 0.4, len(rows))
+    values = {
+        "0 for one class": np.where(hit, rng.exponential(1, len(rows)), 0.0),
+        "in the middle": np.where(hit, rng.uniform(0.4, 0.6, len(rows)), around),
+    }
+    raw = rows.raw.copy()
+    raw[:, c] = values[kind]
+    return Put(changed(sites, s, raw=raw), rows.site, rows.columns[c].name, np.ones(len(raw), bool))
+
+
 # what is looked for: the kind of finding, how it is put in, and of what size
 TROUBLES: dict[str, tuple[str, Callable[..., Put], Sequence[object]]] = {
     "unit of a whole site": ("units", in_unit, (1.0,)),
@@ -250,6 +267,7 @@ TROUBLES: dict[str, tuple[str, Callable[..., Put], Sequence[object]]] = {
     "rows copied to another site": ("duplicates", copied, (True,)),
     "missing values": ("missing", blanked, ("all", "half", "with the label")),
     "constant column": ("constant", constant, ("",)),
+    "column that gives the class away": ("leaks", telling, ("0 for one class", "in the middle")),
     "flipped labels": ("labels", flipped, FLIPPED),
 }
 WITHOUT = {"breast-cancer": ("unit of a whole site", "unit of some rows", "values out of range")}
@@ -439,6 +457,8 @@ Units of the invented hospitals that were missed, by column: {told}.
 - **A shuffled column** is found where it went with others before, and only there. On `hospitals`: {by_column(lines, "hospitals", "shuffled column")}.
 - **Labels** are always listed; what counts is how many of the list were flipped. The more classes overlap, the longer is
   the list, and the less of it is flipped.
+- **A column that gives the class away** at one site must tell more there than luck gives an honest one: with a handful of
+  rows of a class, as in Switzerland, that cannot be told.
 
 ## What is said of tables that nothing was put into
 Findings in all draws, in which {looked} were looked at. On `hospitals` they are false alarms, but for

@@ -187,3 +187,21 @@ def test_from_the_shell(room, monkeypatch, capsys, tmp_path):
     printed = capsys.readouterr().out
     assert "ask the site, whose quality.json says which" in " ".join(printed.split())
     assert json.loads((out / "quality.json").read_text())["about"]["net"] == "federation"
+
+
+def test_a_site_tells_its_own_people_what_a_model_will_lean_on(room, monkeypatch, tmp_path):
+    """And nobody else: who leads has no rows to look at, and is told nothing of it."""
+    here, asked_for = room(), list[str]()
+    leak = {"column": "age", "tells": "the target", "measure": "AUC", "score": 0.996, "rows": 40}
+
+    def looked(clients):
+        (client,) = clients
+        asked_for.append(client.name)
+        return ({**leak, "site": client.name},) if client.name == "b" else ()
+
+    monkeypatch.setattr("coterie.federation.station.leaning", looked)
+    record = here.play(monkeypatch, tmp_path / "run", method="fedavg", rounds=1)
+    assert sorted(set(asked_for)) == list(here.names)
+    line = "Look at `age` first: alone it tells the outcome (AUC 0.996 on b's 40 training rows)"
+    assert [line in " ".join(here.said[name]) for name in here.names] == [n == "b" for n in here.names]
+    assert record.about["leaks"] == []

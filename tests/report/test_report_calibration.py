@@ -12,14 +12,18 @@ import torch
 from rich.console import Console
 
 from coterie.metrics.calibration import Calibration, Tally
+from coterie.page.catalogue import LANGUAGES, Words
 from coterie.report import (
     Section,
     calibration,
     calibration_frame,
+    glossary,
     print_table,
     render_page,
     summary_frame,
+    terminal,
     views,
+    words,
     write_csv,
 )
 from coterie.report.inks import inks
@@ -204,3 +208,16 @@ def test_who_averages_predictions_has_a_table_of_its_own_on_the_terminal(sure):
     line = [text for text in both.splitlines() if text.startswith("fl-swag")][-1]
     # accuracy (0.5 + 1) / 2, ECE (0.3 + 0.1) / 2; pooled 0.8 · |0.75 - 0.8|, at most 0.05
     assert re.findall(r"[\d.]+", line)[:4] == ["75.0", "0.200", "0.0400", "0.0500"]
+
+
+def test_the_range_of_the_brier_score_is_said_wherever_it_is_shown():
+    """Some programs report one class alone, from 0 to 1; here it is the sum over classes."""
+    assert words.called("brier") == words.unit("brier") == "Brier score (0 to 2)"
+    assert "from 0 (best) to 2" in calibration.LEGEND
+    assert "from 0 (best) to 2" in terminal.TRUST
+    (term,) = [t for t in glossary.TERMS if t.name == "Brier score"]
+    assert "0 is best, 2 the worst" in str(term)
+    assert "from 0 to 1" in str(term)
+    for language in LANGUAGES:
+        assert re.search(r"classes|Klassen", said := Words(language)("metric.brier"))
+        assert re.search(r"0 (to|à|bis) 2", said)

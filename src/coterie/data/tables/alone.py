@@ -34,7 +34,7 @@ AS_GOOD = 0.005  # two scores
 HOPELESS = 0.9  # a score that no further rows make remarkable
 DRAWS = (500, 10_000)  # of honest columns: a few show what is common, and only many what is rare
 COMMON = 0.02
-PAIRS = 2500  # of rows of two classes, in a draw
+PAIRS = 6400  # of rows of two classes, in a draw
 
 
 @dataclass(frozen=True, eq=False)

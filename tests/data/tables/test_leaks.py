@@ -1,0 +1,264 @@
+"""Columns that give the target away, in many clothes; and honest ones, which are not accused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+from sklearn.metrics import roc_auc_score
+
+from coterie.data.tables.alone import Score, class_goal, luck, number_goal, ranks, scores
+from coterie.data.tables.leaks import Leak, Target, alone, auc, filled_for_one_class, leak_of, places
+from coterie.data.tables.looks import inspect
+
+ONE = ("yes", "no")
+
+
+def found(x, target, whose=None, sites=("north",), category=False):
+    """What is said of one column."""
+    x = np.asarray(x, dtype=np.float64)
+    whose = np.zeros(len(x), dtype=int) if whose is None else whose
+    return leak_of("c", x, ~np.isnan(x), places(target, whose, sites, 1), category)
+
+
+def labelled(rng, n, share):
+    y = np.zeros(n, dtype=int)
+    y[rng.permutation(n)[: round(share * n)]] = 1
+    return y
+
+
+# exact
+
+
+def test_an_auc_of_ties_is_exact():
+    """20 hits, of which one is 0 like 178 of the 180 others, whose two other values are the largest of all:
+    19 hits are above 178 zeros, one ties with them: (19 x 178 + 178 / 2) / (20 x 180).
+    """
+    hits = np.concatenate([[0.0], np.arange(1, 20) / 1000])
+    others = np.concatenate([np.zeros(178), [8.0, 9.0]])
+    x, y = np.concatenate([hits, others]), np.repeat([1, 0], [20, 180])
+    assert auc(x, y == 1) == pytest.approx((19 * 178 + 178 / 2) / 3600, abs=1e-12)
+    assert auc(-x, y == 1) == pytest.approx(1 - auc(x, y == 1), abs=1e-12)
+    assert ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == [3.5, 1, 3.5, 2]
+
+
+@pytest.mark.parametrize("small", [1e-9, 1e-3, 1.0, 1e9])  # no unit or scale matters
+def test_a_column_that_is_zero_for_most_rows(small):
+    rng = np.random.default_rng(0)
+    y = labelled(rng, 1500, 0.1)
+    x = np.where(y == 1, rng.exponential(small, 1500), 0.0)
+    x[rng.choice(np.flatnonzero(y == 0), 10, replace=False)] = rng.exponential(small, 10)
+    exact = roc_auc_score(y, x)
+    assert exact > 0.99
+    assert alone(x, y, 2) == pytest.approx(exact, abs=0.005)
+    assert alone(-x, y, 2) == pytest.approx(exact, abs=0.005)
+    leak = found(x, Target(y, ONE))
+    assert (leak.measure, leak.rows) == ("AUC", 1500)
+    assert leak.says == f"it predicts the target alone (AUC {leak.score:.3f} on 1\u202f500 rows)"
+
+
+# clothes
+
+N = 600
+
+
+def middle(rng, y):
+    """Between 0.4 and 0.5 for hits, and around it for others."""
+    outside = rng.choice([0.0, 0.5], len(y)) + rng.uniform(0.0, 0.4, len(y))
+    return np.where(y == 1, rng.uniform(0.401, 0.499, len(y)), outside)
+
+
+CLOTHES = {
+    "a range in the middle": lambda rng, y: (middle(rng, y), False),
+    "codes in any order": lambda rng, y: (rng.choice([3, 8, 11, 30], N) + (y == 0) * 1, True),
+    "codes that are read as numbers": lambda rng, y: (rng.choice([3, 8, 11, 30], N) + (y == 0) * 1, False),
+    "a flag": lambda rng, y: (np.where(rng.random(N) < 0.004, 1 - y, y), False),
+    "the other way round": lambda rng, y: (-y + rng.normal(scale=0.05, size=N), False),
+    "far values": lambda rng, y: (np.exp(20 * y + rng.normal(size=N)), False),
+    "integers from a short list": lambda rng, y: (np.where(y == 1, rng.integers(7, 9, N), 4), False),
+}
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2, 0.03])
+@pytest.mark.parametrize("clothes", CLOTHES)
+def test_what_gives_the_class_away(clothes, share):
+    rng = np.random.default_rng(1)
+    y = labelled(rng, N, share)
+    x, category = CLOTHES[clothes](rng, y)
+    assert found(x, Target(y, ONE), category=category) is not None
+    assert found(rng.permutation(x), Target(y, ONE), category=category) is None
+
+
+def test_a_dozen_positives_are_enough():
+    rng = np.random.default_rng(2)
+    y = labelled(rng, 400, 0.03)
+    x = np.where(y == 1, 1 + rng.random(400), 0.0)
+    x[np.flatnonzero(y == 0)[:2]] = 1.5
+    assert found(x, Target(y, ONE)).score > 0.99
+
+
+def test_one_class_of_several_that_is_given_away():
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 4, N)
+    leak = found(np.where(y == 2, 5, 0) + rng.normal(size=N) * 0.3, Target(y, ("a", "b", "c", "d")))
+    assert leak.says.startswith("it predicts that the target is c alone (AUC ")
+
+
+@pytest.mark.parametrize(("share", "part"), [(0.5, 0.5), (0.03, 1.0), (0.03, 0.5)])
+@pytest.mark.parametrize("said", ["filled in", "empty"])
+def test_gaps_that_give_the_class_away(share, part, said):
+    """All of the class's rows, or half of them, are filled in, or empty, and no others."""
+    rng = np.random.default_rng(4)
+    y = labelled(rng, 1000, share)
+    which = (y == 1) & (rng.random(1000) < part)
+    x = np.where(which if said == "filled in" else ~which, rng.normal(size=1000), np.nan)
+    leak = found(x, Target(y, ("well", "ill")))
+    assert leak.says == f"it is {said} only where the target is ill ({which.sum()} rows)"
+
+
+def test_gaps_that_nearly_give_the_class_away():
+    """Of who lived 95 % have it, and none of who died: most filled rows are the usual class anyhow."""
+    rng = np.random.default_rng(5)
+    y = labelled(rng, 1000, 0.1)
+    x = np.where((y == 0) & (rng.random(1000) < 0.95), rng.normal(size=1000), np.nan)
+    leak = found(x, Target(y, ONE))
+    assert leak.says.startswith("it tells the target by whether it is filled in (AUC 0.9")
+
+
+def test_a_column_that_sites_lack_tells_sites_apart_and_is_no_leak():
+    rng = np.random.default_rng(6)
+    whose = np.repeat([0, 1], 300)
+    y = (rng.random(600) < np.where(whose == 0, 0.02, 0.98)).astype(int)
+    x = np.where(whose == 0, np.nan, rng.normal(size=600))
+    assert found(x, Target(y, ONE), whose, ("north", "south")) is None
+
+
+@pytest.mark.parametrize("site", [0, 2])
+def test_a_leak_at_one_site_is_found_there(site):
+    rng = np.random.default_rng(7)
+    whose, y = rng.integers(0, 3, 900), rng.integers(0, 2, 900)
+    x = rng.normal(size=900) + np.where(whose == site, 20 * y, 0)
+    leak = found(x, Target(y, ONE), whose, ("north", "south", "west"))
+    assert (leak.site, leak.rows) == (("north", "south", "west")[site], (whose == site).sum())
+    assert leak.says.endswith(f"rows of {leak.site})")
+
+
+COPIES = {
+    "itself": lambda y: y,
+    "on another scale": lambda y: -3 * y + 7,
+    "bent": np.exp,
+    "in ten steps": lambda y: np.round(y * 3),
+    "ranks": ranks,
+}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_copies_of_a_number(copy):
+    rng = np.random.default_rng(8)
+    y = rng.normal(size=N)
+    leak = found(COPIES[copy](y), Target(numbers=y))
+    assert leak.measure == "R²"
+    assert found(y + rng.normal(scale=0.4, size=N), Target(numbers=y)) is None  # R² 0.86
+
+
+def test_codes_that_stand_for_a_number():
+    rng = np.random.default_rng(9)
+    group = rng.integers(0, 12, N)
+    y = np.random.default_rng(1).normal(size=12)[group] + rng.normal(scale=0.02, size=N)
+    assert found(group, Target(numbers=y), category=True) is not None
+
+
+def test_what_tells_the_event_or_the_time_of_it():
+    rng = np.random.default_rng(10)
+    times, seen = rng.exponential(100, N) + 1, rng.random(N) < 0.4
+    target = Target.of("survival", np.where(seen, times, -times))
+    assert found(seen + rng.normal(scale=0.05, size=N), target).thing == "the event"
+    assert found(np.sqrt(times), target).measure == "R²"
+    only = np.where(seen, times, rng.exponential(100, N))  # known afterwards of those who had it
+    assert found(only, target) is not None
+    assert found(rng.normal(size=N), target) is None
+
+
+# honest
+
+
+@pytest.mark.parametrize(("hits", "others"), [(12, 40), (20, 20), (30, 300), (100, 100), (12, 400)])
+def test_honest_columns_are_not_accused(hits, others):
+    """Of 200 tables with a column whose AUC is 0.9 in truth, a few at most, however small."""
+    rng = np.random.default_rng(11)
+    y = np.repeat([1, 0], [hits, others])
+    places_of = places(Target(y, ONE), np.zeros(len(y), dtype=int), ["north"], 1)
+    all_rows = np.ones(len(y), dtype=bool)
+    drawn = (norm.ppf(0.9) * 2**0.5 * y + rng.normal(size=len(y)) for _ in range(200))
+    assert sum(leak_of("c", x, all_rows, places_of) is not None for x in drawn) <= 6
+
+
+def test_many_small_sites_do_not_make_an_honest_column_a_leak():
+    rng = np.random.default_rng(12)
+    whose, y = np.repeat(np.arange(40), 50), rng.integers(0, 2, 2000)
+    x = norm.ppf(0.95) * 2**0.5 * y + rng.normal(size=2000)
+    assert found(x, Target(y, ONE), whose, [f"s{i}" for i in range(40)]) is None
+
+
+def test_rows_of_one_patient_do_not_tell_each_other():
+    rng = np.random.default_rng(13)
+    x, y = np.repeat(rng.normal(size=100), 6), np.repeat(rng.integers(0, 2, 100), 6)
+    assert alone(x, y, 2) < 0.7
+
+
+def test_too_few_rows_say_nothing():
+    y = np.arange(30) % 2
+    assert np.isnan(alone(y * 1.0, y, 2))
+    assert found(y * 1.0, Target(y, ONE)) is None
+    assert filled_for_one_class(np.arange(30) < 3, np.ones(30, dtype=int)) is None
+    assert luck(Score("AUC", 1.0, "", 40, 1), 0.9) == 1
+
+
+def test_luck_is_that_of_drawn_columns():
+    """With 20 rows of each class an AUC of 1 is reached by 0.9 at about one of a thousand, from 20,000 draws
+    of scipy's ranks; with 50 it is not.
+    """
+    assert luck(Score("AUC", 1.0, "", 40, 20), 0.9) == pytest.approx(0.0012, abs=0.001)
+    assert luck(Score("AUC", 1.0, "", 100, 50), 0.9) == 0
+    assert luck(Score("AUC", 0.98, "", 40, 20), 0.9) == pytest.approx(0.024, abs=0.015)
+    assert luck(Score("R²", 0.9, "", 100), 0.9) == pytest.approx(0.5)
+
+
+def test_many_rows_are_thinned_and_rare_ones_kept():
+    y = np.zeros(50_000, dtype=int)
+    y[::1000] = 1
+    goal = class_goal(y, ONE)
+    assert goal.y.sum() == 50
+    assert len(goal.rows) <= 5000
+    assert len(number_goal(y * 1.0).rows) == 5000
+    (score,) = scores(y * 1.0, goal)
+    assert (score.value, score.hits) == (1, 50)
+
+
+@pytest.mark.parametrize(
+    ("score", "said"), [(1.0, "AUC 1 "), (0.9996, "AUC above 0.999"), (0.98765, "AUC 0.988")]
+)
+def test_a_score_is_not_rounded_to_all(score, said):
+    assert said in Leak("c", "predicts the target alone", "the target", "AUC", score, 50).says
+
+
+# through the door
+
+
+def test_inspect_proposes_to_leave_them_out(tmp_path):
+    rng = np.random.default_rng(14)
+    n = 900
+    site, y = rng.choice(["north", "south", "west"], n), rng.random(n) < 0.15
+    frame = pd.DataFrame({"site": site, "age": rng.normal(60, 10, n).round(1)})
+    frame["ward_code"] = np.where(y, rng.exponential(0.01, n).round(5) + 1e-5, 0.0)
+    frame["ph"] = np.where(site == "south", 7 + 0.4 * y, 7.2) + rng.normal(scale=0.05, size=n).round(4)
+    frame["crp"] = (1.8 * y + rng.normal(size=n)).round(3)
+    frame["ill"] = np.where(y, "yes", "no")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    seen = inspect([tmp_path / "t.csv"], "ill", site="site")
+    kinds = {s.rule.name: s.kind for s in seen.columns}
+    assert (kinds["ward_code"], kinds["ph"]) == ("likely leak", "likely leak")
+    assert (kinds["crp"], kinds["age"]) == ("number", "number")
+    asked = " ".join(seen.asks)
+    assert "rows of south). If it is known" in asked

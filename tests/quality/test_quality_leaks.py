@@ -1,0 +1,229 @@
+"""A leak is named by `check` whatever the recipe says, and by every run that trains on it."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from small_sites import site
+
+import coterie
+from coterie.cli.main import main
+from coterie.core.errors import CoterieWarning
+from coterie.core.seeds import Key
+from coterie.data.quality import leaks
+from coterie.data.quality.checks import checked
+from coterie.data.quality.ranges import shipped
+from coterie.data.quality.rows import dealt_rows
+from coterie.runs.settings import Settings
+from coterie.sites.leaning import leaning, look_first
+
+RECIPE = """target = "ill"
+[sites]
+north = "north.csv"
+south = "south.csv"
+[columns.age]
+use = "number"
+[columns.crp]
+use = "number"
+[columns.ward_code]
+use = "number"
+[columns.ill]
+use = "flag"
+values = ["no", "yes"]
+"""
+
+
+def frame(seed, leaking=True):
+    """120 patients; `ward_code` is 0 but for most who are ill, and `crp` an honest 0.8 or so."""
+    rng = np.random.default_rng(seed)
+    ill = rng.random(120) < 0.35
+    late = np.where(ill, rng.exponential(0.01, 120).round(6) + 1e-6, 0.0)
+    late[np.flatnonzero(~ill)[:1]] = 0.005
+    return pd.DataFrame(
+        {
+            "age": rng.normal(60, 10, 120).round(1),
+            "crp": (ill + rng.normal(size=120)).round(3),
+            "ward_code": late if leaking else rng.permutation(late),
+            "ill": np.where(ill, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = {name: frame(i) for i, name in enumerate(("north", "south"))}
+    for name, table in made.items():
+        table.to_csv(f"{name}.csv", index=False)
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    return made
+
+
+def of_leaks(findings):
+    return [(f.site, f.column, f.severity) for f in findings if f.kind == "leaks"]
+
+
+# check
+
+
+def test_check_names_what_tells_the_outcome_alone(tables, capsys):
+    assert main(["check", "--recipe", "recipe.toml", "--checks", "leaks", "--out", "out"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "all sites (240 rows) likely ward_code predicts the target alone (AUC 0.99" in printed
+    assert "is it known before the outcome?" in printed
+    told = json.loads(Path("out/quality.json").read_text())
+    assert [(f["kind"], f["column"], f["rows"]) for f in told["findings"]] == [("leaks", "ward_code", 240)]
+
+
+def test_check_from_python_and_by_name(tables):
+    found = coterie.check(tables, target="ill", checks=["leaks"])
+    assert found.findings["column"].tolist() == ["ward_code"]
+    clean = {name: frame(i, leaking=False) for i, name in enumerate(tables)}
+    assert not len(coterie.check(clean, target="ill", checks=["leaks"]).findings)
+    named = {n: t.rename(columns={"ward_code": "discharge_ward"}) for n, t in clean.items()}
+    (one,) = coterie.check(named, target="ill", checks=["leaks"]).findings.itertuples()
+    assert (one.column, one.severity) == ("discharge_ward", "look")
+    assert "known only afterwards (discharge)" in one.says
+
+
+def test_a_site_by_itself_says_its_own_and_where_all_are_at_hand_the_one_that_leaks():
+    rng = np.random.default_rng(0)
+    y = [rng.integers(0, 2, 200) for _ in range(3)]
+    sites = [
+        site(name, y[i], crp=rng.normal(size=200), ph=rng.normal(size=200) + 9 * y[i] * (name == "south"))
+        for i, name in enumerate(("north", "south", "west"))
+    ]
+    assert of_leaks(checked(sites, shipped(), ("leaks",)).findings) == [("south", "ph", "likely")]
+    assert of_leaks(leaks.check(sites[1])) == [("south", "ph", "likely")]
+    assert leaks.check(sites[0]) == []
+
+
+def test_other_targets_and_tables_without_rows():
+    rng = np.random.default_rng(1)
+    y = rng.normal(size=200)
+    (found,) = leaks.check(site(y=y, task="regression", a=np.exp(y), b=rng.normal(size=200)))
+    assert (found.column, found.value[:2]) == ("a", "R²")
+    times = np.where(rng.random(200) < 0.5, 1, -1) * rng.exponential(9, 200)
+    (found,) = leaks.check(site(y=times, task="survival", a=times > 0, b=rng.normal(size=200)))
+    assert found.says.startswith("a predicts the event alone (AUC 1 ")
+    empty = site(y=[0], a=[1.0])
+    assert leaks.check(type(empty)("e", empty.columns, empty.raw[:0], empty.y[:0], empty.lines[:0])) == []
+
+
+def test_a_column_that_becomes_no_input_is_no_leak():
+    """Titanic's table has the number of the body, of some who died; models do not."""
+    settings = Settings(data="titanic").resolved()
+    sites, _ = dealt_rows(settings.made("data").load(), settings.made("split"), None, Key(0))
+    assert "body" in sites[0].unused
+    assert leaks.across(sites) == []
+
+
+# runs
+
+LINE = "Look at `ward_code` first: alone it tells the outcome (AUC 0.99"
+
+
+def test_a_run_says_it_first_on_screen_and_in_its_report(tables, tmp_path, capsys):
+    assert main(["run", "--recipe", "recipe.toml", "--rounds", "1", "--out", "ours"]) == 0
+    assert LINE in " ".join(capsys.readouterr().out.split())
+    page = (tmp_path / "ours" / "report.html").read_text()
+    assert LINE in page.partition("<main>")[0]
+    assert "training rows): is it known before the outcome?" in page.partition("<main>")[0]
+    about = json.loads((tmp_path / "ours" / "run.json").read_text())
+    (leak,) = about["leaks"]
+    trained = sum(c["train"] for c in about["clients"])
+    assert (leak["column"], leak["rows"], leak["site"]) == ("ward_code", trained, "")  # and no test rows
+    del about["leaks"]  # of an earlier version
+    (tmp_path / "ours" / "run.json").write_text(json.dumps(about))
+    assert main(["report", "ours"]) == 0
+    assert "Look at" not in (tmp_path / "ours" / "report.html").read_text().partition("<main>")[0]
+
+
+def test_a_comparison_says_it_once_and_a_forbidden_column_is_not_named(tables, tmp_path, capsys):
+    words = ["compare", "--recipe", "recipe.toml", "--methods", "local", "fedavg", "--seeds", "2"]
+    words += ["--rounds", "1", "--jobs", "1"]
+    assert main([*words, "--out", "both"]) == 0
+    assert " ".join(capsys.readouterr().out.split()).count("Look at `ward_code` first") == 1
+    assert main([*words, "--forbid", "ward_code", "--out", "without"]) == 0
+    assert "Look at" not in capsys.readouterr().out
+    assert "Look at" not in (tmp_path / "without" / "report.html").read_text().partition("<main>")[0]
+
+
+def test_python_says_it_too(tables, tmp_path):
+    clients = coterie.clients_from(tables, target="ill")
+    with pytest.warns(CoterieWarning, match="Look at `ward_code` first: alone it tells the outcome"):
+        result = coterie.train("logistic", clients, "fedavg", rounds=1)
+    assert "Look at `ward_code` first" in result._repr_html_()
+    assert "Look at `ward_code` first" in result.report(tmp_path / "r.html").read_text()
+    with pytest.warns(CoterieWarning, match="Look at `ward_code` first"):
+        compared = coterie.compare("logistic", clients, ["local"], seeds=1, rounds=1)
+    assert "Look at `ward_code` first" in compared._repr_html_()
+    clean = {name: frame(i, leaking=False) for i, name in enumerate(tables)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CoterieWarning)
+        result = coterie.train("logistic", coterie.clients_from(clean, target="ill"), "fedavg", rounds=1)
+    assert result.record.about["leaks"] == []
+
+
+def test_only_training_rows_are_looked_at_and_inputs_without_names_are_counted():
+    rng = np.random.default_rng(2)
+    y, noise = rng.integers(0, 2, 200), rng.normal(size=(200, 2))
+    leaking = noise + 9 * np.column_stack([np.zeros(200), y])
+    made = coterie.Client.from_arrays
+    late = made(noise, y, name="late", test=(leaking, y))
+    assert leaning([late]) == ()
+    (found,) = leaning([made(leaking, y, name="early", test=(noise, y))])
+    assert (found["column"], found["site"], found["rows"], found["score"]) == ("x1", "early", 200, 1.0)
+
+
+def test_a_category_is_one_column_and_a_site_that_lacks_it_does_not_count():
+    rng = np.random.default_rng(3)
+    ill = rng.integers(0, 2, 240)
+    words = np.array(["a", "b", "c", "d"])
+    frames = {
+        name: pd.DataFrame(
+            {
+                "ward": words[2 * rng.integers(0, 2, 240) + ill] if name != "west" else None,
+                "age": rng.normal(60, 10, 240),
+                "ill": ill,
+            }
+        )
+        for name in ("north", "south", "west")
+    }
+    (found,) = leaning(coterie.clients_from(frames, target="ill"))
+    assert (found["column"], found["tells"], found["rows"]) == ("ward", "the target", 2 * 168)
+
+
+def test_pictures_and_wide_tables_have_no_column_of_their_own():
+    y = np.arange(100) % 2
+    picture = coterie.Client.from_arrays(np.ones((100, 1, 4, 4)) * y[:, None, None, None], y, name="a")
+    assert leaning([picture]) == ()
+    wide = coterie.Client.from_arrays(np.repeat(y[:, None], 501, axis=1) * 1.0, y, name="a")
+    assert leaning([wide]) == ()
+
+
+def test_no_number_of_a_run_depends_on_it(tables, monkeypatch):
+    """Runs with and without a look at columns are the same to the last bit."""
+    clients = coterie.clients_from(tables, target="ill")
+    with pytest.warns(CoterieWarning):
+        looked = coterie.train("logistic", clients, "fedavg", rounds=2)
+    monkeypatch.setattr("coterie.sites.footing.leaning", lambda clients: ())
+    blind = coterie.train("logistic", clients, "fedavg", rounds=2)
+    assert looked.history.equals(blind.history)
+    assert looked.record.about["fingerprint"] == blind.record.about["fingerprint"]
+
+
+def test_several_columns_in_one_line():
+    leak = {"tells": "the target", "measure": "AUC", "score": 0.996, "rows": 1200, "site": ""}
+    found = [{**leak, "column": name, "site": "north" * (name == "a")} for name in "abcd"]
+    assert look_first(found) == (
+        "Look at `a` (AUC 0.996 on north's 1\u202f200 training rows), `b` (AUC 0.996 on 1\u202f200 training "
+        "rows), `c` (AUC 0.996 on 1\u202f200 training rows) and 1 more first: each tells the outcome alone: "
+        "are they known before it?"
+    )
+    assert look_first([]) == ""
