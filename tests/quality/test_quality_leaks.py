@@ -199,6 +199,22 @@ def test_a_category_is_one_column_and_a_site_that_lacks_it_does_not_count():
     assert (found["column"], found["tells"], found["rows"]) == ("ward", "the target", 2 * 168)
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_a_copy_of_a_number_is_seen_over_all_rows_though_each_site_scales_its_own(unit):
+    """Also beside a site that lacks the column, and one where it is constant, whose spread counts as 1."""
+    rng = np.random.default_rng(4)
+    frames = {}
+    for i, name in enumerate(("north", "south", "west", "east")):
+        y = rng.lognormal(mean=i, size=200)
+        frames[name] = pd.DataFrame({"age": rng.normal(60, 10, 200), "cost": unit * y**3, "y": y})
+    frames["west"]["cost"], frames["east"]["cost"] = np.nan, unit
+    (found,) = leaning(coterie.clients_from(frames, target="y", missing="median"))
+    assert (found["column"], found["measure"], found["site"]) == ("cost", "R²", "north")
+    (found,) = leaning(coterie.clients_from({n: frames[n] for n in ("north", "south")}, target="y"))
+    assert (found["rows"], found["site"]) == (280, "")
+    assert found["score"] > 0.999
+
+
 def test_pictures_and_wide_tables_have_no_column_of_their_own():
     y = np.arange(100) % 2
     picture = coterie.Client.from_arrays(np.ones((100, 1, 4, 4)) * y[:, None, None, None], y, name="a")

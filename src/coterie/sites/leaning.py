@@ -17,6 +17,7 @@ from coterie.data.intake import Array
 from coterie.data.tables.leaks import Leak, Target, leak_of, places, shown_score, thousands
 
 NAMED = 3  # columns in a line
+SAME = 1e-6  # of a spread: what inputs in 32 bits do not tell apart
 MOST_COLUMNS = 500  # of a table; of what is wider, no column by itself is looked at
 
 
@@ -33,7 +34,7 @@ def leaning(clients: Sequence[Client]) -> tuple[dict[str, Any], ...]:
     where = places(Target.of(first.task, y, first.classes), whose, [c.name for c in clients], len(columns))
     found = list[Leak]()
     for column in columns:
-        x = np.concatenate([values_of(column, client) for client in clients])
+        x = values_of(column, clients)
         leak = leak_of(column.name, x, ~np.isnan(x), where, category=column.end - column.begin > 1)
         found += [leak] if leak else []
     found.sort(key=lambda leak: (-leak.score, -leak.rows))
@@ -75,12 +76,23 @@ def columns_of(client: Client) -> list[InputColumn]:
     return found
 
 
-def values_of(column: InputColumn, client: Client) -> Array:
-    """[row] of training: its input, or the number of the category's; NaN where the client lacks it."""
-    if column.place >= 0 and client.preparation.parts[column.place].absent:
-        return np.full(len(client.train), np.nan)
-    x: Array = client.train.x[:, column.begin : column.end].double().cpu().numpy()
-    return x[:, 0] if x.shape[1] == 1 else x.argmax(axis=1).astype(np.float64)
+def values_of(column: InputColumn, clients: Sequence[Client]) -> Array:
+    """[row] of all clients' training: a number as it was before each scaled it, so that equal ones are equal
+    again; the place of a category's value; NaN where a client lacks the column.
+    """
+    parts = [None if column.place < 0 else c.preparation.parts[column.place] for c in clients]
+    found = list[Array]()
+    for client, part in zip(clients, parts, strict=True):
+        x: Array = client.train.x[:, column.begin : column.end].double().cpu().numpy()
+        x = x[:, 0] if x.shape[1] == 1 else x.argmax(axis=1).astype(np.float64)
+        if part is not None and part.absent:
+            x = np.full(len(x), np.nan)
+        elif part is not None and part.column.kind == "number":
+            x = x * part.column.spread + part.column.center
+        found.append(x)
+    spreads = [p.column.spread for p in parts if p is not None and p.read and p.column.kind == "number"]
+    whole = np.concatenate(found)
+    return np.round(whole / (SAME * min(spreads))) if spreads else whole
 
 
 def look_first(leaks: Sequence[Mapping[str, Any]]) -> str:
