@@ -130,7 +130,9 @@ LINE = "Look at `ward_code` first: alone it tells the outcome (AUC 0.99"
 
 def test_a_run_says_it_first_on_screen_and_in_its_report(tables, tmp_path, capsys):
     assert main(["run", "--recipe", "recipe.toml", "--rounds", "1", "--out", "ours"]) == 0
-    assert LINE in " ".join(capsys.readouterr().out.split())
+    printed = capsys.readouterr()
+    assert LINE in " ".join(printed.out.split())
+    assert LINE in printed.err  # before it trains
     page = (tmp_path / "ours" / "report.html").read_text()
     assert LINE in page.partition("<main>")[0]
     assert "training rows): is it known before the outcome?" in page.partition("<main>")[0]
@@ -138,6 +140,8 @@ def test_a_run_says_it_first_on_screen_and_in_its_report(tables, tmp_path, capsy
     (leak,) = about["leaks"]
     trained = sum(c["train"] for c in about["clients"])
     assert (leak["column"], leak["rows"], leak["site"]) == ("ward_code", trained, "")  # and no test rows
+    assert main(["export", "ours", "--client", "north", "--out", "kept"]) == 0
+    assert LINE in next(Path("kept").glob("*.md")).read_text()  # beside the model's scores
     del about["leaks"]  # of an earlier version
     (tmp_path / "ours" / "run.json").write_text(json.dumps(about))
     assert main(["report", "ours"]) == 0

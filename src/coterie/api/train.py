@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from coterie.api.result import Result, result_of
 from coterie.core import belief as tree
 from coterie.core.checks import checked, refuse_wrong
 from coterie.core.client import Client, class_count
-from coterie.core.errors import BadInput, BadRun, UnknownName
+from coterie.core.errors import BadInput, BadRun, CoterieWarning, UnknownName
 from coterie.core.kernel import Trainer
 from coterie.core.learner import Loss
 from coterie.core.method import Method

@@ -20,6 +20,7 @@ from coterie.report.terminal import print_table
 from coterie.report.views import groups
 from coterie.report.withdrawals import withdrawals
 from coterie.runs.record import Record
+from coterie.sites.leaning import look_first
 from coterie.storage.atomic import write_whole
 
 __all__ = [
@@ -48,8 +49,10 @@ err = Screen(stderr=True, highlight=False)
 
 
 def say_notes(about: Mapping[str, Any]) -> None:
-    """What happened to the data of one run."""
+    """What happened to the data of one run, and which column to look at before it is trained on."""
     _say([(0, about)])
+    if line := look_first(about.get("leaks") or ()):
+        err.print(escape(line), soft_wrap=True)
 
 
 def say_gathered(records: Sequence[Record]) -> None:

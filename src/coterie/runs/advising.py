@@ -139,7 +139,8 @@ def in_processes(bench: Bench, store: Store, left: list[Place], jobs: int) -> It
 
 
 def about_of(footing: Footing, command: str | None) -> dict[str, Any]:
-    return about_run(footing.roster, footing.beliefs, footing.notes, command)
+    about = about_run(footing.roster, footing.beliefs, footing.notes, command)
+    return {**about, "leaks": list(footing.leaks)}
 
 
 def follow(settings: Settings, advice: Advice) -> Settings:

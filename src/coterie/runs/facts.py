@@ -29,6 +29,7 @@ def facts_of(record: Record, client: str) -> dict[str, Any]:
         "rows": {part: member[part] for part in ("train", "validation", "test")},
         "labels": None if member["labels"] is None else [list(part) for part in member["labels"]],
         "notes": [str(note) for note in member["notes"]],
+        "leaks": [dict(leak) for leak in about.get("leaks") or () if leak["site"] in ("", client)],
         "circle": circle_of(record, number),
         "scores": {m: known(record.final(m, which)[number]) for m in scores.get(which, {})},
         "of": which,

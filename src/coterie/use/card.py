@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.report import views
 from coterie.report import words as wording
 from coterie.runs.facts import POINT
+from coterie.sites.leaning import look_first
 from coterie.use.bounds import figure
 from coterie.use.predictor import PREDICTS
 
@@ -154,7 +155,9 @@ def training_rows(part: Part) -> str:
 
 
 def limits(predictor: Predictor) -> list[str]:
-    facts, found = predictor.facts, []
+    facts, found = predictor.facts, list[str]()
+    if said := look_first(facts.get("leaks") or ()):
+        found.append(said)
     if facts:
         found.append(
             f"It knows {wording.several(facts['rows']['train'], 'training row')} of {predictor.client}, and "
