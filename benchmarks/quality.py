@@ -457,8 +457,9 @@ Units of the invented hospitals that were missed, by column: {told}.
 - **A shuffled column** is found where it went with others before, and only there. On `hospitals`: {by_column(lines, "hospitals", "shuffled column")}.
 - **Labels** are always listed; what counts is how many of the list were flipped. The more classes overlap, the longer is
   the list, and the less of it is flipped.
-- **A column that gives the class away** at one site must tell more there than luck gives an honest one: with a handful of
-  rows of a class, as in Switzerland, that cannot be told.
+- **A column that gives the class away** at one site, but for 1 % of the rows, must reach an AUC of 0.98 there, and more than
+  luck gives a column that is as good elsewhere: with a handful of rows of a class, as in Switzerland, or where columns
+  are as strong as those of Breast Cancer, that cannot always be told.
 
 ## What is said of tables that nothing was put into
 Findings in all draws, in which {looked} were looked at. On `hospitals` they are false alarms, but for

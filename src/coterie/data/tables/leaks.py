@@ -48,7 +48,7 @@ HONEST = 0.9  # AUC or R² of a column that is good, and no leak
 GAPS_TOO_WELL, HONEST_GAPS = 0.9, 0.75  # AUC of whether a column is filled in
 FEW = 5  # rows, filled in for one class alone
 LUCK = 0.01  # the chance, at most, that an honest column does as well
-LUCK_OF_A_SITE = 1e-4  # at one of many sites
+LUCK_OF_A_SITE = 1e-3  # at one of many sites
 MOST_HONEST = 0.999  # of a site, where all rows tell as much
 LOOKS = 1000  # columns by sites: the largest sites are looked at by themselves
 
