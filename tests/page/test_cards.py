@@ -178,3 +178,19 @@ def test_a_letter_after_a_ranking_says_the_reason_to_whom_it_is_about(shelf):
     text = letter.text(look(shelf, "circles"), "west", EN)
     assert "The reason: " in text
     assert "your rows differ" in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_tells_the_outcome_alone_is_said_before_any_figure(shelf, language):
+    """Where it is of all rows, or of one's own; of another site's nothing."""
+    view = look(shelf)
+    leak = {"column": "ward", "tells": "the target", "measure": "AUC", "score": 0.996, "rows": 1200}
+    found = [{**leak, "column": name, "site": name} for name in ("", "north", "south")]
+    record = replace(view.record, about={**view.record.about, "leaks": found})
+    said = CARDS["gain"](replace(view, runs=[record, *view.runs[1:]]), Words(language)).lines
+    told = {"en": ("0.996", "1,200"), "fr": ("0,996", "1\u202f200"), "de": ("0,996", "1.200")}[language]
+    assert all(part in said[0] for part in told)
+    assert "north" in said[1]
+    assert not any("south" in line and "AUC" in line for line in said)
+    before = CARDS["gain"](view, Words(language)).lines
+    assert said[2:] == before

@@ -28,6 +28,7 @@ from coterie.report import views, words
 from coterie.report.plotly_data import tidy
 from coterie.runs.probabilities import read_probabilities
 from coterie.runs.record import Record
+from coterie.sites.leaning import NAMED
 
 COLUMNS = ("measure", "together", "alone", "difference")
 
@@ -39,7 +40,7 @@ def card(view: View, say: Words) -> Card:
     return Card(
         "gain",
         answer(view, metric, gain, say),
-        [*level(view, metric, say), *unsure(view, gain, wide, say), *trust(mine, say)],
+        [*leaking(view, say), *level(view, metric, say), *unsure(view, gain, wide, say), *trust(mine, say)],
         pictures(view, metric, mine, theirs, say),
         table(view, say),
         COLUMNS,
@@ -112,6 +113,22 @@ def over_rows(mine: Rows, theirs: Rows) -> tuple[float, float]:
     )
     low, high = bootstrap.bounds(draws)[:, 0]
     return float(low), float(high)
+
+
+def leaking(view: View, say: Words) -> list[str]:
+    """Columns that tell the outcome alone in this client's training rows, or in everybody's, before any
+    figure.
+    """
+    found = [leak for leak in view.record.about.get("leaks") or () if leak["site"] in ("", view.client)]
+    return [
+        say(
+            "gain.leak",
+            column=leak["column"],
+            figure=f"{leak['measure']} {say.number(leak['score'])}",
+            rows=say.whole(leak["rows"]),
+        )
+        for leak in found[:NAMED]
+    ]
 
 
 def bounds(gain: Interval) -> tuple[float, float]:
