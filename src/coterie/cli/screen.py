@@ -14,6 +14,7 @@ from rich.markup import escape
 from coterie.report.choices import alone_in_short
 from coterie.report.costs import ended
 from coterie.report.notes import Told, gathered, short
+from coterie.report.nothing import worse_lines
 from coterie.report.page import Section
 from coterie.report.progress import Bar, bar_of, figure, move, watcher
 from coterie.report.terminal import print_table
@@ -80,7 +81,8 @@ def say_sections(sections: Sequence[Section], page: Path) -> None:
 def say_section(section: Section) -> None:
     out.print(f"\n[bold]{escape(section.title)}[/bold]")
     print_table(section.records, out)
-    said = [*section.failed, *ended(section.records), *alone_in_short(groups(section.records))]
+    by_label = groups(section.records)
+    said = [*section.failed, *worse_lines(by_label), *ended(section.records), *alone_in_short(by_label)]
     said += [line for record in section.records for line in (*record.absences(), *withdrawals(record))]
     for line in dict.fromkeys(said):  # several methods may have the same to say of a seed
         err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)

@@ -31,6 +31,7 @@ from coterie.report import (
 from coterie.report.audit import TITLE as AUDITED
 from coterie.report.audit import audit_part
 from coterie.report.inks import Ink, inks
+from coterie.report.nothing import worse_lines
 from coterie.report.quality import TITLE as QUALITY
 from coterie.report.quality import quality_part
 from coterie.runs.record import Record
@@ -119,7 +120,8 @@ def glossary_part(body: str) -> str:
 def _outcome(section: Section, i: int, several: bool) -> str:
     name = f'<a href="#s{i}">{escape(section.title)}</a>' if several else escape(section.title)
     kind = f"<h2>{name}</h2>" if section.title else ""
-    failed = "".join(f'<p class="warning">{escape(line)}.</p>' for line in section.failed)
+    warnings = [*section.failed, *worse_lines(views.groups(section.records))]
+    failed = "".join(f'<p class="warning">{escape(line)}.</p>' for line in warnings)
     leaning = f'<p class="warning">{escape(said)}</p>' if (said := leaks.line(section.records)) else ""
     return (
         f'<div class="outcome">{kind}<p class="headline">{escape(words.headline(section.records))}</p>'
