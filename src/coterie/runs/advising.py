@@ -26,7 +26,7 @@ from coterie.engines.threads import narrow
 from coterie.methods.advised import Advised
 from coterie.runs.about import about_run
 from coterie.runs.answers import Advice, advice_in, advice_of
-from coterie.runs.experiment import Builder, with_sites
+from coterie.runs.experiment import Builder, settled
 from coterie.runs.folder import Folder
 from coterie.runs.jobs import Say, processes, side_by_side
 from coterie.runs.settings import Settings, from_table, read_toml
@@ -60,7 +60,7 @@ def bench_of(question: Question, builder: Builder) -> tuple[Bench, Settings]:
     settings = question.settings.resolved()
     builder.check(settings)
     footing = builder.footing(settings, lambda roster, start: ())
-    settings = with_sites(settings, footing)
+    settings = settled(settings, footing)
     method: Advised = settings.made("method", local=settings.made("kernel"))
     connector, engine = settings.made("net"), settings.made("engine")
     bench = Bench(method, footing, settings.table(), connector, engine, inner=question.inner)

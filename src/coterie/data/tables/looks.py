@@ -8,6 +8,7 @@ otherwise.
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -194,7 +195,7 @@ def ask_whose(pairs: Sequence[tuple[Group, Merged]]) -> None:
     for group, merged in pairs:
         if merged.rule.read and merged.rule.use == "category" and set(loose(group.name).split()) & SITES:
             merged.asks.append(
-                f"does it say whose a row is? Then name it with --site {group.name} (a run: --table.site). "
+                f"does it say whose a row is? Then name it with --site {shlex.quote(group.name)} (a run: --table.site). "
                 "As it stands, all rows are one site's and this is an input"
             )
 
