@@ -32,7 +32,13 @@ def two_sites(tmp_path, monkeypatch):
             for _ in range(40):
                 ill, stage = rng.choice(["yes", "no"]), rng.choice("ABC")
                 writer.writerow(
-                    [rng.randint(30, 90), f"{rng.gauss(9, 3):.1f}", ill, stage, f"{rng.expovariate(0.01):.1f}"]
+                    [
+                        rng.randint(30, 90),
+                        f"{rng.gauss(9, 3):.1f}",
+                        ill,
+                        stage,
+                        f"{rng.expovariate():.2f}",
+                    ]
                 )
     monkeypatch.chdir(tmp_path)
     return ["my tables/north.csv", "my tables/south.csv"]

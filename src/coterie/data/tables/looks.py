@@ -195,8 +195,8 @@ def ask_whose(pairs: Sequence[tuple[Group, Merged]]) -> None:
     for group, merged in pairs:
         if merged.rule.read and merged.rule.use == "category" and set(loose(group.name).split()) & SITES:
             merged.asks.append(
-                f"does it say whose a row is? Then name it with --site {shlex.quote(group.name)} (a run: --table.site). "
-                "As it stands, all rows are one site's and this is an input"
+                f"does it say whose a row is? Then name it with --site {shlex.quote(group.name)} (a run: "
+                "--table.site). As it stands, all rows are one site's and this is an input"
             )
 
 
