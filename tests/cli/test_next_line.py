@@ -37,7 +37,7 @@ def two_sites(tmp_path, monkeypatch):
                         f"{rng.gauss(9, 3):.1f}",
                         ill,
                         stage,
-                        f"{rng.expovariate():.2f}",
+                        f"{rng.expovariate(1):.2f}",
                     ]
                 )
     monkeypatch.chdir(tmp_path)

@@ -402,7 +402,7 @@ def _by_recipe(tables: Tables, path: Path, rules: Mapping[str, Any]) -> tuple[Da
     found, about, troubles = {}, {rule.name: list[Any]() for rule in people}, list[str]()
     for name, source in sources.items():
         try:
-            table = read_table(source)
+            table = read_table(source, recipe.encoding(name))
             found[name] = rows_of(recipe, table, site=name, with_target=True)
             for rule in people:
                 about[rule.name].append(cells_of(rule, name, table, found[name]))

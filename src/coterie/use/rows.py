@@ -92,7 +92,7 @@ class Intake:
             raise BadData(self.no_names())
         from coterie.data.tables.read import read_table
 
-        table = read_table(source)
+        table = read_table(source, self.own_recipe and self.own_recipe.encoding(self.site))
         raw, said = self.read(table)
         refuse_gaps(self.way, raw, table.name, table.row_word, table.lines)
         lines = [int(line) for line in table.lines]

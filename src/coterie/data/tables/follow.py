@@ -55,7 +55,7 @@ def rows_of(
 
     A column of `may_lack` need not be there. All that cannot be read is refused at once.
     """
-    table = read_table(source)
+    table = read_table(source, recipe.encoding(site))
     if with_target and not recipe.target:
         raise BadInput("the recipe has no target: write target = one of its columns")
     troubles = list[str]()
@@ -100,7 +100,7 @@ def odd_times(recipe: Recipe, table: Table, times: Array) -> list[str]:
 
 def unread(recipe: Recipe, source: str | Path | pd.DataFrame | Table, site: str = "") -> list[str]:
     """Columns of a table of which the recipe knows nothing."""
-    table = read_table(source)
+    table = read_table(source, recipe.encoding(site))
     known = {recipe.site} if recipe.site else set()
     known |= {h for r in recipe.rules if (h := header_of(table, r, r.here(site)))}
     return [h for h in table.columns if plain(h) not in {plain(k) for k in known}]

@@ -37,7 +37,7 @@ def gather(recipe: Recipe) -> Gathered:
     parts, tables, troubles = list[Rows](), list[tuple[str, Table]](), list[str]()
     for site, file in files.items():
         try:
-            table = read_table(Path(recipe.folder) / file)
+            table = read_table(Path(recipe.folder) / file, recipe.encoding(site))
             parts.append(rows_of(recipe, table, site, with_target=True))
             tables.append((site, table))
         except CoterieError as error:

@@ -18,13 +18,14 @@ import numpy as np
 
 from coterie.core.errors import BadData, BadInput, CoterieError, Several, UnknownName
 from coterie.data.intake import Array
+from coterie.data.tables.encodings import WESTERN, first_foreign, likely_encoding
 from coterie.data.tables.follow import Reading, missing_marks, sites_in
 from coterie.data.tables.goals import check_event, check_goal, goal_of, timed
 from coterie.data.tables.kinds import Found, look
 from coterie.data.tables.leaks import TOO_WELL, alone, filled_for_one_class, known_afterwards
 from coterie.data.tables.match import Group, matched
 from coterie.data.tables.merge import Merged, merge
-from coterie.data.tables.read import Table, read_table
+from coterie.data.tables.read import Table, content_of, read_table
 from coterie.data.tables.rules import Recipe, Rule
 from coterie.data.tables.texts import loose, plain, same
 
@@ -76,34 +77,54 @@ def inspect(
         raise BadInput(
             f"{len(paths)} files and a site column: give one file with --site, or one file a site without"
         )
-    tables = read_all(paths)
+    tables, encodings, says = read_all(paths)
     written = {
         name: os.path.relpath(path, home) if home else str(path)
         for name, path in zip(tables, paths, strict=True)
     }
-    recipe = Recipe((), sites=written)
+    recipe = Recipe((), sites=written, encodings=encodings)
     if site:
         (whole,) = tables.values()
-        recipe = Recipe((), file=next(iter(written.values())), site=site_header(whole, site))
+        file = next(iter(written.values()))
+        recipe = Recipe((), file=file, site=site_header(whole, site), encodings=encodings)
         tables = by_column(recipe, whole)
-    return inspect_tables(recipe, tables, target, leave_out, task, event)
+    seen = inspect_tables(recipe, tables, target, leave_out, task, event)
+    return replace(seen, says=(*says, *seen.says))
 
 
-def read_all(paths: Sequence[str | Path]) -> dict[str, Table]:
-    """By file name without its ending; what is wrong with any is said at once."""
+def read_all(paths: Sequence[str | Path]) -> tuple[dict[str, Table], dict[str, str], list[str]]:
+    """By file name without its ending; the encodings that recipes hold, and what is to be said of them. What
+    is wrong with any is said at once.
+    """
     stems = Counter(Path(p).stem for p in paths)
     twins = [s for s, n in stems.items() if n > 1]
     if twins:
         raise BadInput(f"two files are called {twins[0]!r}, and a site is called by its file: rename one")
-    tables, troubles = dict[str, Table](), list[str]()
-    for path in paths:
+    tables, encodings, says, troubles = dict[str, Table](), dict[str, str](), list[str](), list[str]()
+    for path in map(Path, paths):
         try:
-            tables[Path(path).stem] = read_table(path)
+            tables[path.stem], encoding, line = read_any(path)
+            encodings |= {path.stem: encoding} if encoding else {}
+            says += [line] if line else []
         except CoterieError as error:
             troubles += error.lines if isinstance(error, Several) else [str(error)]
     if troubles:
         raise Several(troubles)
-    return tables
+    return tables, {"": WESTERN} if len(encodings) == len(paths) else encodings, says
+
+
+def read_any(path: Path) -> tuple[Table, str, str]:
+    """A table, how it writes letters if not in UTF-8, and what a person should know of that."""
+    try:
+        return read_table(path), "", ""
+    except BadData:
+        content = content_of(path)
+        encoding = likely_encoding(content)
+        if not encoding:
+            raise
+        line, word = first_foreign(content, encoding)
+        said = f'{path} is no UTF-8 text, and is read with encoding = "{encoding}": {word!r} in line {line}'
+        return read_table(path, encoding), encoding, said
 
 
 def site_header(table: Table, site: str) -> str:

@@ -55,6 +55,10 @@ HEAD_WHY = {
     "one_class": "a site whose rows are all of one class: allow or refuse",
 }
 
+ENCODING_WHY = (
+    'how files write letters, where not in UTF-8: "cp1252" (Windows, Western Europe), "latin-1", ...; '
+    'of some sites only: { north = "cp1252" }'
+)
 PATIENT_WHY = "who a row is about: rows of one are all for training or all for testing"
 
 
@@ -96,6 +100,9 @@ def recipe_text(recipe: Recipe) -> str:
         lines += [f"{key} = {toml(table[key])}", ""]
     if recipe.patient:
         lines += [f"# {PATIENT_WHY}", f"patient = {toml(list(recipe.patient))}", ""]
+    if recipe.encodings:
+        lines += [f"# {line}" for line in wrapped(ENCODING_WHY)]
+        lines += [f"encoding = {toml(table['encoding'])}", ""]
     if recipe.file:
         lines += ["# one file, whose rows are told apart by a column"]
         lines += [f"file = {toml(recipe.file)}", ""]

@@ -10,9 +10,12 @@ from typing import Any
 
 from coterie.core.errors import UnknownName
 from coterie.data.tables.dates import date_of
+from coterie.data.tables.encodings import known_encoding
 from coterie.data.tables.rules import CHOICES, HEAD, HERE_KEYS, KEYS, Here, Recipe, Rule
 from coterie.data.tables.texts import plain, same
 from coterie.data.tables.units import conversion
+
+TOP = ("target", "event", *HEAD, "patient", "encoding", "file", "site", "sites", "columns")
 
 
 @dataclass
@@ -26,7 +29,7 @@ class Reader:
         self.troubles.append(f"{self.where}: {place}{': ' if place else ''}{said}")
 
     def recipe(self, table: Mapping[str, Any]) -> Recipe:
-        self.unknown("", table, ("target", "event", *HEAD, "patient", "file", "site", "sites", "columns"))
+        self.unknown("", table, TOP)
         head = {k: self.choice(k, k, table[k]) for k in HEAD if k in table}
         texts = {k: self.text(k, table[k]) for k in ("target", "event", "file", "site") if k in table}
         sites = {str(k): self.text(f"sites.{k}", v) for k, v in self.mapping("sites", table.get("sites", {}))}
@@ -38,12 +41,23 @@ class Reader:
             self.wrong("columns", "there are none: give a table [columns.NAME] for each")
         if sites and texts.get("file"):
             self.wrong("", "holds both sites and file: keep one")
-        patient = self.texts("patient", table.get("patient", [])) or ()
+        told = table.get("patient", [])
+        patient = self.texts("patient", [told] if isinstance(told, str) else told) or ()
+        encodings = self.encodings(table.get("encoding", ""))
         chosen = {k: v for k, v in head.items() if v}
-        recipe = Recipe(rules, sites=sites, patient=patient, **texts, **chosen)  # type: ignore[arg-type]
+        recipe = Recipe(rules, sites=sites, patient=patient, encodings=encodings, **texts, **chosen)  # type: ignore[arg-type]
         if not self.troubles:
             self.check(recipe)
         return recipe
+
+    def encodings(self, value: Any) -> dict[str, str]:
+        """One for all, or by site."""
+        by_site = {"": value} if isinstance(value, str) else dict(self.mapping("encoding", value))
+        for site, name in by_site.items():
+            place = f"encoding.{site}" if site else "encoding"
+            if self.text(place, name) and not known_encoding(name):
+                self.wrong(place, f'{short(name)} is no known encoding: try "cp1252", "latin-1" or "utf-8"')
+        return {str(site): name for site, name in by_site.items() if name}
 
     def rule(self, name: str, table: Any) -> Rule:
         place = f"columns.{name}"
@@ -136,6 +150,11 @@ class Reader:
         for name, count in names.items():
             if count > 1:
                 self.wrong(f"columns.{name}", "is there twice but for case or blanks: rename or drop one")
+        for site in recipe.encodings:
+            if site and not recipe.sites:
+                self.wrong("encoding", "by site needs a file for each, [sites]: write it as one text")
+            elif site and site not in recipe.sites:
+                self.wrong("encoding", str(UnknownName("site", site, recipe.sites)))
         for name in recipe.patient:
             if plain(name) not in names:
                 self.wrong("patient", str(UnknownName("column", name, [r.name for r in recipe.rules])))

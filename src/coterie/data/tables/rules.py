@@ -128,6 +128,7 @@ class Recipe:
     unlabelled   what becomes of rows without a target: refuse, drop
     one_class    whether a site may have rows of a single class: allow, refuse
     patient      columns that tell who a row is about: rows of one are all for training or all for testing
+    encodings    {site: how its file writes letters}, of all under ""; UTF-8 where nothing is said
     folder       where the recipe is, for its files
     """
 
@@ -143,6 +144,7 @@ class Recipe:
     one_class: Literal["allow", "refuse"] = "allow"
     patient: tuple[str, ...] = ()
     event: str = ""
+    encodings: Mapping[str, str] = field(default_factory=dict)
     folder: str = field(default="", compare=False)
 
     @cached_property
@@ -183,6 +185,10 @@ class Recipe:
             () if not self.target or self.event or self.goal.use in ("number", "date") else self.goal.values
         )
 
+    def encoding(self, site: str = "") -> str:
+        """How a site's file writes letters; empty for UTF-8."""
+        return self.encodings.get(site) or self.encodings.get("", "")
+
     def rule(self, name: str) -> Rule:
         for rule in self.rules:
             if plain(rule.name) == plain(name):
@@ -213,10 +219,16 @@ class Recipe:
             **({"event": self.event} if self.event else {}),
             **head,
             **({"patient": list(self.patient)} if self.patient else {}),
+            **({"encoding": encoding_value(self.encodings)} if self.encodings else {}),
             **files,
             **({"sites": dict(self.sites)} if self.sites else {}),
             "columns": {r.name: rule_table(r) for r in self.rules},
         }
+
+
+def encoding_value(encodings: Mapping[str, str]) -> str | dict[str, str]:
+    """As a file has it: one for all, or by site."""
+    return encodings[""] if set(encodings) == {""} else dict(encodings)
 
 
 BLANK_WORDS = ("NA", "N/A", "NaN", "null", "?")  # nobody writes them for anything but a missing value
