@@ -92,7 +92,8 @@ class Intake:
             raise BadData(self.no_names())
         from coterie.data.tables.read import read_table
 
-        table = read_table(source, self.own_recipe and self.own_recipe.encoding(self.site))
+        encoding = None if self.own_recipe is None else self.own_recipe.encoding(self.site)
+        table = read_table(source, encoding)
         raw, said = self.read(table)
         refuse_gaps(self.way, raw, table.name, table.row_word, table.lines)
         lines = [int(line) for line in table.lines]

@@ -24,7 +24,9 @@ from coterie.data.tables.goals import check_event, check_goal, goal_of, timed
 from coterie.data.tables.kinds import Found, look
 from coterie.data.tables.leaks import TOO_WELL, alone, filled_for_one_class, known_afterwards
 from coterie.data.tables.match import Group, matched
-from coterie.data.tables.merge import Merged, merge
+from coterie.data.tables.merge import merge
+from coterie.data.tables.merged import Merged
+from coterie.data.tables.numerals import USUAL
 from coterie.data.tables.read import Table, content_of, read_table
 from coterie.data.tables.rules import Recipe, Rule
 from coterie.data.tables.texts import loose, plain, same
@@ -154,7 +156,7 @@ def inspect_tables(
     if event:
         task = timed(target, event, task)
     headers = {s: [h for h in t.columns if plain(h) != plain(recipe.site)] for s, t in tables.items()}
-    looks = {s: {h: look(h, tables[s].columns[h]) for h in names} for s, names in headers.items()}
+    looks = {s: looked_at(tables[s], names) for s, names in headers.items()}
     groups = matched(headers, looks)
     goal, seen_at = goal_of(groups, target, tables), goal_of(groups, event, tables, "the event")
     pairs = [
@@ -182,6 +184,15 @@ def inspect_tables(
     says = [f"column {s.rule.name!r}: {line}" for s in seen for line in s.says]
     asks = [f"column {s.rule.name!r}: {line}" for s in seen for line in s.asks]
     return Inspection(recipe, {s: len(t) for s, t in tables.items()}, seen, classes, tuple(says), tuple(asks))
+
+
+def looked_at(table: Table, headers: Sequence[str]) -> dict[str, Found]:
+    """Columns of one file; one that has decimal commas somewhere may have points for thousands elsewhere."""
+    found = {h: look(h, table.columns[h]) for h in headers}
+    if any(f.decimal == "," for f in found.values()):
+        plain_ones = [h for h, f in found.items() if f.writing == USUAL and f.kind == "number"]
+        found |= {h: look(h, table.columns[h], commas=True) for h in plain_ones}
+    return found
 
 
 def with_why(group: Group, merged: Merged, looks: Mapping[str, Mapping[str, Found]]) -> Rule:

@@ -35,12 +35,14 @@ ABOUT = """\
 # values     what a flag, category or ordered column may hold, in order
 # spellings  other words for a value: { yes = ["y", "1"] }
 # missing    words for a missing value; an empty cell always is one
-# unit       what a number is measured in; decimal = "," where it is written 1,5
+# unit       what a number is measured in
+# decimal    "," where numbers are written 1,5; "either" where some are written 1,5 and some 1.5
+# thousands  what divides them: 1,003 is 1003 only with thousands = ",", and is refused without
 # lowest     a number below is refused, as is one above highest
 # center     with scale = "constants", a number becomes (value - center) / spread: what sites agreed on
 # since      what a date is counted from, another column or a date; in = "days" or "years"
 # at.SITE    what differs at a site: name, unit (and factor, offset, if it is not a known one), spellings,
-#            missing, decimal, dates, absent = true
+#            missing, decimal, thousands, dates, absent = true
 # Blanks, case, the order of columns and a byte-order mark do not matter.
 """
 HEAD_WHY = {

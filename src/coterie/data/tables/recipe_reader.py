@@ -204,6 +204,13 @@ class Reader:
                     f"{rule.since!r} is neither a column nor a date such as 2024-01-31: "
                     'name one, or write use = "leave-out"',
                 )
+        for site in ("", *rule.at):
+            decimal, thousands = rule.marks(site)
+            if thousands and decimal in (thousands, "either", "" if thousands == "." else thousands):
+                self.wrong(
+                    f"{place}.at.{site}" if site else place,
+                    f'thousands = "{thousands}" beside decimal = "{decimal or "."}": one mark cannot be both',
+                )
         for site, here in rule.at.items():
             if recipe.sites and site not in recipe.sites:
                 self.wrong(f"{place}.at.{site}", str(UnknownName("site", site, recipe.sites)))

@@ -54,6 +54,10 @@ CONVERSIONS = (
     Known("kpa", "mmhg", Conversion(7.500617), ("pressure", "sbp", "dbp", "bp", "systolic", "diastolic")),
     Known("g/l", "g/dl", Conversion(0.1), ("haemoglobin", "hemoglobin", "hb", "hgb", "albumin")),
     Known("months", "years", Conversion(1 / 12), ("age",)),
+    Known("hours", "days", Conversion(1 / 24)),
+    Known("weeks", "days", Conversion(7.0)),
+    Known("months", "days", Conversion(365.2425 / 12)),
+    Known("years", "days", Conversion(365.2425)),
 )
 SPELLINGS = {
     "mmol/l": ("mmol/l", "mmol l", "mmol per l", "mmoll"),
@@ -75,7 +79,9 @@ SPELLINGS = {
     "kpa": ("kpa",),
     "years": ("years", "year", "yrs", "yr", "y"),
     "months": ("months", "month", "mo"),
+    "weeks": ("weeks", "week", "wk", "wks"),
     "days": ("days", "day", "d"),
+    "hours": ("hours", "hour", "h", "hrs"),
     "bpm": ("bpm", "/min", "1/min"),
     "%": ("%", "percent"),
     "kg/m2": ("kg/m2", "kg/m²", "kg/m^2"),
@@ -84,7 +90,7 @@ UNITS = {spelling: unit for unit, words in SPELLINGS.items() for spelling in wor
 BRACKETED = re.compile(r"^(.*\S)\s*[\[(]\s*([^()\[\]]+?)\s*[\])]\s*$")
 # behind a blank or an underscore only those that are nothing else
 BEHIND = re.compile(
-    r"^(.*[^\W_])[\s_,]+(kg|lbs?|cm|mm|inch|mg/?dl|mmol/?l|[uµ]mol/?l|mmhg|kpa|celsius|fahrenheit|years|months|days)$",
+    r"^(.*[^\W_])[\s_,]+(kg|lbs?|cm|mm|inch|mg/?dl|mmol/?l|[uµ]mol/?l|mmhg|kpa|celsius|fahrenheit|years|months|weeks|days|hours)$",
     re.IGNORECASE,
 )
 
