@@ -111,9 +111,13 @@ class Found:
     def numeric(self) -> bool:
         return bool(self.values) and all(read_as(c, self.writing) is not None for c in self.values)
 
+    def read_cells(self) -> list[float | None]:
+        """A number for each of `values`, where it is one."""
+        return [read_as(c, self.writing) for c in self.values]
+
     def numbers(self) -> Array:
         """[row] those that are known."""
-        pairs = [(read_as(c, self.writing), n) for c, n in self.values.items()]
+        pairs = zip(self.read_cells(), self.values.values(), strict=True)
         return np.array([v for v, n in pairs if v is not None for _ in range(n)])
 
 

@@ -27,12 +27,12 @@ from coterie.data.tables.match import Group, matched
 from coterie.data.tables.merge import merge
 from coterie.data.tables.merged import Merged
 from coterie.data.tables.numerals import USUAL
+from coterie.data.tables.proposed_people import find_people, say_left_out
 from coterie.data.tables.read import Table, content_of, read_table
 from coterie.data.tables.rules import Recipe, Rule
 from coterie.data.tables.texts import loose, plain, same
 
 SITES = {"hospital", "site", "centre", "center", "clinic", "klinik", "institution", "facility"}
-FEW_EACH = 0.2  # identifiers to a row, at least: with fewer it tells wards or doctors, not patients
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,10 +173,12 @@ def inspect_tables(
     if seen_at is not None:
         recipe = replace(recipe, event=seen_at.name)
         recipe = check_event(recipe, pairs, seen_at, looks, tables)
-    recipe = replace(recipe, rules=tuple(m.rule for _, m in pairs), patient=patients(pairs, looks))
+    patient = find_people(pairs, looks, tables, (recipe.target, recipe.event))
+    recipe = replace(recipe, rules=tuple(m.rule for _, m in pairs), patient=patient)
     classes = dict[str, Counter[str]]()
     if goal is not None:
         classes = find_leaks(recipe, pairs, tables)
+    say_left_out(pairs)
     seen = tuple(
         Seen(with_why(g, m, looks), m.kind, gaps_of(g, looks), tuple(m.says), tuple(m.asks)) for g, m in pairs
     )
@@ -241,24 +243,6 @@ def mark_sites(pairs: Sequence[tuple[Group, Merged]], looks: Mapping[str, Mappin
                 merged.rule, use="leave-out", why=("constant at each site: it tells sites apart, not rows",)
             )
             merged.kind = "constant"
-
-
-def patients(
-    pairs: Sequence[tuple[Group, Merged]], looks: Mapping[str, Mapping[str, Found]]
-) -> tuple[str, ...]:
-    """Identifiers of which some stand in several rows: one patient must not be trained and tested on."""
-    found = []
-    for group, merged in pairs:
-        sites = [looks[s][h] for s, h in group.headers.items()]
-        again = sum(1 for f in sites for n in f.values.values() if n > 1)
-        rows, different = sum(f.known for f in sites), sum(len(f.values) for f in sites)
-        if merged.kind == "identifier" and again and different >= FEW_EACH * rows:
-            found.append(group.name)
-            merged.says.append(
-                f"{again} of {different} stand in several rows: rows of one are all for training or all for "
-                "testing"
-            )
-    return tuple(found)
 
 
 def find_leaks(
