@@ -42,6 +42,11 @@ def renamed(rows, **names):
     return [{names.get(k, k): v for k, v in row.items()} for row in rows]
 
 
+def coded(rows):
+    """No name and no word tells a sex or a birth."""
+    return renamed([r | {"sex": str("fm".index(r["sex"]) + 1)} for r in rows], sex="v1", born="v2")
+
+
 @pytest.mark.parametrize(
     ("rows", "who"),
     [
@@ -56,6 +61,7 @@ def renamed(rows, **names):
             "K1",
         ),  # few twice
         (visits(number=lambda i: str(10000000 + 7919 * i)), "K1"),
+        (coded(visits(persons=60, each=12, number=lambda i: str(i + 1))), "K1"),  # no name tells anything
         (visits(visit=lambda r, p: f"V{p['i']}-{r.randint(0, 2)}"), "K1"),  # a visit is of one person
         (visits(stature=lambda r, p: str(1500 + 13 * p["i"] % 400)), "K1"),  # a person keeps a height
         (visits(canton=lambda r, p: r.choice(["ZH", "BE"]), doc=lambda r, p: str(r.randint(1, 12))), "K1"),
@@ -142,7 +148,7 @@ def test_what_is_left_out_is_said_with_the_way_back(tmp_path):
         "column 'mrn': left out as an identifier (its name says so (mrn)); to use it, write use = \"number\""
         in says
     )
-    assert any(s.startswith("column 'note': left out as free text (") for s in says)
+    assert any(s.startswith("column 'remark': left out as free text (") for s in says)
 
 
 def test_persons_at_each_site_and_at_several(tmp_path):

@@ -38,7 +38,7 @@ def merge(group: Group, looks: Mapping[str, Found], sites: Sequence[str], task: 
     apart = odd_sites(looks)
     pooled = together(group.name, [looks[s] for s in looks if s not in apart])
     kind = target_kind(pooled, task) if task else common_kind(pooled, looks)
-    merged = Merged(Rule(group.name, "leave-out"), kind, list(pooled.says))
+    merged = Merged(Rule(group.name, "leave-out"), kind, list(pooled.says), numeric=pooled.numeric)
     fill = {
         "number": as_number,
         "flag": as_flag,

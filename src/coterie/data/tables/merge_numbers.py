@@ -88,7 +88,7 @@ def ask_units(merged: Merged, name: str, guessed: Mapping[str, str], levels: Map
     unit = merged.rule.unit
     for guess in dict.fromkeys(guessed.values()):
         sites = [s for s in guessed if guessed[s] == guess]
-        level = ", ".join(f"{levels[s]:g} at {s}" for s in sites)
+        level = ", ".join(f"{levels[s]:g}" for s in sites)
         where = f"under {', '.join(f'at.{s}' for s in sites)}"
         by = conversion(name, guess, unit) if guess and guess != unit else None
         ask = f"its unit is not named at {', '.join(sites)} (median {level})"

@@ -10,7 +10,7 @@ from coterie.data.tables.rules import Here, Rule
 
 @dataclass
 class Merged:
-    """A rule in the making, with what a person should know or decide about it."""
+    """A rule in the making, with what a person should know or decide; `numeric` if its cells are numbers."""
 
     rule: Rule
     kind: str
@@ -18,6 +18,7 @@ class Merged:
     asks: list[str] = field(default_factory=list)
     here: dict[str, Here] = field(default_factory=dict)
     why: str = ""
+    numeric: bool = False
 
     def differs(self, site: str, **what: object) -> None:
         self.here[site] = replace(self.here.get(site, Here()), **what)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ COMPOUND = re.compile(
 )
 PERSONAL = {
     "name", "surname", "firstname", "lastname", "vorname", "nachname", "address", "street", "email", "mail",
-    "prenom", "nom", "adresse", "strasse",
+    "prenom", "nom", "adresse", "strasse", "phone", "telephone", "telefon",
 }  # fmt: skip
 DATES = {
     "date", "day", "time", "datum", "birth", "born", "dob", "admission", "admitted", "visit",
@@ -55,6 +55,7 @@ MEASURES = {
     "platelets", "platelet", "plt", "thrombocytes", "thrombozyten", "leukocytes", "leukozyten", "wbc", "rbc",
     "count", "age", "pressure", "rate", "bmi", "dose", "volume", "cost", "costs", "income", "ferritin", "ck",
     "bnp", "probnp", "ntprobnp", "alt", "ast", "ldh", "steps", "price", "score", "level", "weight", "height",
+    "year", "jahr", "annee", "month", "week",
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ A person keeps some things from row to row: sex, date of birth, an age that hard
 persons if its values stand in several rows, and rows of one value agree in what persons keep far more often
 than any two rows do. Wards, doctors and postcodes stand in several rows too, but sex changes within them;
 laboratory values repeat by chance alone. Where no column is known to be a sex or a birth, several columns
-that stay the same take their place, and a value must not stand in too many rows.
+that stay the same take their place: one of them with many values, or a value must not stand in too many rows.
 
 Names are not needed for it, but they are believed: patient_id is one, postcode is none.
 """
@@ -32,6 +32,8 @@ USUALLY = 0.9  # a column in which so many of any two rows agree tells nothing
 HANDFUL = 10  # values: fewer are wards
 MOST_EACH = 10  # rows of one, where neither sex nor birth is known
 FEW_VALUES = 20  # of a column that may take their place
+NARROW = 0.03  # of the range of numbers: what else may stay the same, or nearly so
+RARE = 0.1  # agreement by chance in what wards and doctors do not keep
 YEARS = 2.0  # that an age may change from row to row
 DRAWN = 4000  # pairs of rows by which chance is told
 SEXES = {
@@ -107,7 +109,7 @@ class Site:
 
     @cached_property
     def features(self) -> list[Feature]:
-        """Columns that persons keep, and others of few values or dates."""
+        """Columns that persons keep, and others that they may: of few values, dates, or numbers."""
         made = (self.feature(name) for name in self.headers)
         return [f for f in made if f is not None and not np.isnan(f.values).all()]
 
@@ -121,15 +123,20 @@ class Site:
             return Feature(name, self.numbers(name), YEARS, True)
         if sex or names_birth(name):
             return Feature(name, codes, 0.0, True)
-        if names_place(name) or not (2 <= len(values) <= FEW_VALUES or found.kind == "date"):
+        if names_place(name):
             return None
-        return Feature(name, codes, 0.0, False)
+        if found.kind == "number" and len(values) > FEW_VALUES:
+            numbers = self.numbers(name)
+            low, high = np.nanquantile(numbers, [0.05, 0.95])
+            return Feature(name, numbers, NARROW * float(high - low), False)
+        few = 2 <= len(values) <= FEW_VALUES or found.kind == "date"
+        return Feature(name, codes, 0.0, False) if few else None
 
     def numbers(self, name: str) -> Array:
         found = self.looks[self.headers[name]]
-        read = {same(c): v for c, v in zip(found.values, found.read_cells(), strict=True)}
-        cells = self.table.columns[self.headers[name]]
-        return np.array([read.get(same(c), np.nan) for c in cells])
+        pairs = zip(found.values, found.read_cells(), strict=True)
+        read = {same(c): v for c, v in pairs if v is not None}
+        return np.array([read.get(same(c), np.nan) for c in self.table.columns[self.headers[name]]])
 
     def may_tell(self, name: str) -> bool:
         """Whether a column's values could stand for persons: texts or whole numbers, some of them twice."""
@@ -189,8 +196,10 @@ class Evidence:
             return False
         if self.personal:
             return any(k.personal for k in self.steady)
-        enough = len(self.steady) >= 2 and 3 * len(self.steady) >= sum(k.tells for k in self.kept)
-        return enough and self.rows <= MOST_EACH * self.values
+        common = [k for k in self.kept if k.tells and k.chance >= RARE]
+        enough = len(self.steady) >= 2 and 3 * len(self.steady) >= len(common)
+        fine = any(k.chance < RARE for k in self.steady)
+        return enough and (fine or self.rows <= MOST_EACH * self.values)
 
     def told(self) -> str:
         """In words."""
@@ -241,18 +250,23 @@ def determines(one: str, other: str, sites: Mapping[str, Site]) -> bool:
     )
 
 
-def joins_persons(fine: str, coarse: str, sites: Mapping[str, Site]) -> bool:
-    """Whether rows of one coarse value are of one person also where their fine values differ."""
-    by_name = dict[str, list[Kept]]()
+def joins_persons(fine: Evidence, coarse: str, sites: Mapping[str, Site]) -> bool:
+    """Whether rows of one coarse value are of one person also where their fine values differ: in all that
+    persons keep or, where that is not known, in most of what rows of one fine value keep.
+    """
+    name, by_name = fine.columns[0], dict[str, list[Kept]]()
+    wanted = {k.name for k in fine.steady} - {coarse}
     for site in sites.values():
-        if fine in site.headers and coarse in site.headers:
+        if name in site.headers and coarse in site.headers:
             one, other = pairs_of(site.codes(coarse))
-            differ = site.codes(fine)[one] != site.codes(fine)[other]
-            for feature in site.features:
+            differ = site.codes(name)[one] != site.codes(name)[other]
+            for feature in (f for f in site.features if f.name in wanted):
                 by_name.setdefault(feature.name, []).append(feature.kept(one[differ], other[differ]))
     kept = [k for parts in by_name.values() if (k := added(parts)).tells]
-    kept = [k for k in kept if k.personal] or kept
-    return bool(kept) and all(k.share >= CHANGES for k in kept)
+    personal = [k for k in kept if k.personal]
+    if personal:
+        return all(k.share >= CHANGES for k in personal)
+    return bool(kept) and 2 * sum(k.share >= CHANGES for k in kept) >= len(kept)
 
 
 def at_several(column: str, evidence: Evidence, sites: Mapping[str, Site]) -> tuple[int, list[str]]:

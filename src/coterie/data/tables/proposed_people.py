@@ -106,9 +106,7 @@ def ordered(found: Sequence[Proposal], sites: Mapping[str, Site]) -> list[Propos
     others = sorted((p for p in found if p not in named), key=lambda p: -p.evidence.values)
     best = others[:1]
     for coarser in others[1:]:
-        if all(len(p.columns) == 1 for p in (*best, coarser)) and joins_persons(
-            best[0].columns[0], coarser.columns[0], sites
-        ):
+        if len(coarser.columns) == 1 and joins_persons(best[0].evidence, coarser.columns[0], sites):
             best = [coarser]
     return [*named, *best, *(p for p in others if p not in best)]
 
@@ -146,7 +144,7 @@ def propose(proposal: Proposal, merged: Mapping[str, Merged], sites: Mapping[str
 
 def back(merged: Merged) -> str:
     """What a column is used as again."""
-    return '"category", with values' if merged.kind in ("text", "category") else '"number"'
+    return '"number"' if merged.numeric else '"category", with values'
 
 
 def absent_at(merged: Merged, site: str) -> None:
