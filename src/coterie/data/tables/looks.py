@@ -26,7 +26,7 @@ from coterie.data.tables.leaks import TOO_WELL, alone, filled_for_one_class, kno
 from coterie.data.tables.match import Group, matched
 from coterie.data.tables.merge import merge
 from coterie.data.tables.merged import Merged
-from coterie.data.tables.numerals import USUAL
+from coterie.data.tables.numerals import USUAL, marks_of
 from coterie.data.tables.proposed_people import find_people, say_left_out
 from coterie.data.tables.read import Table, content_of, read_table
 from coterie.data.tables.rules import Recipe, Rule
@@ -192,8 +192,9 @@ def looked_at(table: Table, headers: Sequence[str]) -> dict[str, Found]:
     """Columns of one file; one that has decimal commas somewhere may have points for thousands elsewhere."""
     found = {h: look(h, table.columns[h]) for h in headers}
     if any(f.decimal == "," for f in found.values()):
-        plain_ones = [h for h, f in found.items() if f.writing == USUAL and f.kind == "number"]
-        found |= {h: look(h, table.columns[h], commas=True) for h in plain_ones}
+        usual = [h for h, f in found.items() if f.writing == USUAL and f.kind == "number"]
+        dotted = [h for h in usual if any(marks_of(c).doubtful for c in found[h].values)]
+        found |= {h: look(h, table.columns[h], commas=True) for h in dotted}
     return found
 
 

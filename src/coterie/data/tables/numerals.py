@@ -8,6 +8,7 @@ person is asked.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.data.tables.texts import Cell, Decimal, Thousands, body_of, number_of, shown
+from coterie.data.tables.texts import MANY, Cell, Decimal, Thousands, body_of, number_of, shown
 
 OTHER: dict[str, Thousands] = {".": ",", ",": "."}
 NAMES = {".": "point", ",": "comma"}
@@ -49,6 +50,7 @@ class Writing(NamedTuple):
 USUAL = Writing()
 
 
+@functools.lru_cache(MANY)
 def marks_of(cell: Cell) -> Marks:
     if not isinstance(cell, str) or (body := body_of(cell)) is None:
         return Marks()

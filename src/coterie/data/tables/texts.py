@@ -74,6 +74,7 @@ def _number_of(text: str, decimal: str, thousands: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+@functools.lru_cache(MANY)
 def body_of(text: str) -> str | None:
     """Digits and marks of what may be a number, without blanks and apostrophes between thousands."""
     text = ascii_signs(text)
