@@ -13,6 +13,7 @@ The same question goes on where it was cut off: a trial that is there is not mad
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -167,7 +168,8 @@ def read_advice(path: Path) -> Advice:
         return advice_in(json.loads((path / ANSWERS).read_bytes()))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise BadRun(
-            f"{path / ANSWERS} is damaged ({error}): make it again with 'coterie report {path}'"
+            f"{path / ANSWERS} is damaged ({error}): make it again with "
+            f"'coterie report {shlex.quote(str(path))}'"
         ) from None
 
 
@@ -178,6 +180,7 @@ def begin(path: Path, question: Question) -> None:
             raise BadRun(f"output folder {path} is not empty: choose another --out")
         if read_toml(path / QUESTION) != question.table():
             raise BadRun(
-                f"{path} holds another question: go on with 'coterie resume {path}' or choose another --out"
+                f"{path} holds another question: go on with 'coterie resume {shlex.quote(str(path))}' or choose "
+                "another --out"
             )
     write_whole(path / QUESTION, tomli_w.dumps(question.table()))

@@ -111,6 +111,15 @@ def test_one_site_with_commas_and_another_with_points(tmp_path):
     assert asked.endswith('write decimal = "." and no thousands')
 
 
+def test_a_comma_is_what_it_is_in_other_columns_of_the_file(tmp_path):
+    rng = random.Random(2)
+    crea, hb = ([f"{rng.uniform(1, 9):.{d}f}".replace(".", ",") for _ in range(40)] for d in (3, 1))
+    seen = inspect([table(tmp_path / "a.csv", {"crea": crea, "hb": hb, "ill": ill(40)})], "ill")
+    assert seen.recipe.rule("crea").marks("a") == (",", "")
+    (asked,) = seen.asks
+    assert asked.endswith('write decimal = "." and thousands = ","')
+
+
 def test_a_cell_that_does_not_fit_is_refused_by_line_with_both_readings(tmp_path):
     rules = (Rule("hb", "number", decimal=","), Rule("crp", "number"), Rule("plt", "number", thousands=","))
     path = table(

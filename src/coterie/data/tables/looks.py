@@ -189,12 +189,14 @@ def inspect_tables(
 
 
 def looked_at(table: Table, headers: Sequence[str]) -> dict[str, Found]:
-    """Columns of one file; one that has decimal commas somewhere may have points for thousands elsewhere."""
+    """Columns of one file; where some have decimal commas, a comma is one elsewhere, and a point may divide
+    thousands.
+    """
     found = {h: look(h, table.columns[h]) for h in headers}
     if any(f.decimal == "," for f in found.values()):
-        usual = [h for h, f in found.items() if f.writing == USUAL and f.kind == "number"]
-        dotted = [h for h in usual if any(marks_of(c).doubtful for c in found[h].values)]
-        found |= {h: look(h, table.columns[h], commas=True) for h in dotted}
+        open_ones = [h for h, f in found.items() if f.kind == "number" and (f.writing == USUAL or f.grouped)]
+        open_ones = [h for h in open_ones if any(marks_of(c).doubtful for c in found[h].values)]
+        found |= {h: look(h, table.columns[h], commas=True) for h in open_ones}
     return found
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from coterie.data.tables.kinds import Found
 from coterie.data.tables.match import Group
 from coterie.data.tables.merged import Merged
-from coterie.data.tables.numerals import marks_of, two_readings
+from coterie.data.tables.numerals import NAMES, OTHER, Writing, marks_of, two_readings
 from coterie.data.tables.rules import Here
 from coterie.data.tables.texts import number_of, shown, some
 from coterie.data.tables.units import CONVERSIONS, Conversion, conversion, conversions_for, name_and_unit
@@ -42,7 +42,7 @@ def as_number(merged: Merged, group: Group, looks: Mapping[str, Found], pooled: 
         ask_units(merged, group.name, guessed, levels)
     if pooled.kind == "number":
         by_medians(merged, group.name, looks, named)
-        thousands(merged, looks)
+    thousands(merged, looks)
     merged.why = f"from {bound(merged, looks, min):g} to {bound(merged, looks, max):g}"
     whole = [v for c in pooled.values if (v := number_of(c)) is not None]
     few = some([f"{v:g}" for v in sorted(set(whole))], 6)
@@ -172,15 +172,15 @@ def told_by_others(looks: Mapping[str, Found]) -> dict[str, Found]:
     """
     made = dict(looks)
     for site, found in looks.items():
-        both = two_readings(found.grouped)
         others = [float(np.median(n)) for s, f in looks.items() if s != site and len(n := f.numbers())]
-        if both is None or not others:
+        if not found.grouped or not others:
             continue
-        mark, usual = marks_of(found.grouped).doubtful, float(np.median(others))
-        as_decimal = found.writing._replace(decimal="," if mark == "," else "", thousands="")
-        other = replace(found, writing=as_decimal)
-        if apart(abs(float(np.median(other.numbers()))), abs(usual)) < ANOTHER_UNIT:
-            made[site] = other
+        comma = marks_of(found.grouped).doubtful == ","
+        ways = (Writing("," if comma else ""), Writing("" if comma else ",", "," if comma else "."))
+        for way in ways:
+            other = replace(found, writing=way._replace(doubtful=found.grouped))
+            if apart(float(np.median(np.abs(other.numbers()))), abs(float(np.median(others)))) < ANOTHER_UNIT:
+                made[site] = other
     return made
 
 
@@ -195,11 +195,11 @@ def thousands(merged: Merged, looks: Mapping[str, Found]) -> None:
         what = "thousands with a" if taken == both[1] else "a decimal"
         others = [float(np.median(f.numbers())) for s, f in looks.items() if s != site and len(f.numbers())]
         mine = float(np.median(found.numbers()))
-        name = {",": "comma", ".": "point"}[mark]
         if others and apart(mine, float(np.median(others))) < ANOTHER_UNIT:
-            merged.says.append(f"{what} {name} at {site}, as the other sites' numbers show")
+            merged.says.append(f"{what} {NAMES[mark]} at {site}, as the other sites' numbers show")
         else:
-            how = f'decimal = "{mark}" and no thousands' if taken == both[1] else f'thousands = "{mark}"'
+            other = f'decimal = "{OTHER[mark]}" and thousands = "{mark}"'
+            how = f'decimal = "{mark}" and no thousands' if taken == both[1] else other
             merged.asks.append(
                 f"{shown(found.grouped)} of {site} is read as {taken:g}; if it is {else_:g}, write {how}"
             )

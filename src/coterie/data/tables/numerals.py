@@ -116,6 +116,8 @@ def by_level(doubtful: dict[str, list[Cell]], sure: Sequence[float], commas: boo
             continue
         decimal, divides = ("", ",") if mark == "," else (",", ".")
         near = nearer(cells, sure)
+        if not near and commas and mark == ",":
+            return Writing(",", "", str(cells[0]))
         if near == "thousands" or (not near and (mark == "," or commas)):
             ask = question(cells[0], True) if near else ""
             return Writing(decimal, divides, str(cells[0]), ask)  # type: ignore[arg-type]
