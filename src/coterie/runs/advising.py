@@ -180,7 +180,7 @@ def begin(path: Path, question: Question) -> None:
             raise BadRun(f"output folder {path} is not empty: choose another --out")
         if read_toml(path / QUESTION) != question.table():
             raise BadRun(
-                f"{path} holds another question: go on with 'coterie resume {shlex.quote(str(path))}' or choose "
-                "another --out"
+                f"{path} holds another question: go on with 'coterie resume {shlex.quote(str(path))}' or "
+                "choose another --out"
             )
     write_whole(path / QUESTION, tomli_w.dumps(question.table()))

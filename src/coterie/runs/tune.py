@@ -213,8 +213,8 @@ def begin(path: Path, tuning: Tuning) -> None:
             raise BadRun(f"output folder {path} is not empty: choose another --out")
         if read_toml(path / "tune.toml") | {"trials": tuning.trials} != table:
             raise BadRun(
-                f"{path} holds another tuning: go on with 'coterie resume {shlex.quote(str(path))}' or choose "
-                "another --out"
+                f"{path} holds another tuning: go on with 'coterie resume {shlex.quote(str(path))}' or "
+                "choose another --out"
             )
     write_whole(path / "tune.toml", tomli_w.dumps(table))
 
