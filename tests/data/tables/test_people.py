@@ -161,6 +161,9 @@ def test_persons_at_each_site_and_at_several(tmp_path):
     other = written(tmp_path / "d.csv", visits(seed=1)[:150])
     (asked,) = (s for s in inspect([a, other], "ill").asks if "stand at several sites (a, d)" in s)
     assert "Rows of one are kept together within a site only" in asked
+    once = visits(persons=60, each=1, key="mrn")  # never twice at one site
+    e, f = (written(tmp_path / f"{n}.csv", rows) for n, rows in (("e", once), ("f", once[10:50])))
+    assert any("40 of them stand at several sites (e, f)" in s for s in inspect([e, f], "ill").asks)
 
 
 def test_sites_that_tell_persons_by_other_columns(tmp_path):

@@ -21,13 +21,13 @@ PERSONS = {
     "subj", "person", "proband", "participant", "patiente", "paziente", "paciente",
 }  # fmt: skip
 NUMBERING = {
-    "no", "nr", "num", "number", "key", "index", "code", "record", "case", "row", "fall", "nummer", "numero",
-    "lfd", "unnamed",
+    "no", "nr", "nbr", "num", "number", "key", "index", "code", "record", "case", "row", "fall", "nummer",
+    "numero", "lfd", "unnamed",
 } | {str(i) for i in range(10)}  # fmt: skip
 # one word of two, as some languages have it: Patientennummer
 COMPOUND = re.compile(
     r"(pat|patient|patienten|subject|subj|person|personen|proband|probanden|participant|versicherten)"
-    r"(id|nr|no|num|nummer|number|key|code|identifier|pseudonym)"
+    r"(id|nr|nbr|no|num|nummer|number|key|code|identifier|pseudonym)"
 )
 PERSONAL = {
     "name", "surname", "firstname", "lastname", "vorname", "nachname", "address", "street", "email", "mail",

@@ -97,12 +97,15 @@ class Site:
     looks: Mapping[str, Found]
     _codes: dict[str, Array] = field(default_factory=dict)
 
+    def cells(self, name: str) -> Array:
+        return self.table.columns[self.headers[name]]
+
     def codes(self, name: str) -> Array:
         """[row] a number for each value, -1 where missing."""
         if name not in self._codes:
             found, seen = self.looks[self.headers[name]], dict[str, int]()
             known = {same(c) for c in found.values}
-            cells = map(same, self.table.columns[self.headers[name]])
+            cells = map(same, self.cells(name))
             made = [seen.setdefault(c, len(seen)) if c in known else -1 for c in cells]
             self._codes[name] = np.array(made)
         return self._codes[name]
@@ -136,7 +139,12 @@ class Site:
         found = self.looks[self.headers[name]]
         pairs = zip(found.values, found.read_cells(), strict=True)
         read = {same(c): v for c, v in pairs if v is not None}
-        return np.array([read.get(same(c), np.nan) for c in self.table.columns[self.headers[name]]])
+        return np.array([read.get(same(c), np.nan) for c in self.cells(name)])
+
+    def first_rows(self, name: str) -> dict[str, int]:
+        """{a value: the first row that has it}."""
+        cells, known = self.cells(name), self.codes(name) >= 0
+        return {same(cells[i]): i for i in reversed(range(len(cells))) if known[i]}
 
     def may_tell(self, name: str) -> bool:
         """Whether a column's values could stand for persons: texts or whole numbers, some of them twice."""
@@ -269,23 +277,22 @@ def joins_persons(fine: Evidence, coarse: str, sites: Mapping[str, Site]) -> boo
     return bool(kept) and 2 * sum(k.share >= CHANGES for k in kept) >= len(kept)
 
 
-def at_several(column: str, evidence: Evidence, sites: Mapping[str, Site]) -> tuple[int, list[str]]:
-    """How many values stand at several sites, and are of one person there by all that persons keep."""
-    features = [k.name for k in evidence.kept if k.tells and k.personal]
-    first = dict[str, dict[str, int]]()
-    for name, site in sites.items():
-        if column in site.headers:
-            cells = [same(c) for c in site.table.columns[site.headers[column]]]
-            known = site.codes(column) >= 0
-            first[name] = {c: i for i, c in reversed(list(enumerate(cells))) if known[i]}
-    shared, where, agree, doubt = set[str](), set[str](), 0, 0.0
+def at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]:
+    """How many values stand at several sites, and at which, if they are of one person there by all that
+    persons keep; numbers from 1 on are at every site, of others.
+    """
+    first = {name: site.first_rows(column) for name, site in sites.items() if column in site.headers}
+    shared, where, kept = set[str](), set[str](), list[Kept]()
     for a, b in itertools.combinations(first, 2):
-        both = first[a].keys() & first[b].keys()
-        shared |= both
+        both = sorted(first[a].keys() & first[b].keys())
+        shared |= set(both)
         where |= {a, b} if both else set()
-        for name in features:
-            if name in sites[a].headers and name in sites[b].headers:
-                texts = [[same(c) for c in sites[s].table.columns[sites[s].headers[name]]] for s in (a, b)]
-                alike = sum(texts[0][first[a][c]] == texts[1][first[b][c]] for c in both)
-                agree, doubt = agree + alike, doubt + len(both)
-    return (len(shared), sorted(where)) if doubt >= 5 and agree >= USUALLY * doubt else (0, [])
+        for feature in (f for f in sites[a].features if f.personal and f.name in sites[b].headers):
+            texts = [
+                [same(c) for c in sites[s].table.columns[sites[s].headers[feature.name]]] for s in (a, b)
+            ]
+            alike = sum(texts[0][first[a][c]] == texts[1][first[b][c]] for c in both)
+            kept.append(Kept(feature.name, alike / max(len(both), 1), len(both), feature.chance, True))
+    kept = [k for k in kept if k.tells and not names_age(k.name)]
+    one_person = all(k.share >= CHANGES for k in kept) and sum(k.evidence for k in kept) >= SURE
+    return (len(shared), sorted(where)) if one_person else (0, [])

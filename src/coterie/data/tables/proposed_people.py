@@ -66,6 +66,10 @@ def find_people(
     for proposal in found:
         if proposal not in people and people and not proposal.by_name:
             leave_out_finer(proposal, people[0], merged, sites)
+    whole = [p.columns[0] for p in people if len(p.columns) == 1]
+    for name, m in merged.items():
+        if name in whole or m.kind == "identifier":
+            ask_several(name, m, sites)
     return tuple(n for n in merged if any(n in p.columns for p in people))
 
 
@@ -134,9 +138,13 @@ def propose(proposal: Proposal, merged: Mapping[str, Merged], sites: Mapping[str
         if not proposal.by_name:
             why = f"person: {evidence.told()}"
             m.rule = replace(m.rule, use="leave-out", why=(why, "left out: it tells who a row is"))
-    count, where = at_several(columns[0], evidence, sites) if len(columns) == 1 else (0, [])
+
+
+def ask_several(name: str, merged: Merged, sites: Mapping[str, Site]) -> None:
+    """The same person at two sites would be trained on at one and tested on at the other."""
+    count, where = at_several(name, sites)
     if count:
-        first.asks.append(
+        merged.asks.append(
             f"{count} of them stand at several sites ({some(where)}), and agree in what persons keep: are "
             "they the same persons? Rows of one are kept together within a site only"
         )
@@ -171,7 +179,8 @@ def leave_out_finer(
 def say_left_out(pairs: Pairs) -> None:
     """Nothing is left out without a word: why, and how to get it back."""
     for _, m in pairs:
-        if m.kind in ("identifier", "text", "code") and not m.rule.read and not m.asks and m.rule.why:
+        told = any("write use =" in ask for ask in m.asks)
+        if m.kind in KIND_WORDS and not m.rule.read and not told:
             why = m.rule.why[0].partition(": ")[2]
             m.says.append(f"left out as {KIND_WORDS[m.kind]} ({why}); to use it, write use = {back(m)}")
 
