@@ -103,7 +103,10 @@ def test_a_comparison_counts_events_and_says_higher_or_lower(coterie, tables):
             ("run", *USUAL, "--wrap", "liars:kind=backdoor"),
             "a backdoor calls up a class, and a survival has none",
         ),
-        (("run", "--recipe", "r.toml"), "model logistic needs at least 2 classes; got outputs=1: use linear"),
+        (
+            ("run", "--recipe", "r.toml", "--model", "logistic"),
+            "model logistic needs at least 2 classes; got outputs=1: use linear",
+        ),
         (("run", *USUAL, "--table.event", "died"), "--table.event beside a recipe, which has that already"),
     ],
 )

@@ -25,7 +25,7 @@ def test_inspect_fits_80_columns_and_run_follows_its_recipe(coterie, made, monke
     assert max(map(len, out.splitlines())) <= 80
     assert " hilltop     60    0    60" in out
     assert "cholesterol" in out
-    assert "questions for you (8):" in out
+    assert "questions for you (12):" in out
     assert out.splitlines()[-1] == "next: edit it, then coterie run --recipe my.toml"
     code, _, err = coterie("table", "inspect", *files, *TARGET, "--out", "my.toml")
     assert (code, err) == (2, "coterie: my.toml exists: give another with --out, or remove it first\n")

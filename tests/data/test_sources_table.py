@@ -48,10 +48,10 @@ def test_whole_numbers_are_classes_and_fractions_a_regression(patients, tmp_path
     patients["ill"] = [1, 3, 3, 1] * 10
     assert source(patients, tmp_path).load().classes == ("1", "3")
     assert source(patients, tmp_path, task="regression").load().task == "regression"
-    patients["ill"] = np.linspace(0, 1, 40)
+    patients["ill"] = [(7 * i % 40) / 32 for i in range(40)]  # in another order than their ages
     data = source(patients, tmp_path).load()
     assert data.task == "regression"
-    assert data.train.y[-1] == 1.0
+    assert data.train.y[-1] == 33 / 32
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_decimals_that_are_classes(patients, tmp_path):
     patients["ill"] = [0.0, 1.0, 1.0, 0.0] * 10
     data = source(patients, tmp_path).load()
     assert (data.task, data.classes) == ("classification", ("0", "1"))
-    patients["ill"] = list(range(40))
+    patients["ill"] = [7 * i % 40 for i in range(40)]  # in another order than their ages
     assert source(patients, tmp_path).load().task == "regression"  # too many whole numbers to be classes
 
 

@@ -49,7 +49,7 @@ def test_sites_give_the_numbers_of_one_machine(here_of, tmp_path):
     write_tables(ward.folder)
     ward.open()
     for method in ("fedavg", "ndoye", "greedy"):
-        words = ["--method", method, "--model", "linear", "--rounds", "2"]
+        words = ["--method", method, "--rounds", "2"]  # and the natural model of a survival
         assert ward.run(method, *words).wait(LONG) == 0
         near = tmp_path / method
         where = ["--recipe", str(ward.recipe), "--engine", "loop", "--out", str(near)]

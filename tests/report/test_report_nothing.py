@@ -49,9 +49,7 @@ def test_the_most_frequent_class_by_hand(make_known):
         ("classification", {"accuracy": [0.1, 0.1]}, None, ""),  # labels are not told: nothing is claimed
     ],
 )
-def test_what_is_worse_than_knowing_nothing_is_said_in_the_first_lines(
-    make_known, task, figures, labels, worse
-):
+def test_what_is_worse_than_knowing_nothing_is_in_the_first_lines(make_known, task, figures, labels, worse):
     run = record(make_known, task, figures, labels)
     said = worse_than_nothing([run], BOTH)
     assert worse in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -83,7 +84,7 @@ def answer(
             advice = advising.advise(question, path, tell, typed, jobs, builder)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"stopped; every finished trial is saved: go on with 'coterie resume {path}'"
+            f"stopped; every finished trial is saved: go on with 'coterie resume {shlex.quote(str(path))}'"
         ) from None
     screen.say_notes(advice.about)
     show(advice)

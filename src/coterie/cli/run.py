@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -102,7 +103,8 @@ def title(record: Record) -> str:
 
 
 def how_to_go_on(path: Path) -> str:
-    return f"stopped; everything up to the last finished round is saved: go on with 'coterie resume {path}'"
+    command = f"coterie resume {shlex.quote(str(path))}"
+    return f"stopped; everything up to the last finished round is saved: go on with '{command}'"
 
 
 def out_of(extra: Mapping[str, Any]) -> Path | None:

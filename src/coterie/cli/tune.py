@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -68,7 +69,7 @@ def run_trials(path: Path, tuning: Tuning, typed: str | None) -> int:
             tuned = tuner.tune(tuning, path, watcher(bar), typed)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"stopped; every finished trial is saved: go on with 'coterie resume {path}'"
+            f"stopped; every finished trial is saved: go on with 'coterie resume {shlex.quote(str(path))}'"
         ) from None
     screen.say_notes(tuned.about)
     page = write_tuning(path / "report.html", tuned, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,7 @@ def ways(record: Record, found: Touched, path: Path, client: str) -> list[str]:
     return [
         *lines,
         f"it joined in round {found.joined}; a run without it {where}: {cost}, as this run took{again}",
-        f"to do so: coterie withdraw {path} {client} --retrain",
+        f"to do so: coterie withdraw {shlex.quote(str(path))} {shlex.quote(client)} --retrain",
     ]
 
 

@@ -392,7 +392,7 @@ def _of_files(**options: Any) -> tuple[Dataset, list[str]]:
 def _by_recipe(tables: Tables, path: Path, rules: Mapping[str, Any]) -> tuple[Dataset, list[str]]:
     """Rows of these tables, as a recipe reads them in the place of its own files."""
     from coterie.data.tables.follow import rows_of
-    from coterie.data.tables.gather import cells_of
+    from coterie.data.tables.gather import people_in
     from coterie.data.tables.read import read_table
     from coterie.data.tables.recipe import read_recipe
 
@@ -402,10 +402,10 @@ def _by_recipe(tables: Tables, path: Path, rules: Mapping[str, Any]) -> tuple[Da
     found, about, troubles = {}, {rule.name: list[Any]() for rule in people}, list[str]()
     for name, source in sources.items():
         try:
-            table = read_table(source)
+            table = read_table(source, recipe.encoding(name))
             found[name] = rows_of(recipe, table, site=name, with_target=True)
             for rule in people:
-                about[rule.name].append(cells_of(rule, name, table, found[name]))
+                about[rule.name].append(people_in(rule, name, table, found[name]))
         except CoterieError as error:
             troubles += error.lines if isinstance(error, Several) else [str(error)]
     refuse(troubles)

@@ -60,7 +60,7 @@ def narrowed(recipe: Recipe, name: str, where: str) -> Recipe:
     from coterie.data.tables.follow import sites_in
     from coterie.data.tables.read import read_table
 
-    here = sites_in(recipe, read_table(Path(recipe.folder) / recipe.file))
+    here = sites_in(recipe, read_table(Path(recipe.folder) / recipe.file, recipe.encoding()))
     return recipe if here is None else with_sites(recipe, here)
 
 

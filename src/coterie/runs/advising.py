@@ -13,6 +13,7 @@ The same question goes on where it was cut off: a trial that is there is not mad
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from coterie.engines.threads import narrow
 from coterie.methods.advised import Advised
 from coterie.runs.about import about_run
 from coterie.runs.answers import Advice, advice_in, advice_of
-from coterie.runs.experiment import Builder, with_sites
+from coterie.runs.experiment import Builder, settled
 from coterie.runs.folder import Folder
 from coterie.runs.jobs import Say, processes, side_by_side
 from coterie.runs.settings import Settings, from_table, read_toml
@@ -60,7 +61,7 @@ def bench_of(question: Question, builder: Builder) -> tuple[Bench, Settings]:
     settings = question.settings.resolved()
     builder.check(settings)
     footing = builder.footing(settings, lambda roster, start: ())
-    settings = with_sites(settings, footing)
+    settings = settled(settings, footing)
     method: Advised = settings.made("method", local=settings.made("kernel"))
     connector, engine = settings.made("net"), settings.made("engine")
     bench = Bench(method, footing, settings.table(), connector, engine, inner=question.inner)
@@ -168,7 +169,8 @@ def read_advice(path: Path) -> Advice:
         return advice_in(json.loads((path / ANSWERS).read_bytes()))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise BadRun(
-            f"{path / ANSWERS} is damaged ({error}): make it again with 'coterie report {path}'"
+            f"{path / ANSWERS} is damaged ({error}): make it again with "
+            f"'coterie report {shlex.quote(str(path))}'"
         ) from None
 
 
@@ -179,6 +181,7 @@ def begin(path: Path, question: Question) -> None:
             raise BadRun(f"output folder {path} is not empty: choose another --out")
         if read_toml(path / QUESTION) != question.table():
             raise BadRun(
-                f"{path} holds another question: go on with 'coterie resume {path}' or choose another --out"
+                f"{path} holds another question: go on with 'coterie resume {shlex.quote(str(path))}' or "
+                "choose another --out"
             )
     write_whole(path / QUESTION, tomli_w.dumps(question.table()))

@@ -96,7 +96,7 @@ class Builder:
         with CLOCK.part("data"), narrow():
             settings, method, key = _method(settings)
             footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
-            settings = with_sites(settings, footing)
+            settings = settled(settings, footing)
             connector, engine = settings.made("net"), settings.made("engine")
             return experiment_of(
                 footing, settings.table(), method, connector=connector, engine=engine, command=command
@@ -176,6 +176,7 @@ class Builder:
             settings.require,
         )
         met = settings.made("net").meet(rule)
+        settings = settings.for_task(met.roster.task)
         model_of, roster, key = settings.made("model"), met.roster, Key(settings.seed)
         check_model(model_of, settings.model, roster)
         seeds = [key.at("model", i).integer() for i in range(len(roster))]
@@ -190,8 +191,10 @@ class Builder:
     def _deal(self, settings: Settings, check: Check) -> Footing:
         if hasattr(settings.made("net"), "meet"):
             return self._meet(settings)
-        model_of, key, dealt = settings.made("model"), Key(settings.seed), self._dealt(settings)
+        key, dealt = Key(settings.seed), self._dealt(settings)
         roster = roster_of(dealt.clients)
+        settings = settings.for_task(roster.task)
+        model_of = settings.made("model")
         check_model(model_of, settings.model, roster)
         seeds = [key.at("model", i).integer() for i in range(len(roster))]
         model = model_of.build(roster.shape, roster.outputs, seeds[0])
@@ -227,8 +230,11 @@ def _told(settings: Settings, names: Sequence[str]) -> list[Any]:
     return [*values, *(settings.options.get(v, {}) for n, v in zip(names, values, strict=True) if n in PARTS)]
 
 
-def with_sites(settings: Settings, footing: Footing) -> Settings:
-    """Settings that name the sites that were met, and the kit, so that a run goes on later with the same."""
+def settled(settings: Settings, footing: Footing) -> Settings:
+    """Settings that name the model that the task decided on, the sites that were met, and the kit, so that a
+    run goes on later with the same.
+    """
+    settings = settings.for_task(footing.roster.task)
     if footing.met is None:
         return settings
     tables = {name: dict(table) for name, table in settings.options.items()}

@@ -37,6 +37,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import shlex
 import shutil
 import tempfile
 import time
@@ -264,7 +265,7 @@ def way_on(path: Path) -> str:
     for name, function in (("config.toml", "train"), ("compare.toml", "compare")):
         if (path / name).exists() and "given" in read_toml(path / name):
             return f"call coterie.{function} again with out={str(path)!r}, resume=True"
-    return f"go on with 'coterie resume {path}'"
+    return f"go on with 'coterie resume {shlex.quote(str(path))}'"
 
 
 def _move_in(home: Path, files: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from coterie.core.client import Task
 from coterie.core.errors import BadInput, Gathered, UnknownName, shown
 from coterie.core.options import MOST, coerced, plain, table_of
 from coterie.core.registry import Registry
@@ -56,6 +57,9 @@ NATURAL = {
     "cifar100": ("dirichlet", "resnet18"),
     "tiny-imagenet": ("dirichlet", "resnet18"),
 }
+# of rows of your own the task decides, which is known once they are read or the sites are met
+OWN_ROWS = ("table", "sites")
+BY_TASK: dict[Task, str] = {"classification": "logistic", "regression": "linear", "survival": "linear"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Settings:
     clients: int | None = None
     """How many clients; by default what the split finds natural."""
     model: str = "auto"
-    """What learns; auto takes the natural one for the data."""
+    """What learns; auto takes the natural one for the data, of your own tables for their task."""
     method: str = "fedavg"
     """How clients learn together; `coterie methods` shows all."""
     kernel: str = "sgd"
@@ -177,9 +181,12 @@ class Settings:
         return cls(**coerced(cls, self.options.get(name, {}), f"{kind} {name}"), **more)
 
     def resolved(self) -> Settings:
-        """With every `auto` replaced and every option of every part spelled out."""
+        """With every `auto` replaced and every option of every part spelled out; but for the model of rows of
+        your own, which `for_task` names once their task is known.
+        """
         data = data_for(self.data, self.net)
         split, model = NATURAL.get(data, ("iid", "mlp"))
+        model = "auto" if data in OWN_ROWS else model
         named = replace(
             self,
             data=data,
@@ -189,6 +196,8 @@ class Settings:
         )
         tables, wrong = dict[str, Any](), Gathered()
         for kind, name in named.parts().items():
+            if (kind, name) == ("model", "auto"):
+                continue
             with wrong.one():
                 if kind == "kernel":
                     spelled, mine = nested.tables_of(named.made(kind))
@@ -204,6 +213,10 @@ class Settings:
         wrong.refuse()
         tables[named.method].pop("local", None)  # the kernel has a table of its own
         return replace(named, options={name: t for name, t in tables.items() if t})
+
+    def for_task(self, task: Task) -> Settings:
+        """With the natural model of a task, unless one is named."""
+        return replace(self, model=BY_TASK[task]) if self.model == "auto" else self
 
     def table(self) -> dict[str, Any]:
         """As TOML holds it: settings first, then one table of options for each part; no None."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -212,7 +213,8 @@ def begin(path: Path, tuning: Tuning) -> None:
             raise BadRun(f"output folder {path} is not empty: choose another --out")
         if read_toml(path / "tune.toml") | {"trials": tuning.trials} != table:
             raise BadRun(
-                f"{path} holds another tuning: go on with 'coterie resume {path}' or choose another --out"
+                f"{path} holds another tuning: go on with 'coterie resume {shlex.quote(str(path))}' or "
+                "choose another --out"
             )
     write_whole(path / "tune.toml", tomli_w.dumps(table))
 

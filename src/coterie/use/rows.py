@@ -140,7 +140,8 @@ class Intake:
             raise BadData(self.no_names())
         from coterie.data.tables.read import read_table
 
-        table = read_table(source, by_row=True)
+        encoding = None if self.own_recipe is None else self.own_recipe.encoding(self.site)
+        table = read_table(source, encoding, by_row=True)
         raw, refusals, said = self.read(table)
         return self.judged(
             raw, refusals, Place(table.name, table.row_word, [int(n) for n in table.lines]), said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -127,9 +128,9 @@ class TableFile:
             self.paths, self.target, self.site, leave_out=self.leave_out, task=self.task, event=self.event
         )
         if seen.asks:
-            site = f" --site {self.site}" if self.site else ""
-            event = f" --event {self.event}" if self.event else ""
-            command = f"coterie table inspect {' '.join(self.paths)} --target {self.target}{event}{site}"
+            flags = {"--target": self.target, "--event": self.event, "--site": self.site}
+            words = [word for flag, value in flags.items() if value for word in (flag, value)]
+            command = shlex.join(["coterie", "table", "inspect", *self.paths, *words])
             last = f"{len(seen.asks)} question(s) for you: {command} writes a recipe to edit"
             raise Several([*seen.asks, last])
         rules = {"missing": "refuse", "scale": "site", "absent": "flag", **self._rules()}

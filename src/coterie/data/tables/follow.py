@@ -17,6 +17,7 @@ from coterie.core.errors import BadInput
 from coterie.data.intake import Array
 from coterie.data.survival import signed, stored
 from coterie.data.tables.dates import DAYS_IN, date_of, days_between
+from coterie.data.tables.numerals import misfit_of
 from coterie.data.tables.read import Table, object_array, read_table, refuse
 from coterie.data.tables.recipe import converted_by
 from coterie.data.tables.rules import Here, Recipe, Rule
@@ -74,7 +75,7 @@ def rows_of(
     A column of `may_lack` need not be there. All that cannot be read is refused at once; with `by_row`, where
     the table as a whole can be read, rows that cannot are handed back as `misfits` instead.
     """
-    table = read_table(source)
+    table = read_table(source, recipe.encoding(site))
     if with_target and not recipe.target:
         raise BadInput("the recipe has no target: write target = one of its columns")
     troubles = list[Misfit]()
@@ -119,7 +120,7 @@ def odd_times(recipe: Recipe, table: Table, times: Array) -> list[str]:
 
 def unread(recipe: Recipe, source: str | Path | pd.DataFrame | Table, site: str = "") -> list[str]:
     """Columns of a table of which the recipe knows nothing."""
-    table = read_table(source)
+    table = read_table(source, recipe.encoding(site))
     known = {recipe.site} if recipe.site else set()
     known |= {h for r in recipe.rules if (h := header_of(table, r, r.here(site)))}
     return [h for h in table.columns if plain(h) not in {plain(k) for k in known}]
@@ -241,7 +242,7 @@ class Reading:
 
     def reader(self, rule: Rule, here: Here) -> Any:
         if rule.use == "number":
-            return number_reader(rule, here)
+            return number_reader(rule, self.site)
         if rule.use == "date":
             format = here.dates or rule.dates
             return lambda cell: date_of(cell, format) or cell
@@ -290,7 +291,7 @@ class Reading:
         for name, check, row in found:
             grouped.setdefault((name, check, shown(cells[name][row])), []).append(row)
         return [
-            self.misfit(name, rows, said(by_name[name], check, value))
+            self.misfit(name, rows, said(by_name[name], check, value, cells[name][rows[0]], self.site))
             for (name, check, value), rows in grouped.items()
         ]
 
@@ -303,18 +304,15 @@ def since_then(date: datetime.datetime | None, then: datetime.datetime | None, c
     return None if date is None or then is None else days_between(date, then) / DAYS_IN[counted]
 
 
-def number_reader(rule: Rule, here: Here) -> Callable[[Cell], Cell]:
+def number_reader(rule: Rule, site: str) -> Callable[[Cell], Cell]:
     """Gives a number in the column's own unit; a cell that is none as it is."""
-    words, decimal, (factor, offset) = (
-        words_of(rule, here),
-        here.decimal or rule.decimal,
-        converted_by(rule, here),
-    )
+    here, (decimal, thousands) = rule.here(site), rule.marks(site)
+    words, (factor, offset) = words_of(rule, here), converted_by(rule, here)
     kept = (factor, offset) == (1.0, 0.0)
 
     def read(cell: Cell) -> Cell:
         word = words.get(same(cell)) if words else None
-        value = number_of(cell, decimal) if word is None else number_of(word)
+        value = number_of(cell, decimal, thousands) if word is None else number_of(word)
         if value is None:
             return cell if isinstance(cell, str) else shown(cell)
         return value if kept else value * factor + offset
@@ -350,7 +348,7 @@ def coded(rule: Rule, tidy: Array) -> Array:
     return np.array([codes.get(v, np.nan) if isinstance(v, str) else np.nan for v in tidy])
 
 
-def said(rule: Rule, check: str, value: str) -> str:
+def said(rule: Rule, check: str, value: str, cell: Cell = "", site: str = "") -> str:
     """What is wrong with a cell, and what to do."""
     place = f"[columns.{rule.name}]"
     if check == "not_nullable":
@@ -359,6 +357,8 @@ def said(rule: Rule, check: str, value: str) -> str:
         return f"{value} is below {rule.lowest:g}, the lowest: correct it, or change lowest under {place}"
     if check.startswith("less_than"):
         return f"{value} is above {rule.highest:g}, the highest: correct it, or change highest under {place}"
+    if rule.use == "number" and (odd := misfit_of(cell, *rule.marks(site))):
+        return f"{value} {odd} under {place}"
     if rule.use == "number":
         return f"{value} is not a number: correct it, or list it as missing under {place}"
     if rule.use == "date":

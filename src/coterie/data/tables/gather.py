@@ -12,7 +12,7 @@ from coterie.data.intake import Array
 from coterie.data.tables.follow import Rows, header_of, missing_marks, rows_of, unread
 from coterie.data.tables.read import Table, read_table
 from coterie.data.tables.rules import Recipe, Rule
-from coterie.data.tables.texts import same, some
+from coterie.data.tables.texts import plain, same, some
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ def gather(recipe: Recipe) -> Gathered:
     parts, tables, troubles = list[Rows](), list[tuple[str, Table]](), list[str]()
     for site, file in files.items():
         try:
-            table = read_table(Path(recipe.folder) / file)
+            table = read_table(Path(recipe.folder) / file, recipe.encoding(site))
             parts.append(rows_of(recipe, table, site, with_target=True))
             tables.append((site, table))
         except CoterieError as error:
@@ -52,10 +52,13 @@ def gather(recipe: Recipe) -> Gathered:
     sites = [name for p, (s, _) in zip(parts, tables, strict=True) for name in p.sites or [s] * len(p.lines)]
     raw, y = np.concatenate([p.raw for p in parts]), np.concatenate([p.y for p in parts if p.y is not None])
     columns = {r.name: values_of(r, raw[:, i]) for i, r in enumerate(recipe.inputs)}
+    people = set(map(plain, recipe.patient))
     for rule in recipe.rules:
-        if not rule.read:
-            cells = [cells_of(rule, s, t, p) for p, (s, t) in zip(parts, tables, strict=True)]
-            columns[rule.name] = np.concatenate(cells)
+        if not rule.read or plain(rule.name) in people:
+            cells = people_in if plain(rule.name) in people else cells_of
+            columns[rule.name] = np.concatenate(
+                [cells(rule, s, t, p) for p, (s, t) in zip(parts, tables, strict=True)]
+            )
     lines = np.array([line for p in parts for line in p.lines], dtype=np.int64)
     return Gathered(raw, y, sites, columns, notes_of(recipe, tables, parts), lines)
 
@@ -77,6 +80,15 @@ def cells_of(rule: Rule, site: str, table: Table, part: Rows) -> Array:
         found = np.array([None if same(c) in marks else c for c in table.columns[header]], dtype=object)
     kept = np.isin(table.lines, part.lines)
     return found[kept]
+
+
+def people_in(rule: Rule, site: str, table: Table, part: Rows) -> Array:
+    """Who each row is about, by a column that tells it: 1001, 1001.0 and " 1001" are one; None where it is
+    missing, or the site does not have the column.
+    """
+    cells = cells_of(rule, site, table, part)
+    absent = rule.here(site).absent
+    return np.array([None if absent or c is None else same(c) for c in cells], dtype=object)
 
 
 def notes_of(recipe: Recipe, tables: list[tuple[str, Table]], parts: list[Rows]) -> tuple[str, ...]:

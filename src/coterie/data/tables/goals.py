@@ -8,7 +8,7 @@ from dataclasses import replace
 from coterie.core.errors import BadData, BadInput, Several, UnknownName
 from coterie.data.tables.kinds import Found
 from coterie.data.tables.match import Group
-from coterie.data.tables.merge import Merged
+from coterie.data.tables.merged import Merged
 from coterie.data.tables.read import Table
 from coterie.data.tables.rules import Recipe
 from coterie.data.tables.texts import plain, same, some

@@ -8,6 +8,7 @@ otherwise.
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,18 +18,21 @@ import numpy as np
 
 from coterie.core.errors import BadData, BadInput, CoterieError, Several, UnknownName
 from coterie.data.intake import Array
+from coterie.data.tables.encodings import WESTERN, first_foreign, likely_encoding
 from coterie.data.tables.follow import Reading, missing_marks, sites_in
 from coterie.data.tables.goals import check_event, check_goal, goal_of, timed
 from coterie.data.tables.kinds import Found, look
 from coterie.data.tables.leaks import Target, known_afterwards, leak_of, places
 from coterie.data.tables.match import Group, matched
-from coterie.data.tables.merge import Merged, merge
-from coterie.data.tables.read import Table, read_table
+from coterie.data.tables.merge import merge
+from coterie.data.tables.merged import Merged
+from coterie.data.tables.numerals import USUAL, marks_of
+from coterie.data.tables.proposed_people import find_people, say_left_out
+from coterie.data.tables.read import Table, content_of, read_table
 from coterie.data.tables.rules import Recipe, Rule
 from coterie.data.tables.texts import loose, plain, same
 
 SITES = {"hospital", "site", "centre", "center", "clinic", "klinik", "institution", "facility"}
-FEW_EACH = 0.2  # identifiers to a row, at least: with fewer it tells wards or doctors, not patients
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,34 +79,54 @@ def inspect(
         raise BadInput(
             f"{len(paths)} files and a site column: give one file with --site, or one file a site without"
         )
-    tables = read_all(paths)
+    tables, encodings, says = read_all(paths)
     written = {
         name: os.path.relpath(path, home) if home else str(path)
         for name, path in zip(tables, paths, strict=True)
     }
-    recipe = Recipe((), sites=written)
+    recipe = Recipe((), sites=written, encodings=encodings)
     if site:
         (whole,) = tables.values()
-        recipe = Recipe((), file=next(iter(written.values())), site=site_header(whole, site))
+        file = next(iter(written.values()))
+        recipe = Recipe((), file=file, site=site_header(whole, site), encodings=encodings)
         tables = by_column(recipe, whole)
-    return inspect_tables(recipe, tables, target, leave_out, task, event)
+    seen = inspect_tables(recipe, tables, target, leave_out, task, event)
+    return replace(seen, says=(*says, *seen.says))
 
 
-def read_all(paths: Sequence[str | Path]) -> dict[str, Table]:
-    """By file name without its ending; what is wrong with any is said at once."""
+def read_all(paths: Sequence[str | Path]) -> tuple[dict[str, Table], dict[str, str], list[str]]:
+    """By file name without its ending; the encodings that recipes hold, and what is to be said of them. What
+    is wrong with any is said at once.
+    """
     stems = Counter(Path(p).stem for p in paths)
     twins = [s for s, n in stems.items() if n > 1]
     if twins:
         raise BadInput(f"two files are called {twins[0]!r}, and a site is called by its file: rename one")
-    tables, troubles = dict[str, Table](), list[str]()
-    for path in paths:
+    tables, encodings, says, troubles = dict[str, Table](), dict[str, str](), list[str](), list[str]()
+    for path in map(Path, paths):
         try:
-            tables[Path(path).stem] = read_table(path)
+            tables[path.stem], encoding, line = read_any(path)
+            encodings |= {path.stem: encoding} if encoding else {}
+            says += [line] if line else []
         except CoterieError as error:
             troubles += error.lines if isinstance(error, Several) else [str(error)]
     if troubles:
         raise Several(troubles)
-    return tables
+    return tables, {"": WESTERN} if len(encodings) == len(paths) else encodings, says
+
+
+def read_any(path: Path) -> tuple[Table, str, str]:
+    """A table, how it writes letters if not in UTF-8, and what a person should know of that."""
+    try:
+        return read_table(path), "", ""
+    except BadData:
+        content = content_of(path)
+        encoding = likely_encoding(content)
+        if not encoding:
+            raise
+        line, word = first_foreign(content, encoding)
+        said = f'{path} is no UTF-8 text, and is read with encoding = "{encoding}": {word!r} in line {line}'
+        return read_table(path, encoding), encoding, said
 
 
 def site_header(table: Table, site: str) -> str:
@@ -132,7 +156,7 @@ def inspect_tables(
     if event:
         task = timed(target, event, task)
     headers = {s: [h for h in t.columns if plain(h) != plain(recipe.site)] for s, t in tables.items()}
-    looks = {s: {h: look(h, tables[s].columns[h]) for h in names} for s, names in headers.items()}
+    looks = {s: looked_at(tables[s], names) for s, names in headers.items()}
     groups = matched(headers, looks)
     goal, seen_at = goal_of(groups, target, tables), goal_of(groups, event, tables, "the event")
     pairs = [
@@ -149,10 +173,12 @@ def inspect_tables(
     if seen_at is not None:
         recipe = replace(recipe, event=seen_at.name)
         recipe = check_event(recipe, pairs, seen_at, looks, tables)
-    recipe = replace(recipe, rules=tuple(m.rule for _, m in pairs), patient=patients(pairs, looks))
+    patient = find_people(pairs, looks, tables, (recipe.target, recipe.event))
+    recipe = replace(recipe, rules=tuple(m.rule for _, m in pairs), patient=patient)
     classes = dict[str, Counter[str]]()
     if goal is not None:
         classes = find_leaks(recipe, pairs, tables)
+    say_left_out(pairs)
     seen = tuple(
         Seen(with_why(g, m, looks), m.kind, gaps_of(g, looks), tuple(m.says), tuple(m.asks)) for g, m in pairs
     )
@@ -160,6 +186,18 @@ def inspect_tables(
     says = [f"column {s.rule.name!r}: {line}" for s in seen for line in s.says]
     asks = [f"column {s.rule.name!r}: {line}" for s in seen for line in s.asks]
     return Inspection(recipe, {s: len(t) for s, t in tables.items()}, seen, classes, tuple(says), tuple(asks))
+
+
+def looked_at(table: Table, headers: Sequence[str]) -> dict[str, Found]:
+    """Columns of one file; where some have decimal commas, a comma is one elsewhere, and a point may divide
+    thousands.
+    """
+    found = {h: look(h, table.columns[h]) for h in headers}
+    if any(f.decimal == "," for f in found.values()):
+        open_ones = [h for h, f in found.items() if f.kind == "number" and (f.writing == USUAL or f.grouped)]
+        open_ones = [h for h in open_ones if any(marks_of(c).doubtful for c in found[h].values)]
+        found |= {h: look(h, table.columns[h], commas=True) for h in open_ones}
+    return found
 
 
 def with_why(group: Group, merged: Merged, looks: Mapping[str, Mapping[str, Found]]) -> Rule:
@@ -194,8 +232,8 @@ def ask_whose(pairs: Sequence[tuple[Group, Merged]]) -> None:
     for group, merged in pairs:
         if merged.rule.read and merged.rule.use == "category" and set(loose(group.name).split()) & SITES:
             merged.asks.append(
-                f"does it say whose a row is? Then name it with --site {group.name} (a run: --table.site). "
-                "As it stands, all rows are one site's and this is an input"
+                f"does it say whose a row is? Then name it with --site {shlex.quote(group.name)} (a run: "
+                "--table.site). As it stands, all rows are one site's and this is an input"
             )
 
 
@@ -208,24 +246,6 @@ def mark_sites(pairs: Sequence[tuple[Group, Merged]], looks: Mapping[str, Mappin
                 merged.rule, use="leave-out", why=("constant at each site: it tells sites apart, not rows",)
             )
             merged.kind = "constant"
-
-
-def patients(
-    pairs: Sequence[tuple[Group, Merged]], looks: Mapping[str, Mapping[str, Found]]
-) -> tuple[str, ...]:
-    """Identifiers of which some stand in several rows: one patient must not be trained and tested on."""
-    found = []
-    for group, merged in pairs:
-        sites = [looks[s][h] for s, h in group.headers.items()]
-        again = sum(1 for f in sites for n in f.values.values() if n > 1)
-        rows, different = sum(f.known for f in sites), sum(len(f.values) for f in sites)
-        if merged.kind == "identifier" and again and different >= FEW_EACH * rows:
-            found.append(group.name)
-            merged.says.append(
-                f"{again} of {different} stand in several rows: rows of one are all for training or all for "
-                "testing"
-            )
-    return tuple(found)
 
 
 def find_leaks(

@@ -2,64 +2,43 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-import numpy as np
-
-from coterie.data.tables.kinds import FLAGS, MOST_VALUES, NO, Found, look
+from coterie.data.tables.kinds import FLAGS, NO, Found, look
 from coterie.data.tables.match import Group
+from coterie.data.tables.merge_numbers import as_number, told_by_others
+from coterie.data.tables.merged import Merged
+from coterie.data.tables.number_kinds import MOST_VALUES, read_as
+from coterie.data.tables.numerals import USUAL
 from coterie.data.tables.rules import Here, Rule, Spellings
 from coterie.data.tables.texts import Cell, number_of, plain, same, shown, some
-from coterie.data.tables.units import Conversion, conversion, conversions_for, name_and_unit
+from coterie.data.tables.units import name_and_unit
 
 SYNONYMS = (
     ("f", ("female", "w", "woman", "weiblich", "femme", "fem")),
     ("m", ("male", "man", "mannlich", "männlich", "homme", "h")),
 )
-BOUNDED = re.compile(r"\s*[<>≤≥~]?=?\s*([+\u2212-]?[\d.,]+)\s*\*?\s*")  # <5, >=300, 12*
 MOST_CLASSES = 20  # a target of more whole numbers is a number
 NUMBERS = ("regression", "survival")  # tasks whose target is one
-ANOTHER_UNIT = 1.6  # medians further apart than this may be in different units
-FITTING = 1.25  # converted medians this near each other speak for a conversion
-FAR_APART = 5.0  # medians further apart are worth a question, conversion or not
 
 LEFT_OUT = {
     "identifier": "it tells who a row is, nothing that holds for others",
+    "code": "its digits are no quantity",
     "text": "free text is no input",
     "constant": "there is nothing to learn from it",
     "empty": "there is nothing to learn from it",
 }
 
 
-@dataclass
-class Merged:
-    """A rule in the making, with what a person should know or decide about it."""
-
-    rule: Rule
-    kind: str
-    says: list[str] = field(default_factory=list)
-    asks: list[str] = field(default_factory=list)
-    here: dict[str, Here] = field(default_factory=dict)
-    why: str = ""
-
-    def differs(self, site: str, **what: object) -> None:
-        self.here[site] = replace(self.here.get(site, Here()), **what)  # type: ignore[arg-type]
-
-    def done(self, sites: Sequence[str]) -> Merged:
-        at = {s: self.here[s] for s in sites if self.here.get(s, Here()) != Here()}
-        self.rule = replace(self.rule, at=at)
-        return self
-
-
 def merge(group: Group, looks: Mapping[str, Found], sites: Sequence[str], task: str = "") -> Merged:
     """`looks` by site, of those that have the column; `task` for the target: auto or what it shall be."""
+    looks = told_by_others(looks)
     apart = odd_sites(looks)
     pooled = together(group.name, [looks[s] for s in looks if s not in apart])
     kind = target_kind(pooled, task) if task else common_kind(pooled, looks)
-    merged = Merged(Rule(group.name, "leave-out"), kind, list(pooled.says))
+    merged = Merged(Rule(group.name, "leave-out"), kind, list(pooled.says), numeric=pooled.numeric)
     fill = {
         "number": as_number,
         "flag": as_flag,
@@ -71,6 +50,9 @@ def merge(group: Group, looks: Mapping[str, Found], sites: Sequence[str], task: 
         fill[kind](merged, group, looks, pooled)
     names(merged, group, sites)
     missing(merged, looks)
+    alike = [f for f in (pooled, *looks.values()) if f.kind == kind]
+    if (doubt := next((f.doubt for f in alike if f.doubt), "")) and not task:
+        merged.asks.append(doubt)
     if merged.rule.read or kind == "date":
         merged.asks += [f"at {s}: {ask}" for s, f in looks.items() for ask in f.asks]
     for site in apart:
@@ -82,8 +64,7 @@ def merge(group: Group, looks: Mapping[str, Found], sites: Sequence[str], task: 
                 f"{site} writes {there} where others have {others}: say which is which under "
                 f"at.{site}.spellings; until then it counts as absent there"
             )
-    alike = [f.why for f in looks.values() if f.kind == kind]
-    why = [f"{kind}: {merged.why or (pooled.why if pooled.kind == kind or not alike else alike[0])}"]
+    why = [f"{kind}: {merged.why or (alike[0] if alike else pooled).why}"]
     if kind in LEFT_OUT:
         why.append(f"left out: {LEFT_OUT[kind]}")
     merged.rule = replace(merged.rule, why=tuple(why))
@@ -92,15 +73,15 @@ def merge(group: Group, looks: Mapping[str, Found], sites: Sequence[str], task: 
 
 def together(name: str, looks: Sequence[Found]) -> Found:
     """What all sites' cells look like as one column."""
-    if len(looks) == 1 and not looks[0].decimal:
+    if len(looks) == 1 and looks[0].writing == USUAL:
         return looks[0]
     return look(name, [c for found in looks for c in uniform(found)])
 
 
 def uniform(found: Found) -> Iterable[Cell]:
-    """A site's known cells, with its decimal mark read and its marks of missing values left out."""
+    """A site's known cells, with its way of writing numbers read and its marks of missing values left out."""
     for cell, count in found.values.items():
-        value = number_of(cell, found.decimal) if found.decimal else None
+        value = read_as(cell, found.writing) if found.writing != USUAL else None
         for _ in range(count):
             yield cell if value is None else value
 
@@ -111,7 +92,7 @@ def common_kind(pooled: Found, looks: Mapping[str, Found]) -> str:
     for found in looks.values():
         rows[found.kind] += found.known
     (most, _), *_ = rows.most_common()
-    if most in ("identifier", "date"):
+    if most in ("identifier", "code", "date"):
         return most
     many = pooled.kind == "category" and len({same(c) for c in pooled.values}) > MOST_VALUES
     return "text" if many else pooled.kind
@@ -133,7 +114,9 @@ def target_kind(pooled: Found, task: str) -> str:
 
 def odd_sites(looks: Mapping[str, Found]) -> list[str]:
     """Sites whose cells are of another sort than most rows', or whose words no other site has."""
-    told = {s: f for s, f in looks.items() if f.kind not in ("empty", "constant", "identifier", "text")}
+    told = {
+        s: f for s, f in looks.items() if f.kind not in ("empty", "constant", "identifier", "code", "text")
+    }
     if all(f.kind == "flag" for f in told.values()):
         return []
     rows = Counter[str]()
@@ -159,136 +142,6 @@ def word_for(cell: Cell) -> str:
     """A value by its usual word: female is f, oui is yes."""
     text = same(cell)
     return next((word for word, others in SYNONYMS if text in others), text)
-
-
-def as_number(merged: Merged, group: Group, looks: Mapping[str, Found], pooled: Found) -> None:
-    units = {s: name_and_unit(group.headers[s])[1] for s in looks}
-    told = Counter(u for u in units.values() if u)
-    unit = told.most_common(1)[0][0] if told else ""
-    merged.rule = replace(merged.rule, use="number", unit=unit)
-    decimals(merged, looks)
-    odd_numbers(merged, looks)
-    for site, there in units.items():
-        if there and there != unit:
-            convert(merged, site, there, conversion(group.name, there, unit))
-    if pooled.kind == "number":
-        by_medians(merged, group.name, looks)
-        thousands(merged, looks)
-    merged.why = f"from {bound(merged, looks, min):g} to {bound(merged, looks, max):g}"
-    whole = [v for c in pooled.values if (v := number_of(c)) is not None]
-    few = some([f"{v:g}" for v in sorted(set(whole))], 6)
-    if 3 <= len(set(whole)) <= 6 and all(v % 1 == 0 for v in whole) and pooled.known >= 30:
-        merged.says.append(
-            f"holds {len(set(whole))} whole numbers only ({few}): "
-            'if they are codes, write use = "category" and values'
-        )
-
-
-def convert(merged: Merged, site: str, there: str, by: Conversion | None) -> None:
-    """The header tells the unit, so that nothing is asked where the conversion is known."""
-    unit = merged.rule.unit
-    if by is None:
-        merged.differs(site, unit=there, absent=True)
-        merged.asks.append(
-            f"{site} has {there}, others {unit}: write factor under at.{site}; until then it counts "
-            "as absent there"
-        )
-    else:
-        merged.differs(site, unit=there, factor=by.factor, offset=by.offset)
-        merged.says.append(f"converted from {there} to {unit} at {site}, {formula(by)}")
-
-
-def formula(by: Conversion) -> str:
-    return f"value x {by.factor:.6g}" + (f" {by.offset:+.6g}" if by.offset else "")
-
-
-def by_medians(merged: Merged, name: str, looks: Mapping[str, Found]) -> None:
-    """Asks whether a site whose median is far from the others' has another unit."""
-    medians, rows = dict[str, float](), dict[str, int]()
-    for site, found in looks.items():
-        numbers = found.numbers()
-        if len(numbers) >= 5 and merged.here.get(site, Here()).factor is None:
-            medians[site], rows[site] = float(np.median(numbers)), len(numbers)
-    if len(medians) < 2 or min(medians.values()) <= 0:
-        return
-    near = {s: [o for o in medians if apart(medians[s], medians[o]) < ANOTHER_UNIT] for s in medians}
-    lead = max(medians, key=lambda s: (len(near[s]), sum(rows[o] for o in near[s])))
-    usual = float(np.median([medians[s] for s in near[lead]]))
-    for site, median in medians.items():
-        if site in near[lead]:
-            continue
-        level = f"its median is {median:g} at {site}, {usual:g} elsewhere"
-        for known in conversions_for(name):
-            fits = known.by(median) > 0 and apart(known.by(median), usual) < FITTING
-            if fits and merged.rule.unit in ("", known.here):
-                merged.rule = replace(merged.rule, unit=known.here)
-                merged.differs(site, unit=known.there, factor=known.by.factor, offset=known.by.offset)
-                merged.asks.append(
-                    f"{level}: in {known.there}, not {known.here}? Converted, {formula(known.by)}"
-                )
-                break
-        else:
-            if apart(median, usual) > FAR_APART:
-                merged.asks.append(f"{level}: another unit? If so, write unit and factor under at.{site}")
-
-
-def bound(merged: Merged, looks: Mapping[str, Found], which: Callable[[list[float]], float]) -> float:
-    """The least or greatest number of all sites, converted."""
-    found = [
-        float(which(numbers)) * (here.factor or 1.0) + here.offset
-        for site, f in looks.items()
-        if (numbers := f.numbers().tolist()) and not (here := merged.here.get(site, Here())).absent
-    ]
-    return which(found) if found else 0.0
-
-
-def thousands(merged: Merged, looks: Mapping[str, Found]) -> None:
-    """Asks what a comma means, unless the other sites' numbers tell."""
-    for site, found in looks.items():
-        if found.grouped == "":
-            continue
-        others = [float(np.median(f.numbers())) for s, f in looks.items() if s != site and len(f.numbers())]
-        mine = float(np.median(found.numbers()))
-        if others and apart(mine, float(np.median(others))) < ANOTHER_UNIT:
-            merged.says.append(f"thousands with a comma at {site}, as the other sites' numbers show")
-        else:
-            merged.asks.append(
-                f"{shown(found.grouped)} of {site} is read as thousands: or is it a decimal comma?"
-            )
-
-
-def apart(one: float, other: float) -> float:
-    return max(one / other, other / one) if one > 0 and other > 0 else float("inf")
-
-
-def decimals(merged: Merged, looks: Mapping[str, Found]) -> None:
-    commas = [s for s, f in looks.items() if f.decimal == ","]
-    if commas and len(commas) == len(looks):
-        merged.rule = replace(merged.rule, decimal=",")
-    else:
-        for site in commas:
-            merged.differs(site, decimal=",")
-    if commas:
-        merged.says.append(f"numbers with a decimal comma at {', '.join(commas)}")
-
-
-def odd_numbers(merged: Merged, looks: Mapping[str, Found]) -> None:
-    """Cells such as <5 are proposed to be the number in them, others to be missing."""
-    for site, found in looks.items():
-        spellings, gone = dict[str, tuple[str, ...]](), tuple[str, ...]()
-        for cell in map(str, found.odd):
-            bare = BOUNDED.fullmatch(cell)
-            value = number_of(bare[1].replace("\u2212", "-"), found.decimal) if bare else None
-            if value is None:
-                gone = (*gone, cell)
-            else:
-                spellings[f"{value:.15g}"] = (*spellings.get(f"{value:.15g}", ()), cell)
-        if spellings or gone:
-            merged.differs(site, spellings=spellings, missing=gone)
-        read = [f"{shown(w)} as {value}" for value, words in spellings.items() for w in words]
-        read += [f"{shown(w)} as missing" for w in gone]
-        if read:
-            merged.asks.append(f"these are no numbers at {site}, and are read so: {some(read)}")
 
 
 def as_flag(merged: Merged, group: Group, looks: Mapping[str, Found], pooled: Found) -> None:

@@ -13,4 +13,6 @@ def for_site(recipe: Recipe, site: str) -> Recipe:
         replace(rule, at={s: here for s, here in rule.at.items() if plain(s) == plain(site)}, why=())
         for rule in recipe.rules
     )
-    return replace(recipe, rules=rules, sites={}, file="", folder="")
+    written = recipe.encoding(next((s for s in recipe.encodings if plain(s) == plain(site)), ""))
+    encodings = {"": written} if written else {}
+    return replace(recipe, rules=rules, sites={}, file="", folder="", encodings=encodings)

@@ -21,14 +21,13 @@ import numpy as np
 
 from coterie.core.errors import BadData, BadInput, Several
 from coterie.data.intake import Array
+from coterie.data.tables.encodings import decoded, likely_separator
 from coterie.data.tables.texts import Cell, plain, some, trimmed
 from coterie.data.tables.units import name_and_unit
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SEPARATORS = ",;\t|"
-MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 EXCEL, PARQUET, ARCHIVES = (".xlsx", ".xlsm"), (".parquet", ".pq"), (".zip", ".gz", ".bz2", ".xz", ".7z")
 MOST_TROUBLES = 50  # lines that a person is shown at once
 
@@ -70,9 +69,11 @@ class Table:
         return self._by_name.get(plain(name)) or (bare[0] if len(bare) == 1 else None)
 
 
-def read_table(source: str | Path | pd.DataFrame | Table, by_row: bool = False) -> Table:
-    """A file by the ending of its name, or a frame; with `by_row`, lines with too few or too many cells are
-    handed back as `broken` instead of refused.
+def read_table(
+    source: str | Path | pd.DataFrame | Table, encoding: str | None = None, by_row: bool = False
+) -> Table:
+    """A file by the ending of its name, or a frame; `encoding` is what a recipe says of letters. `by_row`:
+    lines with too few or too many cells are handed back as `broken` instead of refused.
     """
     if isinstance(source, Table):
         return source
@@ -97,7 +98,7 @@ def read_table(source: str | Path | pd.DataFrame | Table, by_row: bool = False) 
             "a ZIP archive or an Excel file (.xlsx)" if content[:2] == b"PK" else "a Parquet file (.parquet)"
         )
         raise BadData(f"{path} is no CSV file but {kind}: give it the ending that it should have")
-    return read_csv(str(path), content, "\t" if ending in (".tsv", ".tab") else "", by_row)
+    return read_csv(str(path), content, "\t" if ending in (".tsv", ".tab") else "", encoding, by_row)
 
 
 def content_of(path: Path) -> bytes:
@@ -111,8 +112,10 @@ def content_of(path: Path) -> bytes:
     return content
 
 
-def read_csv(name: str, content: bytes, separator: str = "", by_row: bool = False) -> Table:
-    text = decoded(name, content)
+def read_csv(
+    name: str, content: bytes, separator: str = "", encoding: str | None = None, by_row: bool = False
+) -> Table:
+    text = decoded(name, content, encoding)
     separator = separator or likely_separator(text)
     records = list(records_of(name, text, separator))
     if not records:
@@ -142,31 +145,6 @@ def read_csv(name: str, content: bytes, separator: str = "", by_row: bool = Fals
         if h
     }
     return Table(name, columns, np.array([line for line, _ in filled]), broken=broken)
-
-
-def decoded(name: str, content: bytes) -> str:
-    encoding = MARKS.get(content[:2], "utf-8-sig")
-    try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError as error:
-        before = content[: error.start]
-        line = before.count(b"\n") + 1
-        first = content.partition(b"\n")[0].decode("latin-1")
-        column = before.rpartition(b"\n")[2].count(likely_separator(first).encode()) + 1
-        raise BadData(
-            f"{name}, line {line}, column {column}: byte {content[error.start]:#04x} is not "
-            f"{encoding.removesuffix('-sig').upper()} text: save the file as CSV UTF-8"
-        ) from None
-    if "\0" in text:
-        line = text.partition("\0")[0].count("\n") + 1
-        raise BadData(f"{name}, line {line}: holds a NUL character, so it is no text: save it as CSV UTF-8")
-    return text
-
-
-def likely_separator(text: str) -> str:
-    """The one that divides the header into the most cells; of two alike the more usual."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    return max(SEPARATORS, key=lambda s: (first.count(s), -SEPARATORS.index(s)))
 
 
 def records_of(name: str, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:

@@ -27,7 +27,7 @@ from coterie.core.client import Task
 from coterie.core.errors import UnknownName
 from coterie.data.missing import Missing
 from coterie.data.preparation import Column, Kind
-from coterie.data.tables.texts import plain
+from coterie.data.tables.texts import Decimal, Thousands, plain
 from coterie.data.tabular import Absent, Scale
 
 Use = Literal["number", "flag", "category", "ordered", "date", "leave-out"]
@@ -45,7 +45,8 @@ class Here:
     offset      ... plus this, is one in the column's own unit
     spellings   {value: other words for it}, besides those for all
     missing     words for a missing value, besides those for all
-    decimal     how numbers are written: 1.5 or 1,5
+    decimal     how numbers are written: 1.5 or 1,5, or either
+    thousands   what divides thousands: 1,234 is 1234 only where a comma does
     dates       how dates are written: %d.%m.%Y
     absent      the site does not have the column
     """
@@ -56,9 +57,10 @@ class Here:
     offset: float = 0.0
     spellings: Spellings = field(default_factory=dict)
     missing: tuple[str, ...] = ()
-    decimal: Literal["", ".", ","] = ""
+    decimal: Decimal = ""
     dates: str = ""
     absent: bool = False
+    thousands: Thousands = ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class Rule:
     codes: tuple[float, ...] = ()
     spellings: Spellings = field(default_factory=dict)
     missing: tuple[str, ...] = ()
-    decimal: Literal["", ".", ","] = ""
+    decimal: Decimal = ""
+    thousands: Thousands = ""
     lowest: float | None = None
     highest: float | None = None
     center: float = 0.0
@@ -98,6 +101,13 @@ class Rule:
     @property
     def read(self) -> bool:
         return self.use != "leave-out"
+
+    def marks(self, site: str) -> tuple[Decimal, Thousands]:
+        """The decimal mark, and what divides thousands; a site that has another of the first has its own of
+        both.
+        """
+        here = self.here(site)
+        return here.decimal or self.decimal, here.thousands or ("" if here.decimal else self.thousands)
 
     def here(self, site: str) -> Here:
         return self.at.get(site, Here())
@@ -128,6 +138,7 @@ class Recipe:
     unlabelled   what becomes of rows without a target: refuse, drop
     one_class    whether a site may have rows of a single class: allow, refuse
     patient      columns that tell who a row is about: rows of one are all for training or all for testing
+    encodings    {site: how its file writes letters}, of all under ""; UTF-8 where nothing is said
     folder       where the recipe is, for its files
     """
 
@@ -143,6 +154,7 @@ class Recipe:
     one_class: Literal["allow", "refuse"] = "allow"
     patient: tuple[str, ...] = ()
     event: str = ""
+    encodings: Mapping[str, str] = field(default_factory=dict)
     folder: str = field(default="", compare=False)
 
     @cached_property
@@ -183,6 +195,10 @@ class Recipe:
             () if not self.target or self.event or self.goal.use in ("number", "date") else self.goal.values
         )
 
+    def encoding(self, site: str = "") -> str:
+        """How a site's file writes letters; empty for UTF-8."""
+        return self.encodings.get(site) or self.encodings.get("", "")
+
     def rule(self, name: str) -> Rule:
         for rule in self.rules:
             if plain(rule.name) == plain(name):
@@ -213,10 +229,16 @@ class Recipe:
             **({"event": self.event} if self.event else {}),
             **head,
             **({"patient": list(self.patient)} if self.patient else {}),
+            **({"encoding": encoding_value(self.encodings)} if self.encodings else {}),
             **files,
             **({"sites": dict(self.sites)} if self.sites else {}),
             "columns": {r.name: rule_table(r) for r in self.rules},
         }
+
+
+def encoding_value(encodings: Mapping[str, str]) -> str | dict[str, str]:
+    """As a file has it: one for all, or by site."""
+    return encodings[""] if set(encodings) == {""} else dict(encodings)
 
 
 BLANK_WORDS = ("NA", "N/A", "NaN", "null", "?")  # nobody writes them for anything but a missing value
@@ -228,7 +250,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "absent": get_args(Absent),
     "unlabelled": ("refuse", "drop"),
     "one_class": ("allow", "refuse"),
-    "decimal": (".", ","),
+    "decimal": (".", ",", "either"),
+    "thousands": (".", ","),
     "in": ("days", "years"),
 }
 # keys as files spell them: (field, kind)
@@ -240,6 +263,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "spellings": ("spellings", "spellings"),
     "missing": ("missing", "texts"),
     "decimal": ("decimal", "choice"),
+    "thousands": ("thousands", "choice"),
     "lowest": ("lowest", "number"),
     "highest": ("highest", "number"),
     "center": ("center", "number"),
@@ -256,6 +280,7 @@ HERE_KEYS: dict[str, tuple[str, str]] = {
     "spellings": ("spellings", "spellings"),
     "missing": ("missing", "texts"),
     "decimal": ("decimal", "choice"),
+    "thousands": ("thousands", "choice"),
     "dates": ("dates", "text"),
     "absent": ("absent", "yes"),
 }

@@ -6,6 +6,7 @@ import functools
 import math
 import re
 import unicodedata
+from typing import Literal
 
 MANY = 1 << 16  # texts that are remembered: tables say the same over and over
 BLANKS = re.compile(r"[\s\ufeff\u200b]+")  # a byte-order mark and a blank of no width among them
@@ -31,37 +32,61 @@ def loose(name: str) -> str:
 
 # a cell as it was read: texts of CSV files; numbers where a file or a frame has them as such
 Cell = str | float
+Decimal = Literal["", ".", ",", "either"]
+Thousands = Literal["", ".", ","]
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-GROUPED = {
-    ".": re.compile(r"[+-]?[1-9]\d{0,2}([,' ]\d{3})+(\.\d+)?"),  # 0,512 is no thousands
-    ",": re.compile(r"[+-]?[1-9]\d{0,2}([.' ]\d{3})+(,\d+)?"),
-}
+WRITTEN = re.compile(r"([+-]?)((?:\d[\d.,' ]*|[.,]\d+))(e[+-]?\d+)?", re.IGNORECASE)
+SPACED = re.compile(r"[1-9]\d{0,2}([' ])\d{3}(\1\d{3})*([.,]\d*)?")
+GROUPS = {m: re.compile(rf"[1-9]\d{{0,2}}(\{m}\d{{3}})+") for m in ".,"}
 
 
-def number_of(cell: Cell, decimal: str = "") -> float | None:
-    """A number as written with that decimal mark ('.' unless told), thousands in groups; else None.
+def number_of(cell: Cell, decimal: Decimal = "", thousands: Thousands = "") -> float | None:
+    """A number as written with that decimal mark ('.' unless told; either of '.' and ','); else None.
 
-    The other mark divides thousands, and only where three digits follow: 1,234.5 is 1234.5, and 1,5 is no
-    number but with decimal=','.
+    Blanks and apostrophes divide thousands anywhere: 1 234.5. So does the other mark where that is certain:
+    1,234.5 and 1,234,567. A single one with three digits behind it, 1,003, could as well be a decimal mark:
+    it is a number only where `thousands` says so.
     """
     if isinstance(cell, float):
         return cell if math.isfinite(cell) else None
-    return _number_of(cell, decimal or ".")
+    return _number_of(cell, decimal or ".", thousands)
 
 
 @functools.lru_cache(MANY)
-def _number_of(text: str, decimal: str) -> float | None:
-    text = trimmed(text)
-    if len(text) > 60:
+def _number_of(text: str, decimal: str, thousands: str) -> float | None:
+    body, found = body_of(text), WRITTEN.fullmatch(ascii_signs(text))
+    if body is None or found is None:
         return None
-    if GROUPED[decimal].fullmatch(text):
-        text = re.sub("[' ]" if decimal in text else "[,.' ]", "", text)
-        text = text.replace("." if decimal == "," else ",", "")
-    text = text.replace(",", ".") if decimal == "," and "." not in text else text
-    if not NUMBER.fullmatch(text):
+    kinds = [m for m in ".," if m in body]
+    mark = max(kinds, key=body.rfind, default="")  # the decimal one, unless it divides thousands
+    if len(kinds) == 1 and (body.count(mark) > 1 or (mark == thousands and GROUPS[mark].fullmatch(body))):
+        mark = "," if mark == "." else "."
+    if kinds and decimal not in (mark, "either"):
         return None
-    value = float(text)
+    whole, _, part = body.partition(mark) if mark else (body, "", "")
+    divides = "," if mark == "." else "."
+    if divides in part or (divides in whole and not GROUPS[divides].fullmatch(whole)):
+        return None
+    digits = f"{found[1]}{whole.replace(divides, '')}.{part}{found[3] or ''}"
+    if not NUMBER.fullmatch(digits):
+        return None
+    value = float(digits)
     return value if math.isfinite(value) else None
+
+
+@functools.lru_cache(MANY)
+def body_of(text: str) -> str | None:
+    """Digits and marks of what may be a number, without blanks and apostrophes between thousands."""
+    text = ascii_signs(text)
+    found = WRITTEN.fullmatch(text) if len(text) <= 60 else None
+    if found is None or (re.search("[' ]", found[2]) and not SPACED.fullmatch(found[2])):
+        return None
+    return re.sub("[' ]", "", found[2])
+
+
+def ascii_signs(text: str) -> str:
+    """Minus signs and apostrophes as keyboards have them."""
+    return trimmed(text).replace("\u2212", "-").replace("\u2019", "'")
 
 
 def same(cell: Cell) -> str:

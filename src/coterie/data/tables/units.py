@@ -57,6 +57,10 @@ CONVERSIONS = (
     Known("g/l", "g/dl", Conversion(0.1), ("haemoglobin", "hemoglobin", "hb", "hgb", "albumin")),
     Known("months", "years", Conversion(1 / 12), ("age",)),
     Known("fraction", "%", Conversion(100.0), SHARES),
+    Known("hours", "days", Conversion(1 / 24)),
+    Known("weeks", "days", Conversion(7.0)),
+    Known("months", "days", Conversion(365.2425 / 12)),
+    Known("years", "days", Conversion(365.2425)),
 )
 SPELLINGS = {
     "mmol/l": ("mmol/l", "mmol l", "mmol per l", "mmoll"),
@@ -78,7 +82,9 @@ SPELLINGS = {
     "kpa": ("kpa",),
     "years": ("years", "year", "yrs", "yr", "y", "jahre", "jahr", "ans", "années"),
     "months": ("months", "month", "mo", "monate", "monat", "mois"),
+    "weeks": ("weeks", "week", "wk", "wks", "wochen", "woche", "semaines", "semaine"),
     "days": ("days", "day", "d", "tage", "tag", "jours", "jour"),
+    "hours": ("hours", "hour", "h", "hrs", "stunden", "stunde", "heures", "heure"),
     "bpm": ("bpm", "/min", "1/min"),
     "%": ("%", "percent"),
     "fraction": ("fraction",),
@@ -88,7 +94,7 @@ UNITS = {spelling: unit for unit, words in SPELLINGS.items() for spelling in wor
 BRACKETED = re.compile(r"^(.*\S)\s*[\[(]\s*([^()\[\]]+?)\s*[\])]\s*$")
 # behind a blank or an underscore only those that are nothing else
 BEHIND = re.compile(
-    r"^(.*[^\W_])[\s_,]+(kg|lbs?|cm|mm|inch|mg/?dl|mmol/?l|[uµ]mol/?l|mmhg|kpa|celsius|fahrenheit|years|months|days)$",
+    r"^(.*[^\W_])[\s_,]+(kg|lbs?|cm|mm|inch|mg/?dl|mmol/?l|[uµ]mol/?l|mmhg|kpa|celsius|fahrenheit|years|months|weeks|days|hours)$",
     re.IGNORECASE,
 )
 

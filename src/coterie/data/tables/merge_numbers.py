@@ -1,0 +1,250 @@
+"""One rule for a column of numbers: how each site writes them, and in which unit.
+
+A header that names a unit tells it for its own site. Of a site whose header is silent the unit is a question:
+proposed is what its values say beside those of sites that name theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from coterie.data.tables.kinds import Found
+from coterie.data.tables.match import Group
+from coterie.data.tables.merged import Merged
+from coterie.data.tables.numerals import NAMES, OTHER, Writing, marks_of, two_readings
+from coterie.data.tables.rules import Here
+from coterie.data.tables.texts import number_of, shown, some
+from coterie.data.tables.units import CONVERSIONS, Conversion, conversion, conversions_for, name_and_unit
+
+BOUNDED = re.compile(r"\s*[<>≤≥~]?=?\s*([+\u2212-]?[\d.,]+)\s*\*?\s*")  # <5, >=300, 12*
+ANOTHER_UNIT = 1.6  # medians further apart than this may be in different units
+FITTING = 1.25  # converted medians this near each other speak for a conversion
+FAR_APART = 5.0  # medians further apart are worth a question, conversion or not
+
+
+def as_number(merged: Merged, group: Group, looks: Mapping[str, Found], pooled: Found) -> None:
+    named = {s: u for s in looks if (u := name_and_unit(group.headers[s])[1])}
+    levels = {s: float(np.median(n)) for s, f in looks.items() if len(n := f.numbers())}
+    guessed = guesses(group.name, named, levels)
+    unit = common_unit(named, guessed, looks)
+    merged.rule = replace(merged.rule, use="number", unit=unit)
+    ways_of_writing(merged, looks)
+    odd_numbers(merged, looks)
+    for site, there in named.items():
+        if there != unit:
+            convert(merged, site, there, conversion(group.name, there, unit))
+    if named:
+        ask_units(merged, group.name, guessed, levels)
+    if pooled.kind == "number":
+        by_medians(merged, group.name, looks, named)
+    thousands(merged, looks)
+    merged.why = f"from {bound(merged, looks, min):g} to {bound(merged, looks, max):g}"
+    whole = [v for c in pooled.values if (v := number_of(c)) is not None]
+    few = some([f"{v:g}" for v in sorted(set(whole))], 6)
+    if 3 <= len(set(whole)) <= 6 and all(v % 1 == 0 for v in whole) and pooled.known >= 30:
+        merged.says.append(
+            f"holds {len(set(whole))} whole numbers only ({few}): "
+            'if they are codes, write use = "category" and values'
+        )
+
+
+def guesses(name: str, named: Mapping[str, str], levels: Mapping[str, float]) -> dict[str, str]:
+    """{site whose header is silent: the unit in which its level is nearest to that of sites that name theirs,
+    empty where it is near in none}; of a column that some header tells the unit of.
+    """
+    units = dict.fromkeys([*named.values(), *(u for k in CONVERSIONS for u in (k.here, k.there))])
+    usual = dict[str, float]()
+    for unit in units:
+        known = [(conversion(name, there, unit), levels[s]) for s, there in named.items() if s in levels]
+        made = [by(level) for by, level in known if by is not None]
+        if made:
+            usual[unit] = float(np.median(made))
+    found = dict[str, str]()
+    for site, level in levels.items() if named else ():
+        if site not in named:
+            best = min(usual, key=lambda u: apart(level, usual[u]), default="")
+            found[site] = best if best and apart(level, usual[best]) < ANOTHER_UNIT else ""
+    return found
+
+
+def common_unit(named: Mapping[str, str], guessed: Mapping[str, str], looks: Mapping[str, Found]) -> str:
+    """What most sites have, of which headers name it before those of which values tell it."""
+    sites, rows = Counter[str](), Counter[str]()
+    for site, unit in {**guessed, **named}.items():
+        if unit:
+            sites[unit] += 1
+            rows[unit] += looks[site].known
+    first = list(named.values())
+    return max(sites, key=lambda u: (sites[u], u in first, rows[u]), default="")
+
+
+def ask_units(merged: Merged, name: str, guessed: Mapping[str, str], levels: Mapping[str, float]) -> None:
+    """What a silent header means is never taken for granted."""
+    unit = merged.rule.unit
+    for guess in dict.fromkeys(guessed.values()):
+        sites = [s for s in guessed if guessed[s] == guess]
+        level = ", ".join(f"{levels[s]:g}" for s in sites)
+        where = f"under {', '.join(f'at.{s}' for s in sites)}"
+        by = conversion(name, guess, unit) if guess and guess != unit else None
+        ask = f"its unit is not named at {', '.join(sites)} (median {level})"
+        if not guess:
+            ask += f", and no unit that others have fits: read as {unit}. If not, write unit {where}"
+        elif by is None:
+            ask += f": read as {guess}, as values of sites that name theirs say. If not, write unit {where}"
+        else:
+            for site in sites:
+                merged.differs(site, unit=guess, factor=by.factor, offset=by.offset)
+            ask += f": in {guess}, not {unit}? Converted, {formula(by)}. If not, take it out {where}"
+        merged.asks.append(ask)
+
+
+def convert(merged: Merged, site: str, there: str, by: Conversion | None) -> None:
+    """The header tells the unit, so that nothing is asked where the conversion is known."""
+    unit = merged.rule.unit
+    if by is None:
+        merged.differs(site, unit=there, absent=True)
+        merged.asks.append(
+            f"{site} has {there}, others {unit}: write factor under at.{site}; until then it counts "
+            "as absent there"
+        )
+    else:
+        merged.differs(site, unit=there, factor=by.factor, offset=by.offset)
+        merged.says.append(f"converted from {there} to {unit} at {site}, {formula(by)}")
+
+
+def formula(by: Conversion) -> str:
+    return f"value x {by.factor:.6g}" + (f" {by.offset:+.6g}" if by.offset else "")
+
+
+def by_medians(merged: Merged, name: str, looks: Mapping[str, Found], named: Mapping[str, str]) -> None:
+    """Asks whether a site whose median is far from the others' has another unit; where headers name units,
+    silent sites were asked about, and what a header says is not converted.
+    """
+    medians, rows = dict[str, float](), dict[str, int]()
+    for site, found in looks.items():
+        numbers = found.numbers()
+        if len(numbers) >= 5 and merged.here.get(site, Here()).factor is None:
+            medians[site], rows[site] = float(np.median(numbers)), len(numbers)
+    if len(medians) < 2 or min(medians.values()) <= 0:
+        return
+    near = {s: [o for o in medians if apart(medians[s], medians[o]) < ANOTHER_UNIT] for s in medians}
+    lead = max(medians, key=lambda s: (len(near[s]), sum(rows[o] for o in near[s])))
+    usual = float(np.median([medians[s] for s in near[lead]]))
+    for site, median in medians.items():
+        if site in near[lead] or (named and site not in named):
+            continue
+        level = f"its median is {median:g} at {site}, {usual:g} elsewhere"
+        for known in conversions_for(name):
+            fits = known.by(median) > 0 and apart(known.by(median), usual) < FITTING
+            if fits and site in named:
+                merged.asks.append(f"{level}: its header says {named[site]}, are they in {known.there}?")
+                break
+            if fits and merged.rule.unit in ("", known.here):
+                merged.rule = replace(merged.rule, unit=known.here)
+                merged.differs(site, unit=known.there, factor=known.by.factor, offset=known.by.offset)
+                merged.asks.append(
+                    f"{level}: in {known.there}, not {known.here}? Converted, {formula(known.by)}"
+                )
+                break
+        else:
+            if apart(median, usual) > FAR_APART:
+                merged.asks.append(f"{level}: another unit? If so, write unit and factor under at.{site}")
+
+
+def bound(merged: Merged, looks: Mapping[str, Found], which: Callable[[list[float]], float]) -> float:
+    """The least or greatest number of all sites, converted."""
+    found = [
+        float(which(numbers)) * (here.factor or 1.0) + here.offset
+        for site, f in looks.items()
+        if (numbers := f.numbers().tolist()) and not (here := merged.here.get(site, Here())).absent
+    ]
+    return which(found) if found else 0.0
+
+
+def told_by_others(looks: Mapping[str, Found]) -> dict[str, Found]:
+    """A site whose cells may be thousands or have a decimal mark, 1,003, writes them as brings it nearest to
+    the other sites, if they tell.
+    """
+    made = dict(looks)
+    for site, found in looks.items():
+        others = [float(np.median(n)) for s, f in looks.items() if s != site and len(n := f.numbers())]
+        if not found.grouped or not others:
+            continue
+        comma = marks_of(found.grouped).doubtful == ","
+        ways = (Writing("," if comma else ""), Writing("" if comma else ",", "," if comma else "."))
+        for way in ways:
+            other = replace(found, writing=way._replace(doubtful=found.grouped))
+            if apart(float(np.median(np.abs(other.numbers()))), abs(float(np.median(others)))) < ANOTHER_UNIT:
+                made[site] = other
+    return made
+
+
+def thousands(merged: Merged, looks: Mapping[str, Found]) -> None:
+    """Asks what a mark means, unless the other sites' numbers tell."""
+    for site, found in looks.items():
+        both = two_readings(found.grouped)
+        if both is None:
+            continue
+        mark = marks_of(found.grouped).doubtful
+        taken, else_ = both if found.decimal == mark or not found.writing.thousands else both[::-1]
+        what = "thousands with a" if taken == both[1] else "a decimal"
+        others = [float(np.median(f.numbers())) for s, f in looks.items() if s != site and len(f.numbers())]
+        mine = float(np.median(found.numbers()))
+        if others and apart(mine, float(np.median(others))) < ANOTHER_UNIT:
+            merged.says.append(f"{what} {NAMES[mark]} at {site}, as the other sites' numbers show")
+        else:
+            other = f'decimal = "{OTHER[mark]}" and thousands = "{mark}"'
+            how = f'decimal = "{mark}" and no thousands' if taken == both[1] else other
+            merged.asks.append(
+                f"{shown(found.grouped)} of {site} is read as {taken:g}; if it is {else_:g}, write {how}"
+            )
+
+
+def apart(one: float, other: float) -> float:
+    return max(one / other, other / one) if one > 0 and other > 0 else float("inf")
+
+
+def ways_of_writing(merged: Merged, looks: Mapping[str, Found]) -> None:
+    """Decimal marks and thousands: for all where all have the same, else by site."""
+    ways = {s: (f.writing.decimal, f.writing.thousands) for s, f in looks.items()}
+    commas = [s for s, f in looks.items() if f.decimal == ","]
+    if len(set(ways.values())) == 1:
+        decimal, divides = next(iter(ways.values()))
+        merged.rule = replace(merged.rule, decimal=decimal, thousands=divides)
+    else:
+        for site, (decimal, divides) in ways.items():
+            if decimal or divides:
+                merged.differs(site, decimal=decimal, thousands=divides)
+    if commas:
+        merged.says.append(f"numbers with a decimal comma at {', '.join(commas)}")
+
+
+def odd_numbers(merged: Merged, looks: Mapping[str, Found]) -> None:
+    """Cells such as <5 are proposed to be the number in them, others to be missing."""
+    for site, found in looks.items():
+        spellings, gone = dict[str, tuple[str, ...]](), tuple[str, ...]()
+        for cell in sorted(found.writing.spelled):
+            spell(spellings, (two_readings(cell) or (0.0, 0.0))[1], cell)
+        for cell in map(str, found.odd):
+            bare = BOUNDED.fullmatch(cell)
+            value = number_of(bare[1], found.writing.decimal, found.writing.thousands) if bare else None
+            if value is None:
+                gone = (*gone, cell)
+            else:
+                spell(spellings, value, cell)
+        if spellings or gone:
+            merged.differs(site, spellings=spellings, missing=gone)
+        read = [f"{shown(w)} as {value}" for value, words in spellings.items() for w in words]
+        read += [f"{shown(w)} as missing" for w in gone]
+        if read:
+            merged.asks.append(f"these are no numbers at {site}, and are read so: {some(read)}")
+
+
+def spell(spellings: dict[str, tuple[str, ...]], value: float, cell: str) -> None:
+    key = f"{value:.15g}"
+    spellings[key] = (*spellings.get(key, ()), cell)

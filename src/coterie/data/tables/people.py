@@ -1,0 +1,298 @@
+"""Who a row is about: columns whose values stand for persons, found by how a table hangs together.
+
+A person keeps some things from row to row: sex, date of birth, an age that hardly changes. So a column tells
+persons if its values stand in several rows, and rows of one value agree in what persons keep far more often
+than any two rows do. Wards, doctors and postcodes stand in several rows too, but sex changes within them;
+laboratory values repeat by chance alone. Where no column is known to be a sex or a birth, several columns
+that stay the same take their place: one of them with many values, or a value must not stand in too many rows.
+
+Names are not needed for it, but they are believed: patient_id is one, postcode is none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.data.intake import Array
+from coterie.data.tables.kinds import Found
+from coterie.data.tables.names import names_age, names_birth, names_measure, names_place, names_sex
+from coterie.data.tables.read import Table
+from coterie.data.tables.texts import same
+
+KEEPS, CHANGES = 0.95, 0.85  # of pairs of a person's rows that agree; typing errors are allowed for
+SURE = 14.0  # logarithm of one to a million: agreement that chance does not bring
+USUALLY = 0.9  # a column in which so many of any two rows agree tells nothing
+HANDFUL = 10  # values: fewer are wards
+MOST_EACH = 10  # rows of one, where neither sex nor birth is known
+FEW_VALUES = 20  # of a column that may take their place
+NARROW = 0.03  # of the range of numbers: what else may stay the same, or nearly so
+RARE = 0.1  # agreement by chance in what wards and doctors do not keep
+YEARS = 2.0  # that an age may change from row to row
+DRAWN = 4000  # pairs of rows by which chance is told
+SEXES = {
+    "f", "m", "w", "h", "female", "male", "man", "woman", "mannlich", "männlich", "weiblich", "homme",
+    "femme",
+}  # fmt: skip
+
+
+class Kept(NamedTuple):
+    """How often rows of one value agree in a column, of how many pairs, and any two rows; `personal` of what
+    all persons keep.
+    """
+
+    name: str
+    share: float
+    pairs: float
+    chance: float
+    personal: bool
+
+    @property
+    def tells(self) -> bool:
+        return self.pairs > 0 and self.chance < USUALLY
+
+    @property
+    def evidence(self) -> float:
+        return -self.pairs * math.log(max(self.chance, 1e-4))
+
+
+@dataclass(frozen=True, eq=False)
+class Feature:
+    """A column of one site beside which others are held: [row] numbers, NaN where missing."""
+
+    name: str
+    values: Array
+    slack: float
+    personal: bool
+
+    @cached_property
+    def chance(self) -> float:
+        known = np.flatnonzero(~np.isnan(self.values))
+        one, other = np.random.default_rng(0).choice(known, (2, DRAWN))
+        return float(self.agree(one, other).mean())
+
+    def agree(self, one: Array, other: Array) -> Array:
+        return np.asarray(np.abs(self.values[one] - self.values[other]) <= self.slack)
+
+    def kept(self, one: Array, other: Array) -> Kept:
+        """By these pairs of rows."""
+        both = ~np.isnan(self.values[one]) & ~np.isnan(self.values[other])
+        pairs = int(both.sum())
+        share = float(self.agree(one[both], other[both]).mean()) if pairs else 0.0
+        return Kept(self.name, share, pairs, self.chance if pairs else 1.0, self.personal)
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """One site's table, by the common names of its columns."""
+
+    table: Table
+    headers: Mapping[str, str]
+    looks: Mapping[str, Found]
+    _codes: dict[str, Array] = field(default_factory=dict)
+
+    def cells(self, name: str) -> Array:
+        return self.table.columns[self.headers[name]]
+
+    def codes(self, name: str) -> Array:
+        """[row] a number for each value, -1 where missing."""
+        if name not in self._codes:
+            found, seen = self.looks[self.headers[name]], dict[str, int]()
+            known = {same(c) for c in found.values}
+            cells = map(same, self.cells(name))
+            made = [seen.setdefault(c, len(seen)) if c in known else -1 for c in cells]
+            self._codes[name] = np.array(made)
+        return self._codes[name]
+
+    @cached_property
+    def features(self) -> list[Feature]:
+        """Columns that persons keep, and others that they may: of few values, dates, or numbers."""
+        made = (self.feature(name) for name in self.headers)
+        return [f for f in made if f is not None and not np.isnan(f.values).all()]
+
+    def feature(self, name: str) -> Feature | None:
+        found = self.looks[self.headers[name]]
+        codes = self.codes(name).astype(float)
+        codes[codes < 0] = np.nan
+        values = {same(c) for c in found.values}
+        sex = names_sex(name) or (len(values) == 2 and values <= SEXES)
+        if names_age(name) and found.kind == "number" and found.numeric:
+            return Feature(name, self.numbers(name), YEARS, True)
+        if sex or names_birth(name):
+            return Feature(name, codes, 0.0, True)
+        if names_place(name):
+            return None
+        if found.kind == "number" and len(values) > FEW_VALUES:
+            numbers = self.numbers(name)
+            low, high = np.nanquantile(numbers, [0.05, 0.95])
+            return Feature(name, numbers, NARROW * float(high - low), False)
+        few = 2 <= len(values) <= FEW_VALUES or found.kind == "date"
+        return Feature(name, codes, 0.0, False) if few else None
+
+    def numbers(self, name: str) -> Array:
+        found = self.looks[self.headers[name]]
+        pairs = zip(found.values, found.read_cells(), strict=True)
+        read = {same(c): v for c, v in pairs if v is not None}
+        return np.array([read.get(same(c), np.nan) for c in self.cells(name)])
+
+    def first_rows(self, name: str) -> dict[str, int]:
+        """{a value: the first row that has it}."""
+        cells, known = self.cells(name), self.codes(name) >= 0
+        return {same(cells[i]): i for i in reversed(range(len(cells))) if known[i]}
+
+    def may_tell(self, name: str) -> bool:
+        """Whether a column's values could stand for persons: texts or whole numbers, some of them twice."""
+        found = self.looks[self.headers[name]]
+        if found.kind in ("date", "flag", "ordered", "empty", "constant"):
+            return False
+        if names_sex(name) or names_birth(name) or names_age(name) or names_place(name):
+            return False
+        whole = bool((found.numbers() % 1 == 0).all())
+        measured = found.kind == "number" and names_measure(name)
+        return whole and not measured and 3 <= len(found.values) < found.known
+
+
+def pairs_of(codes: Array) -> tuple[Array, Array]:
+    """Rows of one value, each with the next one of it."""
+    order = np.argsort(codes, kind="stable")
+    order = order[codes[order] >= 0]
+    again = codes[order[1:]] == codes[order[:-1]]
+    return order[:-1][again], order[1:][again]
+
+
+def joint(sites: Sequence[Array]) -> Array:
+    """[row] a number for each combination of values, -1 where one is missing."""
+    rows = np.stack(sites, axis=1)
+    _, codes = np.unique(rows, axis=0, return_inverse=True)
+    return np.where((rows < 0).any(axis=1), -1, codes.reshape(-1))
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What speaks for columns that tell persons: how many values in how many rows, what rows of one keep."""
+
+    columns: tuple[str, ...]
+    values: int
+    rows: int
+    again: int
+    kept: tuple[Kept, ...]
+    against: tuple[str, ...] = ()
+
+    @cached_property
+    def personal(self) -> list[Kept]:
+        return [k for k in self.kept if k.personal and k.tells]
+
+    @cached_property
+    def steady(self) -> list[Kept]:
+        return [k for k in self.kept if k.tells and k.share >= KEEPS]
+
+    @property
+    def changed(self) -> bool:
+        """Whether something changes from row to row of one that a person keeps."""
+        return any(k.share < CHANGES and k.pairs >= 5 for k in self.personal)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether these are persons."""
+        if self.values < HANDFUL or self.changed or sum(k.evidence for k in self.steady) < SURE:
+            return False
+        if self.personal:
+            return any(k.personal for k in self.steady)
+        common = [k for k in self.kept if k.tells and k.chance >= RARE]
+        enough = len(self.steady) >= 2 and 3 * len(self.steady) >= len(common)
+        fine = any(k.chance < RARE for k in self.steady)
+        return enough and (fine or self.rows <= MOST_EACH * self.values)
+
+    def told(self) -> str:
+        """In words."""
+        keeps = sorted(self.steady, key=lambda k: (not k.personal, k.chance))[:3]
+        what = ", ".join(f"{k.name} ({100 * k.share:.0f} %, by chance {100 * k.chance:.0f} %)" for k in keeps)
+        return f"{self.values} different in {self.rows} rows, and rows of one agree in {what}"
+
+
+def evidence_of(columns: Sequence[str], sites: Mapping[str, Site], believed: bool = False) -> Evidence:
+    """Of all sites that have these columns; one at which they tell something else does not count, unless
+    their name is believed.
+    """
+    values = rows = again = 0
+    by_name, against = dict[str, list[Kept]](), list[str]()
+    for site, here in sites.items():
+        if not all(c in here.headers for c in columns):
+            continue
+        codes = joint([here.codes(c) for c in columns])
+        one, other = pairs_of(codes)
+        kept = [f.kept(one, other) for f in here.features if f.name not in columns]
+        alone = Evidence(tuple(columns), 0, 0, 0, tuple(kept))
+        if alone.changed and not believed:
+            against.append(site)
+            continue
+        _, counts = np.unique(codes[codes >= 0], return_counts=True)
+        values, rows, again = values + len(counts), rows + int(counts.sum()), again + int((counts > 1).sum())
+        for k in kept:
+            by_name.setdefault(k.name, []).append(k)
+    kept_at_all = [added(parts) for parts in by_name.values()]
+    return Evidence(tuple(columns), values, rows, again, tuple(kept_at_all), tuple(against))
+
+
+def added(parts: Sequence[Kept]) -> Kept:
+    """What several sites say of a column."""
+    pairs = sum(k.pairs for k in parts)
+    if not pairs:
+        return parts[0]
+    share, chance = (sum(getattr(k, w) * k.pairs for k in parts) / pairs for w in ("share", "chance"))
+    return Kept(parts[0].name, share, pairs, chance, parts[0].personal)
+
+
+def determines(one: str, other: str, sites: Mapping[str, Site]) -> bool:
+    """Whether a value of one column always goes with one of the other."""
+    return all(
+        len(np.unique(joint([s.codes(one), s.codes(other)]))) <= len(np.unique(s.codes(one))) + 1
+        for s in sites.values()
+        if one in s.headers and other in s.headers
+    )
+
+
+def joins_persons(fine: Evidence, coarse: str, sites: Mapping[str, Site]) -> bool:
+    """Whether rows of one coarse value are of one person also where their fine values differ: in all that
+    persons keep or, where that is not known, in most of what rows of one fine value keep.
+    """
+    name, by_name = fine.columns[0], dict[str, list[Kept]]()
+    wanted = {k.name for k in fine.steady} - {coarse}
+    for site in sites.values():
+        if name in site.headers and coarse in site.headers:
+            one, other = pairs_of(site.codes(coarse))
+            differ = site.codes(name)[one] != site.codes(name)[other]
+            for feature in (f for f in site.features if f.name in wanted):
+                by_name.setdefault(feature.name, []).append(feature.kept(one[differ], other[differ]))
+    kept = [k for parts in by_name.values() if (k := added(parts)).tells]
+    personal = [k for k in kept if k.personal]
+    if personal:
+        return all(k.share >= CHANGES for k in personal)
+    return bool(kept) and 2 * sum(k.share >= CHANGES for k in kept) >= len(kept)
+
+
+def at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]:
+    """How many values stand at several sites, and at which, if they are of one person there by all that
+    persons keep; numbers from 1 on are at every site, of others.
+    """
+    first = {name: site.first_rows(column) for name, site in sites.items() if column in site.headers}
+    shared, where, kept = set[str](), set[str](), list[Kept]()
+    for a, b in itertools.combinations(first, 2):
+        both = sorted(first[a].keys() & first[b].keys())
+        shared |= set(both)
+        where |= {a, b} if both else set()
+        for feature in (f for f in sites[a].features if f.personal and f.name in sites[b].headers):
+            texts = [
+                [same(c) for c in sites[s].table.columns[sites[s].headers[feature.name]]] for s in (a, b)
+            ]
+            alike = sum(texts[0][first[a][c]] == texts[1][first[b][c]] for c in both)
+            kept.append(Kept(feature.name, alike / max(len(both), 1), len(both), feature.chance, True))
+    kept = [k for k in kept if k.tells and not names_age(k.name)]
+    one_person = all(k.share >= CHANGES for k in kept) and sum(k.evidence for k in kept) >= SURE
+    return (len(shared), sorted(where)) if one_person else (0, [])
