@@ -5,8 +5,8 @@
 
 `groups` says which site each row belongs to; or a column of X does (`sites`), which goes where X goes:
 through searches, scorers and calibration. All rows given to `fit` are trained on (but those that `validation`
-sets aside): who splits rows for testing is the caller, and so `result_` has no scores on test rows. Rows become
-inputs by the same preparation as everywhere else (`data/tabular.py`), which each model keeps.
+sets aside): who splits rows for testing is the caller, and so `result_` has no scores on test rows. Rows
+become inputs by the same preparation as everywhere else (`data/tabular.py`), which each model keeps.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.core.client import Client, in_one_piece
-from coterie.core.errors import BadData, BadInput
+from coterie.core.errors import BadData, BadInput, Gathered, naming_flags_of
 from coterie.core.seeds import Key
 from coterie.data.clients import check_clients, samples
 from coterie.data.columns import (
@@ -74,22 +74,27 @@ def deal_clients(
         raise BadInput(f"clients={clients} must be at least 1: try 10")
     if not 0 <= validation < 1:
         raise BadInput(f"validation={validation} must lie in [0, 1): try 0.2, or 0 for none")
+    if data.test is None and not 0 < test < 1:
+        raise BadInput(f"held-out fraction {test} must lie between 0 and 1: try 0.3")
     data = apart_from_split(data, split)
-    deal = split.deal(data, data.train, clients, key)
-    published = None if data.test is None else split.deal(data, data.test, len(deal.names), key)
+    with naming_flags_of(split):
+        deal = split.deal(data, data.train, clients, key)
+        published = None if data.test is None else split.deal(data, data.test, len(deal.names), key)
     data, chosen = as_dealt(data, deal, published), tuple[str, ...]()
     if forbid or require:
         check_columns(data, forbid, require, _silo(data, split))
         chosen, data = forbidden_notes(data, forbid), without(data, forbid)
         deal, published, left = recording(data, deal, published, require)
         chosen += left
-    dealt = list[list[Arrays]]()
+    dealt, wrong = list[list[Arrays]](), Gathered()
     for i, name in enumerate(deal.names):
         rows, held = np.flatnonzero(deal.owner == i), None
         if published is not None and data.test is not None:
             held = data.test.take(np.flatnonzero(published.owner == i))
-        pools = parted(data, rows, held, test, validation, key, i, f"client {name!r}")
-        dealt.append([turned(pool, deal, i) for pool in pools])
+        with wrong.one():  # all that have too few rows are said at once
+            pools = parted(data, rows, held, test, validation, key, i, f"client {name!r}")
+            dealt.append([turned(pool, deal, i) for pool in pools])
+    wrong.refuse()
     ways = _ways(data, dealt, deal.names)
     clusters = deal.clusters or [None] * len(ways)
     made = [

@@ -436,17 +436,23 @@ def check_clients(
             if len(found) == 1:
                 label = c.classes[int(found)] if c.classes else str(int(found))
                 text = f"client {c.name!r} trains on one class only ({label})"
-                if not allow_one_class:
-                    raise BadData(
-                        f"{text}, at least 2 are needed: add samples, or allow it with "
-                        f"{option('one_class', 'allow')}"
-                    )
                 said.append(text)
+    if said and not allow_one_class:
+        way = f"at least 2 are needed: add samples, or allow it with {option('one_class', 'allow')}"
+        refuse_all([f"{text}, {way}" for text in said])
     if first.task == "classification":
         _refuse_odd_labels(clients)
     if first.task == "survival":
         said += _without_events(clients)
     return tuple(said)
+
+
+def refuse_all(troubles: Sequence[str]) -> None:
+    """All of them at once, if there are any."""
+    if len(troubles) > 1:
+        raise Several(troubles)
+    if troubles:
+        raise BadData(troubles[0])
 
 
 def _without_events(clients: Sequence[core.Client]) -> list[str]:
