@@ -74,8 +74,6 @@ def deal_clients(
         raise BadInput(f"clients={clients} must be at least 1: try 10")
     if not 0 <= validation < 1:
         raise BadInput(f"validation={validation} must lie in [0, 1): try 0.2, or 0 for none")
-    if data.test is None and not 0 < test < 1:
-        raise BadInput(f"held-out fraction {test} must lie between 0 and 1: try 0.3")
     data = apart_from_split(data, split)
     with naming_flags_of(split):
         deal = split.deal(data, data.train, clients, key)
@@ -91,10 +89,12 @@ def deal_clients(
         rows, held = np.flatnonzero(deal.owner == i), None
         if published is not None and data.test is not None:
             held = data.test.take(np.flatnonzero(published.owner == i))
-        with wrong.one():  # all that have too few rows are said at once
+        with wrong.one():
             pools = parted(data, rows, held, test, validation, key, i, f"client {name!r}")
             dealt.append([turned(pool, deal, i) for pool in pools])
-    wrong.refuse()
+        if wrong.found and not 0 < test < 1:  # which is the same for all
+            break
+    wrong.refuse()  # all that have too few rows at once
     ways = _ways(data, dealt, deal.names)
     clusters = deal.clusters or [None] * len(ways)
     made = [

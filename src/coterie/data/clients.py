@@ -400,7 +400,7 @@ def check_clients(
         raise BadInput("clients must be a list of clients: make each with Client.from_arrays(X, y, name=...)")
     if not len(clients):
         raise BadInput("no clients: give at least one")
-    first, said = clients[0], []
+    first, said, alone = clients[0], list[str](), list[str]()
     for name, times in Counter(c.name for c in clients).items():
         if times > 1:
             raise BadInput(f"client name {name!r} is used {times} times: give each its own")
@@ -435,24 +435,20 @@ def check_clients(
             found = torch.unique(c.train.y)
             if len(found) == 1:
                 label = c.classes[int(found)] if c.classes else str(int(found))
+                alone.append(f"{c.name!r} ({label})")
                 text = f"client {c.name!r} trains on one class only ({label})"
                 said.append(text)
     if said and not allow_one_class:
-        way = f"at least 2 are needed: add samples, or allow it with {option('one_class', 'allow')}"
-        refuse_all([f"{text}, {way}" for text in said])
+        others = f", as for {', '.join(alone[1:])}" if len(alone) > 1 else ""
+        raise BadData(
+            f"{said[0]}, at least 2 are needed{others}: add samples, or allow it with "
+            f"{option('one_class', 'allow')}"
+        )
     if first.task == "classification":
         _refuse_odd_labels(clients)
     if first.task == "survival":
         said += _without_events(clients)
     return tuple(said)
-
-
-def refuse_all(troubles: Sequence[str]) -> None:
-    """All of them at once, if there are any."""
-    if len(troubles) > 1:
-        raise Several(troubles)
-    if troubles:
-        raise BadData(troubles[0])
 
 
 def _without_events(clients: Sequence[core.Client]) -> list[str]:

@@ -34,7 +34,6 @@ from coterie.data.choices import check_choice
 from coterie.data.clients import (
     Client,
     inputs_and_target,
-    refuse_all,
     refuse_many_texts,
     refuse_unknown,
     scaled_by,
@@ -246,7 +245,7 @@ def _targets(
             parts.append(goals_of(rows.y[mine], rows.event[mine], name, classes, task)[0])
         except BadData as error:
             troubles.append(str(error))
-    refuse_all(troubles)
+    refuse(troubles)
     return np.concatenate(parts), (), ()
 
 
@@ -305,7 +304,7 @@ def _rows_of_frames(
                 parts[name] = inputs_and_target(frame, target, here, event)
         except CoterieError as error:
             troubles.append(str(error))
-    refuse_all(troubles)
+    refuse(troubles)
     inputs = _joined([x for x, _, _ in parts.values()])
     columns = scaled_by(columns_of(inputs), constants, scale)
     refuse_many_texts(columns)
@@ -317,10 +316,18 @@ def _rows_of_frames(
                 refuse_unknown(raw[np.array(owner) == name], columns, missing)
         except BadData as error:
             troubles.append(str(error))
-    refuse_all(troubles)
+    refuse(troubles)
     y = pd.concat([y for _, y, _ in parts.values()], ignore_index=True)
     seen = [e for _, _, e in parts.values() if e is not None]
     return Rows(columns, raw, y, pd.concat(seen, ignore_index=True) if seen else None, owner)
+
+
+def refuse(troubles: Sequence[str]) -> None:
+    """All of them at once."""
+    if len(troubles) > 1:
+        raise Several(troubles)
+    if troubles:
+        raise BadData(troubles[0])
 
 
 def _by_site(frame: pd.DataFrame, site: str) -> dict[str, pd.DataFrame]:
@@ -401,7 +408,7 @@ def _by_recipe(tables: Tables, path: Path, rules: Mapping[str, Any]) -> tuple[Da
                 about[rule.name].append(cells_of(rule, name, table, found[name]))
         except CoterieError as error:
             troubles += error.lines if isinstance(error, Several) else [str(error)]
-    refuse_all(troubles)
+    refuse(troubles)
     prepare = TabularPrepare(recipe.columns, recipe.missing, recipe.scale, recipe.absent)
     targets = [r.y for r in found.values() if r.y is not None]
     data = Dataset(
