@@ -35,12 +35,14 @@ from coterie.data.dataset import Arrays
 from coterie.data.holdout import hold_out
 from coterie.data.intake import (
     MOST_CLASSES,
+    TABLE,
     Array,
     TaskChoice,
     check_rows,
     far_off,
     inputs_of,
     read_pairs,
+    unused_labels,
 )
 from coterie.data.missing import Missing
 from coterie.data.preparation import Column
@@ -92,9 +94,10 @@ class Client(core.Client):
 
         Inputs are taken as they are: bring them to a scale of about 1 first, or use `clients_from`.
 
-        Integer labels are taken as class numbers from 0; for any others, and where a client may lack
-        some class, name all of them in `classes`. Floating-point targets make a regression, but for 0.0 and
-        1.0; `task` decides.
+        Integer labels are taken as class numbers from 0, if they are few or have no gap; for any others, and
+        where a client may lack some class, name all of them in `classes`. Many integers with gaps are
+        numbers, or asked about (docs/data.md has the rule). Floating-point targets make a regression, but for
+        0.0 and 1.0; `task` decides.
 
         With `event`, y are times of a survival, above 0: event is 1 where the event was seen at that time, 0
         where the row was only watched until then. y may hold both, as pairs (time, event), with
@@ -122,7 +125,7 @@ class Client(core.Client):
             test=samples(x_test, y_test),
             features=tuple(map(str, columns)),
             classes=names,
-            notes=(*said, *far_off(x_all[train], name, columns)),
+            notes=(*said, *unused_labels(y_all, name, names), *far_off(x_all[train], name, columns)),
             censored=censored,
         )
 
@@ -190,7 +193,7 @@ class Client(core.Client):
             refuse_many_texts(columns)
             raw = raw_of(x, columns)
             refuse_unknown(raw, columns, missing)
-        y, names, said = goals_of(goal, seen, name, classes, task)
+        y, names, said = goals_of(goal, seen, name, classes, task, TABLE)
         check_rows(np.zeros((len(raw), 1)), y, name, ())
         prepare = TabularPrepare(columns, missing, scale, absent)
         pools = [Arrays(raw[rows], y[rows]) for rows in drawn(y, test, validation, seed, name)]
@@ -206,7 +209,12 @@ class Client(core.Client):
             test=samples(made[2].x, made[2].y),
             features=way.features,
             classes=names,
-            notes=(*said, *notes, *far_off(made[0].x, name, way.features)),
+            notes=(
+                *said,
+                *unused_labels(y, name, names),
+                *notes,
+                *far_off(made[0].x, name, way.features),
+            ),
             preparation=way,
             censored=event is not None,
         )
@@ -243,6 +251,8 @@ class Client(core.Client):
         own, `test`, without such changes.
         """
         x, y = read_pairs(dataset, name)
+        if task == "auto" and y.dtype.kind in "iu" and has_classes(dataset):
+            task = "classification"
         held: Any = test if is_number(test) else read_pairs(test, name)  # type: ignore[arg-type]
         chance = is_random(dataset, x, y)
         if chance and not every_epoch:
@@ -267,6 +277,15 @@ class Client(core.Client):
             return made
         said = "training rows are read from the dataset anew at each step; what is not trained sees the first"
         return replace(made, again=reread_of(dataset, made.train.x), notes=(*made.notes, said))
+
+
+def has_classes(dataset: Any) -> bool:
+    """Whether a dataset, or the one that it is a part of, lists its classes, as those of torchvision do."""
+    while dataset is not None:
+        if is_list(getattr(dataset, "classes", None)):
+            return True
+        dataset = getattr(dataset, "dataset", None)
+    return False
 
 
 def drawn(
