@@ -11,7 +11,7 @@ import torch
 
 from coterie import Client, CoterieWarning, clients_from
 from coterie.core.errors import BadData
-from coterie.data.clients import check_clients
+from coterie.data.fit_together import check_clients
 from coterie.data.tables.looks import inspect
 from coterie.data.targets import kind_of_numbers
 

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from coterie.core.client import Client
 from coterie.core.errors import BadData, BadInput, shown
-from coterie.data.clients import MOST_VALUES, samples
+from coterie.data.clients import samples
 from coterie.data.dataset import Arrays
+from coterie.data.frame_columns import MOST_VALUES
 from coterie.data.intake import Array
 from coterie.data.preparation import Column, Preparation
 from coterie.data.tabular import TabularPrepare

@@ -12,7 +12,7 @@ import numpy as np
 from coterie.core.client import Client, in_one_piece
 from coterie.core.errors import BadData, BadInput, Gathered, naming_flags_of
 from coterie.core.seeds import Key
-from coterie.data.clients import check_clients, samples
+from coterie.data.clients import samples
 from coterie.data.columns import (
     check_asked,
     check_columns,
@@ -23,6 +23,7 @@ from coterie.data.columns import (
     without,
 )
 from coterie.data.dataset import Arrays, Dataset, FitsTogether, Prepare
+from coterie.data.fit_together import check_clients
 from coterie.data.holdout import hold_out_last, hold_out_whole
 from coterie.data.intake import Array
 from coterie.data.partition.base import Deal, Split

@@ -31,15 +31,9 @@ from coterie.core.checks import (
 from coterie.core.errors import BadData, BadInput, CoterieError, Several, shown
 from coterie.core.seeds import Key
 from coterie.data.choices import check_choice
-from coterie.data.clients import (
-    Client,
-    inputs_and_target,
-    refuse_many_texts,
-    refuse_unknown,
-    scaled_by,
-    whose,
-)
+from coterie.data.clients import Client, whose
 from coterie.data.dataset import Arrays, Dataset
+from coterie.data.frame_columns import inputs_and_target, refuse_many_texts, refuse_unknown, scaled_by
 from coterie.data.intake import TABLES, Array, TaskChoice, far_off
 from coterie.data.missing import Missing
 from coterie.data.partition.base import Deal

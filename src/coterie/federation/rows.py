@@ -27,9 +27,9 @@ from coterie.core.client import Client, class_count, counts_of, digest_of
 from coterie.core.errors import BadData, BadInput, Refused, UnknownName, naming_flags_of, shown
 from coterie.core.seeds import Key
 from coterie.data.build import apart_from_split, as_dealt, client_of, parted, turned
-from coterie.data.clients import check_clients
 from coterie.data.columns import without
 from coterie.data.dataset import Arrays, Dataset
+from coterie.data.fit_together import check_clients
 from coterie.data.intake import Array
 from coterie.data.partition.base import Split
 from coterie.data.partition.silos import Silos
