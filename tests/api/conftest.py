@@ -28,3 +28,13 @@ def right():
             return float((module(client.test.x).argmax(dim=1) == client.test.y).double().mean())
 
     return share
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """X on odd scales, labels as texts, sites of which one goes its own way."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(180, 4)) * [1, 10, 100, 1] + [0, 5, 300, 0]
+    site = np.array(["lakeview", "north", "south"])[np.arange(180) % 3]
+    own = np.where(site == "north", -1, 1) * X[:, 3]
+    return X, np.where(X[:, 0] + X[:, 1] / 10 + own > 0.5, "ill", "well"), site

@@ -21,22 +21,12 @@ from coterie.core.client import Client, Samples
 from coterie.metrics.calibration import probabilities
 from coterie.use import load, save
 
-SITES = ("lakeview", "north", "south")
+SITES = ("lakeview", "north", "south")  # of the rows in conftest.py
 
 
 @parametrize_with_checks([CoterieClassifier(rounds=5), CoterieRegressor(rounds=10)])
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
-
-
-@pytest.fixture(scope="module")
-def rows():
-    """X on odd scales, labels as texts, sites of which one goes its own way."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(180, 4)) * [1, 10, 100, 1] + [0, 5, 300, 0]
-    site = np.array(SITES)[np.arange(180) % 3]
-    own = np.where(site == "north", -1, 1) * X[:, 3]
-    return X, np.where(X[:, 0] + X[:, 1] / 10 + own > 0.5, "ill", "well"), site
 
 
 @pytest.fixture(scope="module")
@@ -423,6 +413,19 @@ def test_a_fitted_one_can_be_handed_to_another_process(rows, fitted):
 
 
 class TestSearch:
+    def test_asks_for_sites_by_itself_where_scikit_learn_hands_them_on(self, rows):
+        X, y, site = rows
+        with sklearn.config_context(enable_metadata_routing=True):
+            folds = list(StratifiedKFold(2).split(X, site))
+            search = GridSearchCV(CoterieClassifier(rounds=4), {"method": ["local", "fedavg"]}, cv=folds)
+            search.fit(X, y, groups=site)
+            assert list(search.best_estimator_.models_) == list(SITES)
+            scorer = GridSearchCV(
+                CoterieClassifier("local", rounds=1), {}, cv=folds, scoring="roc_auc", error_score="raise"
+            )
+            with pytest.raises(ValueError, match="scorers and calibration hand on X alone: name its column"):
+                scorer.fit(X, y, groups=site)
+
     def test_over_methods_with_sites_routed(self, rows):
         X, y, site = rows
         with sklearn.config_context(enable_metadata_routing=True):

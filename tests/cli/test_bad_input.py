@@ -172,3 +172,50 @@ def test_loss_that_became_nan_keeps_the_last_good_state(coterie, tmp_path):
     lines = (tmp_path / "here" / "metrics.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["round"] == done
     assert (tmp_path / "here" / "checkpoint.safetensors").exists()
+
+
+SMALL = "hospital,age,ill\n" + "".join(
+    f"{site},{30 + 7 * i % 50},{'yes' if i % 2 else 'no'}\n"
+    for site, rows in {"a": 30, "b": 30, "c": 5, "d": 1}.items()
+    for i in range(rows)
+)
+
+
+def test_small_sites_are_refused_by_a_run_all_at_once_and_looked_at_by_a_check(coterie, tmp_path):
+    (tmp_path / "small.csv").write_text(SMALL)
+    path = str(tmp_path / "small.csv")
+    table = ["--data", "table", "--table.path", path, "--table.target", "ill", "--table.site", "hospital"]
+    code, _, err = coterie("run", *table, "--rounds", "1", "--out", str(tmp_path / "run"))
+    assert code == 2
+    assert "hospital 'c' has 5 training rows, 'd' 1, at least 10 are needed: set --silos.small drop" in err
+    assert not (tmp_path / "run").exists()
+    code, out, _ = coterie("check", *table, "--out", str(tmp_path / "check"))
+    assert code == 0
+    assert "4 sites, 66 rows" in out
+    said = "fewer than 10 training rows: c (5), d (1); they are looked at here, but a run refuses them"
+    assert said in " ".join(out.split())
+    assert said in (tmp_path / "check" / "quality.json").read_text()
+    code, _, err = coterie(
+        "run", *table, "--rounds", "1", "--silos.small", "drop", "--out", str(tmp_path / "run")
+    )
+    assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--split dirichlet --clients 400", "at most 179 client(s) or for --dirichlet.minimum 4"),
+        ("--split bands", "for instance --bands.column age --bands.edges 20 35"),
+        (
+            "--method ifca --ifca.k 50",
+            "models for 10 clients leave some to nobody: lower --ifca.k",
+        ),
+        ("--method pens --pens.patience 3", "(--validation 0.2), or set --pens.patience 0"),
+        ("--method data-interpolation --sgd.keep", "set --sgd.no-keep"),
+        ("--method scaffold --kernel adam", "use --kernel sgd"),
+    ],
+)
+def test_remedies_are_what_the_shell_takes(coterie, words, line):
+    code, _, err = coterie("run", "--data", "digits", *words.split(), "--rounds", "2")
+    assert code == 2
+    assert line in err

@@ -192,7 +192,7 @@ class TestRoom:
     def test_a_full_covariance(self, lines):
         words = ("--method", "fl-swag", "--fl-swag.form", "full", "--rounds", "6", "--out", "here")
         told = lines("run", "--data", "digits", *words, "--model", "mlp", "--mlp.hidden", "2000")
-        assert told == ["a full covariance of 150010 parameters, at most 4096: use form=low-rank"]
+        assert told == ["a full covariance of 150010 parameters, at most 4096: use --fl-swag.form low-rank"]
 
 
 class TestFolders:
@@ -218,7 +218,7 @@ class TestFolders:
         (line,) = lines(
             "run", "--data", "digits", "--clients", "3", "--method", "ndoye", "--ndoye.folds", "100000"
         )
-        assert "too few to hold out folds=100000 parts of them: lower folds" in line
+        assert "too few to hold out folds=100000 parts of them: lower --ndoye.folds" in line
 
     def test_who_can_go_on(self, lines, coterie, tmp_path, monkeypatch, client_of):
         monkeypatch.chdir(tmp_path)

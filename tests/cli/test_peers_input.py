@@ -16,17 +16,17 @@ OTHERS = "must lie between 1 and 3, the other clients: lower it or add clients"
         (["--method", "pens", "--pens.sampled", "20"], f"sampled=20 {OTHERS}"),
         (
             ["--method", "greedy", "--greedy.selected", "3", "--greedy.sampled", "2"],
-            "selected=3 must lie between 1 and 2, those sampled: lower it or raise sampled",
+            "selected=3 must lie between 1 and 2, those sampled: lower it or raise --greedy.sampled",
         ),
         (
             ["--method", "pens", "--pens.patience", "5"],
             "client 'client-0' has no validation samples, which patience=5 needs: "
-            "hold some out (validation=0.2), or set patience=0",
+            "hold some out (--validation 0.2), or set --pens.patience 0",
         ),
         (
             ["--method", "random-weighted"],
             "client 'client-0' has no validation samples, which random-weighted needs: "
-            "hold some out (validation=0.2), or set own=train",
+            "hold some out (--validation 0.2), or set --random-weighted.own train",
         ),
         (
             ["--split", "iid", "--method", "oracle"],

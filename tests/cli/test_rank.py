@@ -138,8 +138,11 @@ class TestRefuses:
             (["--requester", "client-7"], "unknown requester 'client-7': did you mean client-2?"),
             (["--clients", "1"], "a ranking needs at least 2 clients; got 1: add clients, or use local"),
             (["--rounds", "5"], "rounds=5: a ranking takes one round"),
-            (["--ndoye.folds", "5000"], "too few to hold out folds=5000 parts of them: lower folds"),
-            (["--ndoye.folds", "0"], "has no validation samples to score on: hold some out with validation"),
+            (["--ndoye.folds", "5000"], "too few to hold out folds=5000 parts of them: lower --ndoye.folds"),
+            (
+                ["--ndoye.folds", "0"],
+                "has no validation samples to score on: hold some out with --validation",
+            ),
             (["--wrap", "absent=1"], "nobody could be ranked: the requester or all others did not answer"),
             (["--by", "influence", "--wrap", "absent=1"], "absent=1): lower absent, or take another seed"),
             (["--model", "mlp", "--sgd.lr", "1e12"], "lower the learning rate"),

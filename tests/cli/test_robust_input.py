@@ -22,8 +22,11 @@ PEERS = ("--method", "random", "--random.rule", "krum")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--robust.f", "2"], "krum needs n > 2f + 2; got n=5, f=2: lower f or add clients"),
-        (["--robust.rule", "bulyan", "--robust.f", "1"], "bulyan needs n >= 4f + 3; got n=5, f=1: lower f"),
+        (["--robust.f", "2"], "krum needs n > 2f + 2; got n=5, f=2: lower --robust.f or add clients"),
+        (
+            ["--robust.rule", "bulyan", "--robust.f", "1"],
+            "bulyan needs n >= 4f + 3; got n=5, f=1: lower --robust.f",
+        ),
         (
             ["--robust.rule", "monna"],
             "a server has none of its own: name a client with root, or use robust-p",
@@ -38,7 +41,7 @@ PEERS = ("--method", "random", "--random.rule", "krum")
         ([*OWN, "--robust-personal.server-step", "2"], "server_step=2.0 must lie above 0 and up to 1: try 1"),
         ([*OWN, "--robust-personal.requester", "x"], "unknown requester 'x'"),
         ([*OWN, "--sgd.keep"], "keep=true needs one requester"),
-        ([*PEERS], "and order=thesis mixes in turn: set order=at-once"),
+        ([*PEERS], "and order=thesis mixes in turn: set --random.order at-once"),
         ([*PEERS, "--random.order", "at-once", "--random.f", "2"], "krum needs n > 2f + 2; got n=5, f=2"),
         (
             ["--robust.rule", "meamed", "--wrap", "sealed"],

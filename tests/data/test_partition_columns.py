@@ -165,6 +165,24 @@ def test_test_rows_of_strange_silos_are_nobodys() -> None:
     assert deal.notes[1] == "clients that get none of 2 rows: a"
 
 
+def test_all_small_silos_are_named_at_once() -> None:
+    data = table({"hospital": ["a"] * 10 + ["b"] * 3 + ["c"] * 5})
+    line = (
+        "split silos: hospital 'b' has 3 training rows, 'c' 5, at least 10 are needed: set small=drop to "
+        "leave such silos out, or lower minimum to 3"
+    )
+    with pytest.raises(BadInput, match=f"^{line}$"):
+        Silos().deal(data, data.train, None, Key(0))
+
+
+def test_whoever_only_looks_at_rows_sees_small_silos_too() -> None:
+    data = table({"hospital": ["a"] * 10 + ["b"]})
+    deal = Silos().deal_all(data, data.train)
+    assert deal.names == ("a", "b")
+    assert deal.owner.tolist() == [0] * 10 + [1]
+    assert deal.notes[0].startswith("fewer than 10 training rows: b (1); they are looked at here, but a run")
+
+
 def test_silos_refuse_what_cannot_be() -> None:
     with pytest.raises(
         BadInput, match="hospital 'oslo' has 3 training rows, at least 10 are needed: set small=drop"

@@ -9,7 +9,8 @@ import torch
 
 from coterie.core.client import counts_of
 from coterie.core.errors import BadData, BadInput, Several
-from coterie.data.clients import Client, check_clients
+from coterie.data.clients import Client
+from coterie.data.fit_together import check_clients
 from coterie.data.tables.looks import inspect
 from coterie.data.tables.recipe import read_recipe, recipe_text, write_recipe
 from coterie.data.together import clients_from

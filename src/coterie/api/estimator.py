@@ -1,54 +1,72 @@
 """Coterie as estimators of scikit-learn: fit on the rows of all sites, predict with each site's own model.
 
     CoterieClassifier().fit(X, y, groups=site).predict_proba(X_new, groups=site_new)
+    CoterieClassifier(sites="hospital").fit(X, y).predict_proba(X_new)
 
-`groups` says which site each row belongs to. All rows given to `fit` are trained on (but those that
-`validation` sets aside): who splits rows for testing is the caller, and so `result_` has no scores on test
-rows. Rows become inputs by the same preparation as everywhere else (`data/tabular.py`), which each model
-keeps.
+`groups` says which site each row belongs to; or a column of X does (`sites`), which goes where X goes:
+through searches, scorers and calibration. All rows given to `fit` are trained on (but those that `validation`
+sets aside): who splits rows for testing is the caller, and so `result_` has no scores on test rows. Rows
+become inputs by the same preparation as everywhere else (`data/tabular.py`), which each model keeps.
 """
 
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import assert_all_finite, check_array, check_consistent_length, check_random_state
+from sklearn.utils import assert_all_finite, check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
-from torch import Tensor, nn
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
 
+from coterie.api.estimator_rows import (
+    ONE,
+    Known,
+    Together,
+    check_sites,
+    client_of,
+    dealt,
+    finite,
+    for_others,
+    one_column,
+    refuse_gaps,
+    refuse_many_texts,
+    same_sites,
+    seed_of,
+    sites_apart,
+    sites_in,
+)
 from coterie.api.result import Result
 from coterie.api.train import finished, parts_of, ready
 from coterie.core.client import Client
-from coterie.core.errors import BadData, BadInput, CoterieError
+from coterie.core.errors import BadData, BadInput, CoterieError, CoterieWarning
 from coterie.core.kernel import Trainer
 from coterie.core.method import Method
 from coterie.core.seeds import Key
 from coterie.data.choices import check_choice
-from coterie.data.clients import MOST_VALUES, samples
 from coterie.data.dataset import Arrays
 from coterie.data.frames import columns_of, raw_of
 from coterie.data.holdout import hold_out
 from coterie.data.intake import Array
-from coterie.data.preparation import Column, Preparation, numbers
+from coterie.data.preparation import Preparation, numbers
 from coterie.data.tabular import Absent, Scale, TabularPrepare
 from coterie.engines.threads import narrow
 from coterie.methods.baselines.local import Local
-from coterie.metrics.calibration import logits_of, probabilities
 from coterie.use import Predictor
 
 Unseen = Literal["refuse", "shared"]
 Gaps = Literal["refuse", "median"]
-
-ONE = "all"  # the name of all sites together, or of the only one
+WITHOUT_SITE = (
+    "rows without a site (groups is not given; scorers and calibration hand on X alone: name its column of "
+    "sites, sites='hospital')"
+)
 
 
 class Unfit(CoterieError, ValueError):
@@ -66,9 +84,15 @@ def as_value_errors() -> Iterator[None]:
 class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """What classifier and regressor share.
 
+    Where scikit-learn hands metadata on, `groups` is asked for by itself.
+
     Fitted: sites_ (the values of groups), models_ (modules for prepared inputs, by the site's name), result_
     (the run: history, who listened to whom, notes), n_features_in_, feature_names_in_.
     """
+
+    __metadata_request__fit: ClassVar = {"groups": True}
+    __metadata_request__predict: ClassVar = {"groups": True}
+    __metadata_request__score: ClassVar = {"groups": True}
 
     def __init__(
         self,
@@ -83,6 +107,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         absent: Absent = "mask",
         validation: float = 0.0,
         unseen: Unseen = "refuse",
+        sites: str | int | None = None,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         """What can be chosen.
@@ -105,6 +130,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
                        that all sites share; with a method that has none, by the mean of all sites'
                        predictions, each counting by its rows. Such rows are prepared by scale and medians of
                        all sites together
+        sites          the column of X that says whose each row is, by its name or number; it is no input.
+                       None: `groups` say it
         random_state   the seed; None draws one
         """
         self.method = method
@@ -117,6 +144,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         self.absent = absent
         self.validation = validation
         self.unseen = unseen
+        self.sites = sites
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -128,10 +156,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         """`fit`, with targets as the subclass reads them."""
         with as_value_errors(), narrow():
             self._check_options()
-            raw = self._raw(X, reset=True)
+            raw, groups = self._raw(X, groups, reset=True)
             targets, classes = self._targets(y)
             check_consistent_length(raw, targets)
             sites, rows = dealt(groups, len(raw))
+            self._warn_of_one_site(sites, groups)
             names, seed = [str(s) for s in sites], seed_of(self.random_state)
             parts = [self._held(Arrays(raw, targets), r, n, seed) for r, n in zip(rows, names, strict=True)]
             way = TabularPrepare(self.columns_, self.missing, self.scale, self.absent)
@@ -173,26 +202,54 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     def _check_options(self) -> None:
         check_choice("rule for missing values", self.missing, get_args(Gaps))
         check_choice("rule for unseen sites", self.unseen, get_args(Unseen))
+        check_sites(self.sites)
         if self.options is not None and not isinstance(self.options, Mapping):
             raise BadInput(f"options={self.options!r} must be a dictionary: try {{'lr': 0.05}}")
         if not 0 <= self.validation < 1:
             raise BadInput(f"validation={self.validation} must lie in [0, 1): try 0.2, or 0 for none")
 
-    def _raw(self, X: Any, reset: bool) -> Array:
-        """[row, column] numbers, NaN where unknown; names and number of columns are those of `fit`."""
-        if isinstance(X, pd.DataFrame):
+    def _warn_of_one_site(self, sites: Sequence[Any], groups: Any) -> None:
+        """A search over methods would compare nothing, and every score in it would look like a result."""
+        if len(sites) > 1 or self.method == "local" or isinstance(self.method, Local):
+            return
+        what = (
+            "groups are not given, so that all rows are one site" if groups is None else "there is one site"
+        )
+        way = "give groups, or name the column of X that has them, sites='hospital', which searches pass on"
+        name = self.method if isinstance(self.method, str) else type(self.method).__name__
+        warnings.warn(
+            f"{what}, which trains alone, whatever the method ({name}): {way}; or say method='local'",
+            CoterieWarning,
+            stacklevel=4,
+        )
+
+    def _raw(self, X: Any, groups: Any, reset: bool) -> tuple[Array, Any]:
+        """[row, column] numbers, NaN where unknown, and whose each row is; names and number of columns are
+        those of `fit`.
+        """
+        if self.sites is not None:
             validate_data(self, X, reset=reset, skip_check_array=True)
+            X, column = sites_apart(X, self.sites)
+            if groups is not None:
+                same_sites(groups, column, self.sites)
+            groups = column
+        if isinstance(X, pd.DataFrame):
+            if self.sites is None:
+                validate_data(self, X, reset=reset, skip_check_array=True)
             if reset:
                 self.columns_ = columns_of(X)
                 refuse_many_texts(self.columns_)
-            return finite(raw_of(X, self.columns_))
-        raw: Array = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+            return finite(raw_of(X, self.columns_)), groups
+        if self.sites is None:
+            raw: Array = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        else:
+            raw = finite(X)
         if reset:
             self.columns_ = numbers([f"x{i}" for i in range(raw.shape[1])])
         texts = [c.name for c in self.columns_ if c.kind == "category"]
         if texts:
             raise BadData(f"fit had texts in columns {', '.join(texts)}: give a DataFrame with such columns")
-        return raw
+        return raw, groups
 
     def _held(self, data: Arrays, rows: Array, name: str, seed: int) -> tuple[Arrays, Arrays]:
         """A site's rows for training and for validation."""
@@ -230,7 +287,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         """[row, class] probabilities by each row's own model; [row, 1] numbers."""
         check_is_fitted(self)
         with as_value_errors(), narrow():
-            raw = self._raw(X, reset=False)
+            raw, groups = self._raw(X, groups, reset=False)
             models = self._models_of(groups, len(raw))
             numbers = {id(m): i for i, m in enumerate(models)}
             made, whose = [], np.array([numbers[id(m)] for m in models])
@@ -249,7 +306,14 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         if groups is None and len(self._own) == 1:
             return [*self._own.values()] * rows
         if groups is None:
-            return [self._for_unseen("rows without a site (groups is not given)")] * rows
+            shared = self._for_unseen(WITHOUT_SITE)
+            warnings.warn(
+                "groups are not given, so that all rows are predicted with what all sites share, by no "
+                "site's own model: give groups, or name their column of X, sites='hospital'",
+                CoterieWarning,
+                stacklevel=5,
+            )
+            return [shared] * rows
         return [self._of_site(site) for site in sites_in(groups, rows)]
 
     def _of_site(self, site: Any) -> Predictor:
@@ -259,9 +323,14 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     def _for_unseen(self, what: str) -> Predictor:
         if self.unseen == "refuse":
             known = ", ".join(self._own)
+            way = (
+                "split within sites (shuffle=True)"
+                if self.sites is not None
+                else "give one of these in groups"
+            )
             raise BadData(
-                f"{what} have no model: fit made one for {known}; give one of these in groups, or "
-                "unseen='shared' to predict with what all sites share"
+                f"{what} have no model: fit made one for {known}; {way}, or unseen='shared' to predict with "
+                "what all sites share"
             )
         return self._shared
 
@@ -272,6 +341,7 @@ class CoterieClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     classes_ are the labels, whatever they are: texts, integers, 0.0 and 1.0. A site may lack some of them.
     """
 
+    __metadata_request__predict_proba: ClassVar = {"groups": True}
     _usual = "logistic"
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -325,123 +395,3 @@ class CoterieRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
         """R² over all rows."""
         return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
-
-
-class Together(nn.Module):
-    """The mean of several models' predictions, each counting by the rows it was trained on."""
-
-    def __init__(self, models: Mapping[str, nn.Module], sizes: Mapping[str, int], classifies: bool) -> None:
-        super().__init__()
-        self.models = nn.ModuleList(models.values())
-        total = sum(sizes[name] for name in models)
-        self.shares = [sizes[name] / total for name in models]
-        self.classifies = classifies
-
-    def forward(self, x: Tensor) -> Tensor:
-        outputs = [m(x).double() for m in self.models]
-        if not self.classifies:
-            return sum((w * o for w, o in zip(self.shares, outputs, strict=True)), torch.zeros(()))
-        mean = sum((w * probabilities(o) for w, o in zip(self.shares, outputs, strict=True)), torch.zeros(()))
-        return logits_of(mean)
-
-
-@dataclass(frozen=True)
-class Known:
-    """A function that returns what it was given."""
-
-    value: Any
-
-    def __call__(self) -> Any:
-        return self.value
-
-
-def finite(raw: Array) -> Array:
-    """Numbers or NaN, and at least one row."""
-    return np.asarray(check_array(raw, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X"))
-
-
-def refuse_many_texts(columns: Sequence[Column]) -> None:
-    """A column with very many texts is a name or a remark; all such columns are said at once."""
-    many = [f"{c.name!r} ({len(c.values)})" for c in columns if len(c.values) > MOST_VALUES]
-    if many:
-        raise BadData(
-            f"more than {MOST_VALUES} different texts, which is no category, in column {', '.join(many)}: "
-            "leave it out of X"
-        )
-
-
-def one_column(estimator: BaseEstimator, y: Any) -> Array:
-    if y is None:
-        name = type(estimator).__name__
-        raise BadData(f"{name} requires y to be passed, but the target y is None: give one for each row of X")
-    return np.asarray(column_or_1d(y, warn=True))
-
-
-def seed_of(random_state: int | np.random.RandomState | None) -> int:
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31))
-
-
-def sites_in(groups: Any, rows: int) -> list[Any]:
-    """[row] the site of each row, as a value that finds the same again, 1 like 1.0."""
-    found = np.asarray(groups)
-    if found.ndim != 1 or len(found) != rows:
-        raise BadData(f"groups have shape {found.shape}, X has {rows} rows: give one site for each row")
-    gone = np.flatnonzero(pd.isna(found))
-    if len(gone):
-        raise BadData(f"groups have no site in row {gone[0] + 1}: name one for each row")
-    return list(found.tolist())
-
-
-def dealt(groups: Any, rows: int) -> tuple[list[Any], list[Array]]:
-    """Each site once, in order, and the numbers of its rows; two that are written alike are refused."""
-    if groups is None:
-        return [ONE], [np.arange(rows)]
-    found = sites_in(groups, rows)
-    sites = list(dict.fromkeys(found))
-    with contextlib.suppress(TypeError):  # texts among numbers have no order but that of their first rows
-        sites = sorted(sites)
-    names = [str(s) for s in sites]
-    for name in names:
-        if names.count(name) > 1:
-            raise BadData(f"groups hold {name} as a text and as a number: use one of them")
-    numbers = {site: i for i, site in enumerate(sites)}
-    owner = np.array([numbers[s] for s in found])
-    return sites, [np.flatnonzero(owner == i) for i in range(len(sites))]
-
-
-def refuse_gaps(way: Preparation, raw: Array, rows: Array) -> None:
-    """A missing value that nothing stands in for; `rows` are the numbers of these rows in X."""
-    for i, part in enumerate(way.parts):
-        gone = np.flatnonzero(np.isnan(raw[:, i]))
-        if len(gone) and part.read and part.fill is None:
-            raise BadData(
-                f"column {part.column.name!r} of X has {len(gone)} missing or NaN value(s), first in row "
-                f"{rows[gone[0]] + 1}: fill them or drop their rows, or use missing='median'"
-            )
-
-
-def client_of(
-    name: str, way: Preparation, train: Arrays, validation: Arrays, classes: tuple[str, ...]
-) -> Client:
-    """A site as methods meet it; it has no test rows."""
-    (train, validation), notes = way(train, validation)
-    return Client(
-        name=name,
-        train=samples(train.x, train.y),
-        validation=samples(validation.x, validation.y),
-        test=samples(train.x[:0], train.y[:0]),
-        features=way.features,
-        classes=classes,
-        notes=notes,
-        preparation=way,
-    )
-
-
-def for_others(way: TabularPrepare, trains: Sequence[Arrays], one: Preparation) -> Preparation:
-    """For rows of sites that were not in `fit`: fitted on all training rows, with the inputs of `one`."""
-    rows = Arrays(np.concatenate([t.x for t in trains]), np.concatenate([t.y for t in trains]))
-    (whole,) = way.fitted([rows])
-    parts = [replace(p, told=o.told, unused=o.unused) for p, o in zip(whole.parts, one.parts, strict=True)]
-    return replace(whole, parts=tuple(parts))

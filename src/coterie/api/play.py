@@ -24,7 +24,7 @@ from coterie.core.method import Info, Method
 from coterie.core.net import Net
 from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
-from coterie.data.clients import check_clients
+from coterie.data.fit_together import check_clients
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
 from coterie.nets import InProcess

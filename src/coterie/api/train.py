@@ -22,7 +22,7 @@ from coterie.core.method import Method
 from coterie.core.options import coerced, options_of, table_of
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.data.clients import check_clients
+from coterie.data.fit_together import check_clients
 from coterie.data.rereading import anew
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow

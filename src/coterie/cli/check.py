@@ -141,11 +141,9 @@ def found(settings: Settings, names: Sequence[str], bounds: Ranges, requester: s
     key, split = Key(settings.dealt_by).at("data"), settings.made("split")
     data = some_of(settings.made("data").load(), settings.rows, key)
     sites, said = dealt_rows(data, split, settings.clients, key)
-    for line in said:
-        screen.err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)
     brings, notes = worth(sites, requester, settings.seed) if requester else ([], [])
     quality = checked(sites, bounds, names, settings.seed)
-    return replace(quality, worth=tuple(brings), notes=(*quality.notes, *notes))
+    return replace(quality, worth=tuple(brings), notes=(*said, *quality.notes, *notes))
 
 
 # what people see

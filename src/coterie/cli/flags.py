@@ -18,7 +18,7 @@ import tyro
 
 from coterie.cli.words import SWITCH, by_flag, check_words
 from coterie.cli.words import named as flag_named
-from coterie.core.errors import BadInput, Gathered, UnknownName, shown
+from coterie.core.errors import BadInput, Gathered, UnknownName, naming_flags_of, shown
 from coterie.core.options import Option, coerced, options_of, table_of
 from coterie.kernels import WORK, nested
 from coterie.runs.settings import NATURAL, PARTS, Settings, data_for, from_table, read_toml, unused
@@ -119,7 +119,8 @@ def read_settings(
     for name, table in options.items():
         with wrong.one():
             if name not in WORK:
-                classes[name](**coerced(classes[name], table, name))
+                with naming_flags_of(classes[name]):
+                    classes[name](**coerced(classes[name], table, name))
     shared_one = [parsed.kernel] if hasattr(parsed, "kernel") else []
     for kernel in [*shared_one, *kernels]:
         with wrong.one():

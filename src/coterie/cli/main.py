@@ -22,7 +22,16 @@ from typing import NoReturn
 import coterie
 from coterie.cli.commands import COMMANDS, load
 from coterie.core.clock import CLOCK
-from coterie.core.errors import BadInput, CoterieError, UnknownName, lines_of, shown, spelled_for_shell
+from coterie.core.errors import (
+    BadInput,
+    CoterieError,
+    UnknownName,
+    flag_of,
+    lines_of,
+    shown,
+    spelled_for_shell,
+    with_flags,
+)
 
 HELP = """coterie {version}: personalised collaborative learning
 
@@ -40,6 +49,11 @@ examples:
 
 Python: import coterie; coterie.train(model, clients, method="fedavg")
 """
+COMMON = {
+    name: flag_of(name)
+    for name in ("clients", "kernel", "net", "rounds", "rows", "seed", "test", "validation")
+} | {"freeze": flag_of("freeze", "features")}
+"""Settings that messages of every room name as Python does, validation=0.2, and their flags."""
 STOPPED: list[int] = []  # signals that asked this command to stop
 NETWORK = ("cryptography", "nvflare", "msgpack", "zstandard")  # of the extra coterie[network]
 NO_MEMORY = "can't allocate memory"  # torch's words, in an error of no kind of its own
@@ -77,7 +91,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def told(error: Exception) -> tuple[list[str], int]:
     """What the person at the keyboard reads of an error, and the exit code."""
     if isinstance(error, CoterieError):
-        return lines_of(error), 2
+        return [with_flags(line, COMMON) for line in lines_of(error)], 2
     if isinstance(error, MemoryError) or NO_MEMORY in str(error):
         return ["not enough memory: take a smaller model, fewer clients or fewer rows"], 2
     if isinstance(error, OSError) and error.filename is not None:

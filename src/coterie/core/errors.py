@@ -17,7 +17,9 @@ A `CoterieWarning` is no error: something was done that a person should know bef
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -117,8 +119,65 @@ def option(name: str, value: Any, part: str = "") -> str:
     """
     if not _in_shell.get():
         return f"{name}={value!r}"
-    flag = ".".join(word.replace("_", "-") for word in (part, name) if word)
-    return f"--{flag} {value}"
+    if isinstance(value, bool):  # a switch
+        return flag_of(name if value else f"no-{name}", part)
+    return f"{flag_of(name, part)} {value}"
+
+
+def flag_of(name: str, part: str = "") -> str:
+    return "--" + ".".join(word.replace("_", "-") for word in (part, name) if word)
+
+
+@contextlib.contextmanager
+def naming_flags_of(*parts: Any) -> Iterator[None]:
+    """Within, what a method, a split, a kernel refuses ends in a remedy that its reader can type.
+
+    Parts say `minimum=20`, `keep=false` and `lower minimum`, and know nothing of the shell; there it becomes
+    `--silos.minimum 20`, `--sgd.no-keep` and `lower --silos.minimum`. A part may be its class, before there
+    is an instance.
+    """
+    try:
+        yield
+    except (BadInput, BadData) as error:
+        flags = {name: flag for part in parts for name, flag in flags_within(part).items()}
+        if _in_shell.get() and flags:
+            lines = [with_flags(line, flags) for line in lines_of(error)]
+            error.args = ("\n".join(lines),)
+            if isinstance(error, Several):
+                error.lines = tuple(lines)
+        raise
+
+
+def flags_within(part: Any) -> dict[str, str]:
+    """The shell's flags for the options of a part that has a name, and of the parts within it."""
+    if not dataclasses.is_dataclass(part):
+        return {}
+    inner = () if isinstance(part, type) else [getattr(part, f.name) for f in dataclasses.fields(part)]
+    flags = {name: flag for one in inner for name, flag in flags_within(one).items()}
+    called = getattr(part, "name", "")
+    return flags | {f.name: flag_of(f.name, called) for f in dataclasses.fields(part) if called}
+
+
+def with_flags(text: str, flags: Mapping[str, str]) -> str:
+    """A message whose remedy, all after the last colon, writes options as in Python, with the shell's flags
+    instead.
+    """
+
+    def spelled(found: re.Match[str]) -> str:
+        flag, value = flags[found[1]], found[2]
+        if value.lower() in ("true", "false"):
+            head, dot, name = flag.rpartition(".")
+            return flag if value.lower() == "true" else f"{head}{dot}no-{name}"
+        return f"{flag} {value.replace(',', ' ')}"
+
+    said, colon, remedy = text.rpartition(": ")
+    names = "|".join(sorted(map(re.escape, flags), key=len, reverse=True))
+    one = (
+        r"[Tt]rue\b|[Ff]alse\b|[\d.]+(?:,[\d.]+)+|(?=[^\s=])"  # a switch, a list of numbers, any other value
+    )
+    remedy = re.sub(rf"(?<![\w.-])({names})=({one})", spelled, remedy)
+    bare = rf"\b(set|lower|raise|name it with) ({names})(?![\w=.-])"
+    return said + colon + re.sub(bare, lambda m: f"{m[1]} {flags[m[2]]}", remedy)
 
 
 class Gathered:

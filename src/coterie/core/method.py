@@ -16,7 +16,7 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadData, BadInput, UnknownName
+from coterie.core.errors import BadData, BadInput, UnknownName, naming_flags_of
 from coterie.core.held import Held
 from coterie.core.net import Net, Replies
 from coterie.core.registry import Registry
@@ -167,6 +167,14 @@ def true_clusters(roster: Roster, method: str) -> list[int]:
                 f"client {name!r} has no cluster, which {method} needs: use a split that makes clusters"
             )
     return [cluster for cluster in roster.clusters if cluster is not None]
+
+
+def check_method(method: Method, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+    """What a method says of sites before anything runs; refusals name its options as the reader writes
+    them.
+    """
+    with naming_flags_of(method):
+        return method.check(roster, start, key)
 
 
 def check_validation(roster: Roster, needed_by: str, otherwise: str) -> None:

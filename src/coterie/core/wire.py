@@ -40,8 +40,8 @@ UNREADABLE = (AttributeError, KeyError, RecursionError, RuntimeError, TypeError,
 
 
 def pack(message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
-    """The same bytes for the same content."""
-    header: dict[str, Any] = {"__metadata__": {"coterie": json.dumps(message)}}
+    """The same bytes for the same content in the same order: the header lists tensors in theirs."""
+    header: dict[str, Any] = {"__metadata__": {"coterie": json.dumps(message)}, **dict.fromkeys(tensors)}
     at, parts = 0, []
     for name in sorted(tensors, key=lambda n: (-tensors[n].itemsize, n)):
         t = tensors[name].detach().cpu().contiguous()
@@ -58,7 +58,9 @@ def pack(message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The inverse of `pack`, with tensors in memory of their own; anything else is refused."""
+    """The inverse of `pack`, with tensors in their order and in memory of their own; anything else is
+    refused.
+    """
     try:
         header, message = _read(data)
         return message, _tensors(header, memoryview(data)[_start(data) :])
@@ -97,7 +99,7 @@ def _tensors(header: Mapping[str, Any], room: memoryview) -> dict[str, Tensor]:
         at = end
     if at != len(room):
         raise ValueError(f"{len(room) - at} bytes belong to no tensor")
-    return found
+    return {name: found[name] for name in header}
 
 
 def _bytes_of(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.core.client import Client, in_one_piece
-from coterie.core.errors import BadData, BadInput
+from coterie.core.errors import BadData, BadInput, Gathered, naming_flags_of
 from coterie.core.seeds import Key
-from coterie.data.clients import check_clients, samples
+from coterie.data.clients import samples
 from coterie.data.columns import (
     check_asked,
     check_columns,
@@ -23,6 +23,7 @@ from coterie.data.columns import (
     without,
 )
 from coterie.data.dataset import Arrays, Dataset, FitsTogether, Prepare
+from coterie.data.fit_together import check_clients
 from coterie.data.holdout import hold_out_last, hold_out_whole
 from coterie.data.intake import Array
 from coterie.data.partition.base import Deal, Split
@@ -75,21 +76,26 @@ def deal_clients(
     if not 0 <= validation < 1:
         raise BadInput(f"validation={validation} must lie in [0, 1): try 0.2, or 0 for none")
     data = apart_from_split(data, split)
-    deal = split.deal(data, data.train, clients, key)
-    published = None if data.test is None else split.deal(data, data.test, len(deal.names), key)
+    with naming_flags_of(split):
+        deal = split.deal(data, data.train, clients, key)
+        published = None if data.test is None else split.deal(data, data.test, len(deal.names), key)
     data, chosen = as_dealt(data, deal, published), tuple[str, ...]()
     if forbid or require:
         check_columns(data, forbid, require, _silo(data, split))
         chosen, data = forbidden_notes(data, forbid), without(data, forbid)
         deal, published, left = recording(data, deal, published, require)
         chosen += left
-    dealt = list[list[Arrays]]()
+    dealt, wrong = list[list[Arrays]](), Gathered()
     for i, name in enumerate(deal.names):
         rows, held = np.flatnonzero(deal.owner == i), None
         if published is not None and data.test is not None:
             held = data.test.take(np.flatnonzero(published.owner == i))
-        pools = parted(data, rows, held, test, validation, key, i, f"client {name!r}")
-        dealt.append([turned(pool, deal, i) for pool in pools])
+        with wrong.one():
+            pools = parted(data, rows, held, test, validation, key, i, f"client {name!r}")
+            dealt.append([turned(pool, deal, i) for pool in pools])
+        if wrong.found and not 0 < test < 1:  # which is the same for all
+            break
+    wrong.refuse()  # all that have too few rows at once
     ways = _ways(data, dealt, deal.names)
     clusters = deal.clusters or [None] * len(ways)
     made = [

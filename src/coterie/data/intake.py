@@ -14,7 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from coterie.core.errors import BadData, BadInput, CoterieWarning, shown
+from coterie.core.errors import BadData, BadInput, CoterieWarning, option, shown
+from coterie.data.targets import FEW, asked_of, kind_of_numbers, said_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,8 +23,14 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 TaskChoice = Literal["auto", "classification", "regression", "survival"]
 
-FEW = 20  # different whole numbers that might be classes
+Source = Literal["arrays", "table", "tables"]
+"""Where targets come from: an array of one client, a column of one client's table, or of all clients'."""
+ARRAYS: Source = "arrays"
+TABLE: Source = "table"
+TABLES: Source = "tables"
+
 MOST_CLASSES = 2**16
+MANY_UNUSED, UNUSED = 100, 10  # highest label, and times as high as there are labels, that are worth a word
 FAR = 30.0  # a standardised value is nearer than that, but for mistakes
 PLAIN = {"integer": np.int64, "floating": np.float64, "mixed-integer-float": np.float64, "boolean": np.bool_}
 
@@ -72,11 +79,17 @@ def inputs_of(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array,
 
 
 def targets_of(
-    y: Any, name: str, classes: Sequence[Any] | None, task: TaskChoice = "auto"
+    y: Any, name: str, classes: Sequence[Any] | None, task: TaskChoice = "auto", source: Source = ARRAYS
 ) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
-    """Labels counted from 0, or numbers [sample]; the classes, if they have names; what is worth saying."""
+    """Labels counted from 0, or numbers [sample]; the classes, if they have names; what is worth saying.
+
+    In a column of a table whole numbers are labels only if they are few (`data/targets.py`); of all tables
+    together classes are those found, so that of 1 and 2 there are two.
+    """
     array, listed = _labels(y, name)
     classes = listed if classes is None and task != "regression" else classes
+    if classes is None and task != "classification":
+        array = _numbers_in(array, task)
     if task == "regression":
         if classes is not None or array.dtype.kind not in "biuf":
             what = "classes are given" if classes is not None else f"they hold {array.dtype}"
@@ -86,7 +99,9 @@ def targets_of(
             )
         return array.astype(np.float64), (), ()
     notes: tuple[str, ...] = ()
-    if array.dtype.kind == "f" and (classes is None or isinstance(next(iter(classes), None), str)):
+    if array.dtype.kind in "iu" and classes is None and task == "auto":
+        array, notes = _decided(array, name, source)
+    elif array.dtype.kind == "f" and (classes is None or isinstance(next(iter(classes), None), str)):
         array, notes = _whole_labels(array, name, task, given=classes is not None)
     if array.dtype == bool and classes is None:
         classes = [False, True]
@@ -95,9 +110,18 @@ def targets_of(
     if array.dtype.kind in "USO":
         texts = np.array([str(v) for v in array])
         found, numbers = np.unique(texts, return_inverse=True)
+        if task == "auto" and len(found) > max(FEW, len(texts) // 2):
+            raise BadData(
+                f"client {name!r}: targets hold {len(found)} different texts in {len(texts)} rows, which are "
+                f"no classes: name another target, or pass {option('task', 'classification', 'table')}"
+            )
         _refuse_many(len(found) - 1, name)
         return numbers.astype(np.int64), tuple(map(str, found)), notes
     if array.dtype.kind in "iu":
+        found = np.unique(array)
+        if source == TABLES and found.tolist() != list(range(len(found))):
+            _refuse_many(len(found) - 1, name)
+            return np.searchsorted(found, array), tuple(map(str, found.tolist())), notes
         if array.size and array.min() < 0:
             raise BadData(
                 f"client {name!r}: label {array.min()} is negative; labels count from 0: pass classes=[...]"
@@ -140,6 +164,36 @@ def _labels(y: Any, name: str) -> tuple[Array, list[Any] | None]:
                 f"client {name!r}: targets hold {found} objects, not labels or numbers: convert them first"
             )
     return array, listed
+
+
+def _numbers_in(array: Array, task: str) -> Array:
+    """Texts that are all numbers, as these; unless they are told to be numbers, those that are few enough for
+    classes stay as they are written.
+    """
+    if array.dtype.kind not in "USO" or not len(array):
+        return array
+    try:
+        values = np.array([float(v) for v in array], dtype=np.float64)
+    except (TypeError, ValueError):
+        return array
+    few = task == "auto" and kind_of_numbers(values, len(values)).kind == "classes"
+    if not np.isfinite(values).all() or few:
+        return array
+    whole = (values == np.round(values)).all() and (np.abs(values) < 2**53).all()
+    return values.astype(np.int64) if whole else values
+
+
+def _decided(array: Array, name: str, source: Source) -> tuple[Array, tuple[str, ...]]:
+    """Whole numbers by the rule for all doors; what is decided against the usual reading is said."""
+    decision = kind_of_numbers(np.unique(array).tolist(), len(array), labels=source == ARRAYS)
+    if decision.kind == "either":
+        raise BadData(asked_of(f"client {name!r}: targets", decision))
+    many = len(np.unique(array))
+    if decision.kind == "classes":
+        return array, (said_of("targets", decision),) if many > 2 and source != ARRAYS else ()
+    said = said_of("targets", decision)
+    warnings.warn(said, CoterieWarning, stacklevel=6)
+    return array.astype(np.float64), (said,)
 
 
 def _whole_labels(array: Array, name: str, task: str, given: bool) -> tuple[Array, tuple[str, ...]]:
@@ -215,6 +269,21 @@ def check_rows(x: Array, y: Array, name: str, columns: tuple[str, ...]) -> None:
         )
     if y_bad:
         raise BadData(f"client {name!r}: a target is NaN or infinite: fill or drop it")
+
+
+def unused_labels(y: Array, name: str, names: Sequence[str]) -> tuple[str, ...]:
+    """A note, and a warning, of class numbers so high that most of a model's outputs stand for nothing."""
+    if y.dtype.kind != "i" or names or not len(y):
+        return ()
+    highest, many = int(y.max()), len(np.unique(y))
+    if highest < MANY_UNUSED or highest < UNUSED * many:
+        return ()
+    said = (
+        f"labels of client {name!r} go up to {highest}, with {many} different ones: the model gets "
+        f"{highest + 1} outputs; name them in classes=[...], or pass task='regression' if they are numbers"
+    )
+    warnings.warn(said, CoterieWarning, stacklevel=4)
+    return (said,)
 
 
 def far_off(x: Array, name: str, columns: Sequence[str]) -> tuple[str, ...]:

@@ -11,18 +11,23 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import BadData, BadInput, shown
-from coterie.data.intake import Array, TaskChoice, targets_of
+from coterie.data.intake import ARRAYS, Array, Source, TaskChoice, targets_of
 
 MERGED = 0.01  # of the times, at most, may tie by rounding
 REMEDY = "correct the row, or leave it out"
 
 
 def goals_of(
-    y: Any, event: Any, name: str, classes: Sequence[Any] | None, task: TaskChoice = "auto"
+    y: Any,
+    event: Any,
+    name: str,
+    classes: Sequence[Any] | None,
+    task: TaskChoice = "auto",
+    source: Source = ARRAYS,
 ) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
     """Targets as `intake.targets_of` has them; with events, or of a survival, signed times."""
     if event is None and task != "survival":
-        return targets_of(y, name, classes, task)
+        return targets_of(y, name, classes, task, source)
     whose = f"client {name!r}: "
     if classes is not None or task not in ("auto", "survival"):
         beside = "classes" if classes is not None else f"task={task!r}"

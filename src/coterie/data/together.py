@@ -31,16 +31,10 @@ from coterie.core.checks import (
 from coterie.core.errors import BadData, BadInput, CoterieError, Several, shown
 from coterie.core.seeds import Key
 from coterie.data.choices import check_choice
-from coterie.data.clients import (
-    Client,
-    inputs_and_target,
-    refuse_many_texts,
-    refuse_unknown,
-    scaled_by,
-    whose,
-)
+from coterie.data.clients import Client, whose
 from coterie.data.dataset import Arrays, Dataset
-from coterie.data.intake import Array, TaskChoice, far_off
+from coterie.data.frame_columns import inputs_and_target, refuse_many_texts, refuse_unknown, scaled_by
+from coterie.data.intake import TABLES, Array, TaskChoice, far_off
 from coterie.data.missing import Missing
 from coterie.data.partition.base import Deal
 from coterie.data.partition.silos import in_order, text_of
@@ -237,7 +231,8 @@ def _targets(
 ) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
     """Of all tables; times and events are looked at table by table, whose rows are counted from 0."""
     if rows.event is None:
-        return goals_of(rows.y, None, ", ".join(dict.fromkeys(rows.owner)), classes, task)
+        whose = ", ".join(dict.fromkeys(rows.owner))
+        return goals_of(rows.y, None, whose, classes, task, TABLES)
     owner, parts, troubles = np.array(rows.owner), list[Array](), list[str]()
     for name in dict.fromkeys(rows.owner):
         mine = owner == name

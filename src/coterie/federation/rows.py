@@ -24,12 +24,12 @@ import numpy as np
 
 from coterie.core.checks import is_number, is_whole
 from coterie.core.client import Client, class_count, counts_of, digest_of
-from coterie.core.errors import BadData, BadInput, Refused, UnknownName, shown
+from coterie.core.errors import BadData, BadInput, Refused, UnknownName, naming_flags_of, shown
 from coterie.core.seeds import Key
 from coterie.data.build import apart_from_split, as_dealt, client_of, parted, turned
-from coterie.data.clients import check_clients
 from coterie.data.columns import without
 from coterie.data.dataset import Arrays, Dataset
+from coterie.data.fit_together import check_clients
 from coterie.data.intake import Array
 from coterie.data.partition.base import Split
 from coterie.data.partition.silos import Silos
@@ -83,7 +83,8 @@ class Holding:
     def dealt(cls, source: Source, split: Split, clients: int | None, seed: int, name: str) -> Holding:
         """The client of that name in a study, which every site deals alike and takes its own of."""
         key, data = Key(seed).at("data"), apart_from_split(source.load(), split)
-        deal = split.deal(data, data.train, clients, key)
+        with naming_flags_of(split):
+            deal = split.deal(data, data.train, clients, key)
         if name not in deal.names:
             raise UnknownName(f"client of {data.name}", name, deal.names)
         number = deal.names.index(name)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from coterie.core.errors import BadInput, Gathered, shown
+from coterie.core.errors import BadInput, Gathered, naming_flags_of, shown
 from coterie.core.kernel import WORK, Trainer
 from coterie.core.options import coerced, table_of
 from coterie.kernels.around import Around
@@ -57,7 +57,8 @@ def made(text: str, options: Mapping[str, Mapping[str, Any]]) -> Trainer:
     wrong.refuse()
     work: Any = None
     for name in reversed(names):
-        work = WORK[name](**values[name], **({} if work is None else {"inner": work}))
+        with naming_flags_of(work, WORK[name]):
+            work = WORK[name](**values[name], **({} if work is None else {"inner": work}))
     found: Trainer = work
     return found
 

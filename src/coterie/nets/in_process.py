@@ -14,7 +14,7 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs, Weights
 from coterie.core.client import Client, Samples
-from coterie.core.errors import BadInput
+from coterie.core.errors import BadInput, naming_flags_of
 from coterie.core.held import COORDINATOR, Held, hold
 from coterie.core.kernel import Kernel, Look, Maker, Part, Scorer, Trainer, looks, makes, scores
 from coterie.core.learner import Learner
@@ -184,7 +184,8 @@ class InProcess:
     ) -> Found:
         hosts = edges[:, 1]
         if kernel.keeps and len(torch.unique(hosts)) < len(hosts):
-            raise BadInput("keep=true needs at most one visit to each client in a round: set keep=false")
+            with naming_flags_of(kernel):
+                raise BadInput("keep=true needs at most one visit to each client in a round: set keep=false")
         memory = self.slots.before(slot, round) if kernel.keeps else None
         if memory is None:
             memory = tree.stack([kernel.fresh(self.learner, tree.row(beliefs, 0))])

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coterie.runs import checkpoint
 from coterie.runs.folder import CHECKPOINTS
 from coterie.runs.record import Record
 from coterie.runs.settings import digest
@@ -36,7 +35,7 @@ def begun(new: Path, old: Path, round: int, config: Mapping[str, Any], client: i
             lines = [without(entry, client) for entry in lines]
         write_whole(new / name, "".join(json.dumps(entry) + "\n" for entry in lines))
     tensors, header = read_tensors(old / CHECKPOINTS / f"{round:05d}.safetensors")
-    stamp = {"round": round, "config": digest(config), "schema": checkpoint.SCHEMA}
+    stamp = {**header["stamp"], "round": round, "config": digest(config)}  # of the schema that it has
     write_tensors(new / "checkpoint.safetensors", tensors, {**header, "stamp": stamp})
 
 

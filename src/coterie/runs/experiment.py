@@ -26,7 +26,7 @@ from coterie.core.clock import CLOCK
 from coterie.core.devices import device_of
 from coterie.core.errors import BadInput
 from coterie.core.kernel import told
-from coterie.core.method import Method, makes_models, works
+from coterie.core.method import Method, check_method, makes_models, works
 from coterie.core.net import Net
 from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
@@ -95,7 +95,7 @@ class Builder:
         """A run of these settings, ready to go."""
         with CLOCK.part("data"), narrow():
             settings, method, key = _method(settings)
-            footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
+            footing = self.footing(settings, lambda roster, start: check_method(method, roster, start, key))
             settings = settled(settings, footing)
             connector, engine = settings.made("net"), settings.made("engine")
             return experiment_of(
@@ -107,9 +107,9 @@ class Builder:
         with CLOCK.part("data"), narrow():
             settings, method, key = _method(settings)
             device_of(settings.device)
-            footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
+            footing = self.footing(settings, lambda roster, start: check_method(method, roster, start, key))
             check_work(method, footing.roster, footing.model)
-            method.check(footing.roster, footing.beliefs, key)
+            check_method(method, footing.roster, footing.beliefs, key)
             refuse_unforeseen(method, settings.table(), footing.met is not None)
         if settings.budget and footing.met is None:
             self.prepare(settings).net.close()
@@ -131,7 +131,7 @@ class Builder:
         if settings.features is not None or (settings.net, settings.device) != ("in-process", "cpu"):
             return False
         with CLOCK.part("data"), narrow():
-            footing = self.footing(settings, lambda roster, start: method.check(roster, start, key))
+            footing = self.footing(settings, lambda roster, start: check_method(method, roster, start, key))
         rows = len(footing.roster) * int(getattr(settings.made("kernel"), "batch", 0))
         most = max(rows, sum(len(c.train) + len(c.test) for c in footing.clients))
         numbers = most * math.prod(footing.roster.shape)
@@ -282,7 +282,7 @@ def experiment_of(
     """A method on a footing; refused if the two do not go together. One that has to try others first does."""
     roster, key = footing.roster, Key(int(config["seed"]), rounds=int(config["rounds"]))
     check_work(method, roster, footing.model, own.loss, own.transform is not None)
-    said = [*method.check(roster, footing.beliefs, key)]
+    said = [*check_method(method, roster, footing.beliefs, key)]
     if isinstance(method, Advised) and method.undecided:
         if config.get("budget"):
             raise BadInput(
@@ -320,9 +320,9 @@ def experiment_of(
     )
     planned, noted = affordable(method, beliefs, ground, config)
     if planned != int(config["rounds"]):  # then what it says of its rounds is of these
-        before = [*method.check(roster, footing.beliefs, key)]
+        before = [*check_method(method, roster, footing.beliefs, key)]
         said = [note for note in said if note not in before]
-        said += method.check(roster, footing.beliefs, Key(key.seed, rounds=planned))
+        said += check_method(method, roster, footing.beliefs, Key(key.seed, rounds=planned))
         config = {**config, "rounds": planned}
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
     if accounted(net) is None and (costs(method, roster) or hides):

@@ -110,6 +110,7 @@ class Folder:
         self._synced = time.monotonic()
         self._config: Mapping[str, Any] | None = None
         self._digest = ""
+        self._kind: type | None = None
 
     def close(self) -> None:
         self._lock.close()
@@ -165,7 +166,7 @@ class Folder:
         if due:
             self.sync()
         path = self.path / "checkpoint.safetensors"
-        checkpoint.save(path, state, stamp, kept, durable=due)
+        checkpoint.save(path, state, stamp, kept, durable=due, kind=self._kind)
         if config.get("history") and round and round % int(config["history"]) == 0:
             with readable_errors(self.path):
                 (self.path / CHECKPOINTS).mkdir(exist_ok=True)
@@ -179,7 +180,10 @@ class Folder:
         self._synced = time.monotonic()
 
     def restore(self, kind: type, config: Mapping[str, Any]) -> checkpoint.Saved | None:
-        """What was saved, after dropping what was written beyond it; None before the first."""
+        """What was saved, after dropping what was written beyond it; None before the first. What is saved
+        from now on is of this kind.
+        """
+        self._kind = kind
         path, saved = brought_back(self.path / "checkpoint.safetensors"), None
         if path.exists():
             saved = checkpoint.load(path, kind, digest(config))

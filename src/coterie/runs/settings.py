@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coterie.core.client import Task
-from coterie.core.errors import BadInput, Gathered, UnknownName, shown
+from coterie.core.errors import BadInput, Gathered, UnknownName, naming_flags_of, shown
 from coterie.core.options import MOST, coerced, plain, table_of
 from coterie.core.registry import Registry
 from coterie.data.columns import check_asked
@@ -178,7 +178,8 @@ class Settings:
         if kind == "kernel":
             return nested.made(name, self.options)
         cls = PARTS[kind][name]
-        return cls(**coerced(cls, self.options.get(name, {}), f"{kind} {name}"), **more)
+        with naming_flags_of(*more.values(), cls):
+            return cls(**coerced(cls, self.options.get(name, {}), f"{kind} {name}"), **more)
 
     def resolved(self) -> Settings:
         """With every `auto` replaced and every option of every part spelled out; but for the model of rows of

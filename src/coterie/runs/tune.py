@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from coterie.core.errors import BadInput, BadRun, Diverged, UnknownName
-from coterie.core.method import Method
+from coterie.core.method import Method, check_method
 from coterie.core.seeds import Key
 from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
 from coterie.runs.experiment import Builder
@@ -178,7 +178,7 @@ def as_given(settings: Settings, axes: Sequence[Axis]) -> Options | None:
 
 def made(settings: Settings, footing: Footing) -> Method:
     method: Method = settings.made("method", local=settings.made("kernel"))
-    method.check(footing.roster, footing.beliefs, Key(settings.seed, rounds=settings.rounds))
+    check_method(method, footing.roster, footing.beliefs, Key(settings.seed, rounds=settings.rounds))
     return method
 
 

@@ -24,7 +24,7 @@ from coterie.core.held import hold
 from coterie.core.learner import Learner
 from coterie.core.net import to_own
 from coterie.core.seeds import Key
-from coterie.data.clients import check_clients
+from coterie.data.fit_together import check_clients
 from coterie.data.holdout import hold_out
 from coterie.engines import Pool
 from coterie.engines.bank import adjoined, place

@@ -1,11 +1,17 @@
-"""Named tensors and a header of JSON as one file, in the format of safetensors: reading it runs no code."""
+"""Named tensors and a header of JSON as one file, in the format of safetensors: reading it runs no code.
+
+What is read is what was written, names and maps in the order they had: whoever goes through a belief by its
+names, or adds up its norms, gets the same numbers after a resume. The format itself keeps no order, so the
+header lists the names (`ORDER`), each with the order of its axes in memory where that is not the usual one: a
+sum over a transposed matrix adds in that order too.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +21,20 @@ from torch import Tensor
 
 from coterie.storage.atomic import readable_errors, replace_atomically, replace_quickly
 
+ORDER = "order"
+"""In the header of every file: its tensors, NAME or [NAME, axes in memory]."""
+
 
 def write_tensors(
     path: Path | str, tensors: Mapping[str, Tensor], header: Mapping[str, Any], durable: bool = True
 ) -> Path:
-    """The same bytes for the same content; folders on the way are made. See `atomic.py` for `durable`."""
+    """The same bytes for the same content in the same order; folders on the way are made. See `atomic.py` for
+    `durable`.
+    """
     path = Path(path)
+    listed = [[name, axes] if (axes := axes_in_memory(t)) else name for name, t in tensors.items()]
     # one entry only: the format keeps several in no particular order
-    text = json.dumps(header, sort_keys=True)
+    text = json.dumps({**header, ORDER: listed})
     # copies of their own: views and expanded tensors share memory, which the format refuses
     own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     with readable_errors(path):
@@ -44,7 +56,43 @@ def _save(tensors: dict[str, Tensor], path: Path, text: str) -> None:
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What is no such file ends in a KeyError, ValueError, OSError or SafetensorError."""
+    """What is no such file ends in a KeyError, ValueError, OSError or SafetensorError.
+
+    Tensors that the order does not list, as in a file of an earlier version, follow by the alphabet.
+    """
     with safe_open(path, framework="pt") as file:
         header = json.loads((file.metadata() or {})["coterie"])
-        return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+        listed = order_of(header)
+        names = sorted(file.keys())
+        there = set(names)
+        axes = {n: along for n, along in listed.items() if n in there} | {
+            n: [] for n in names if n not in listed
+        }
+        return {name: laid_out(file.get_tensor(name), along) for name, along in axes.items()}, header
+
+
+def order_of(header: Any) -> dict[str, list[int]]:
+    """Takes the order out of a header: of each tensor its axes in memory, nothing where they are as usual."""
+    try:
+        return dict((entry, []) if isinstance(entry, str) else entry for entry in header.pop(ORDER, []))
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"its header cannot be read: {error}") from None
+
+
+def axes_in_memory(tensor: Tensor) -> list[int]:
+    """A tensor's axes from the widest stride to the narrowest; nothing where that is the order of its shape,
+    or where rows are one and the same memory.
+    """
+    if tensor.is_contiguous() or 0 in tensor.stride():
+        return []
+    axes = sorted(range(tensor.ndim), key=lambda axis: -tensor.stride()[axis])
+    return [] if axes == list(range(tensor.ndim)) else axes
+
+
+def laid_out(tensor: Tensor, axes: Sequence[int]) -> Tensor:
+    """The same numbers, in memory along these axes."""
+    if not axes:
+        return tensor
+    if sorted(axes) != list(range(tensor.ndim)):
+        raise ValueError(f"a tensor of {tensor.ndim} axes cannot lie along {axes}")
+    return tensor.permute(*axes).contiguous().permute(*(axes.index(i) for i in range(tensor.ndim)))

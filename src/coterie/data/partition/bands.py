@@ -84,7 +84,11 @@ class Bands:
         refuse_other_count("bands", clients, names)
         for b, (label, shared) in enumerate(zip(labels, agents, strict=True)):
             if (found := int((trained == b).sum())) < 2 * shared:
-                remedy = "drop unknown values" if label == "unknown" else "move its edges or lower its agents"
+                remedy = (
+                    "drop unknown values (unknown=drop)"
+                    if label == "unknown"
+                    else "move its edges or lower agents"
+                )
                 raise BadInput(
                     f"split bands: band {self.column} {label} has {found} training row(s) for {shared} "
                     f"client(s), but each needs at least 2: {remedy}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput, UnknownName, option
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
@@ -18,6 +18,7 @@ from coterie.data.partition.base import SPLITS, Deal
 from coterie.data.partition.columns import column_of, refuse_other_count
 from coterie.data.partition.counts import some
 
+LEAST = 2  # one row to train and one to test
 NATURAL = "hospital"  # the column that is a silo by itself in the bundled data
 
 
@@ -36,7 +37,7 @@ class Silos:
     small: Literal["refuse", "drop"] = "refuse"
 
     def __post_init__(self) -> None:
-        if self.minimum < 2:
+        if self.minimum < LEAST:
             raise BadInput(
                 f"split silos: minimum={self.minimum} must be at least 2, "
                 "one row to train and one to test: try 10"
@@ -45,14 +46,15 @@ class Silos:
             raise UnknownName("rule for small silos", self.small, ("refuse", "drop"))
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
-        column = self.column or self.natural(data)
-        trained = texts_of(column_of("silos", data, data.train, column))
-        sizes = Counter(text for text in trained if text is not None)
+        column, sizes = self.sizes(data)
         few = sorted((name, n) for name, n in sizes.items() if n < self.minimum)
         if few and self.small == "refuse":
+            (first, rows), *others = few
+            more = "".join(f", {name!r} {n}" for name, n in others)
+            lower = f" to {least}" if (least := min(n for _, n in few)) >= LEAST else ""
             raise BadInput(
-                f"split silos: {column} {few[0][0]!r} has {few[0][1]} training rows, at least "
-                f"{self.minimum} are needed: set small=drop to leave such silos out, or lower minimum"
+                f"split silos: {column} {first!r} has {rows} training rows{more}, at least "
+                f"{self.minimum} are needed: set small=drop to leave such silos out, or lower minimum{lower}"
             )
         names = tuple(sorted((name for name, n in sizes.items() if n >= self.minimum), key=in_order))
         if not names:
@@ -61,13 +63,38 @@ class Silos:
                 f"{max(sizes.values(), default=0)}: lower minimum or choose another column"
             )
         refuse_other_count("silos", clients, names)
-        places = {name: i for i, name in enumerate(names)}
-        found = texts_of(column_of("silos", data, pool, column))
-        owner = np.array([-1 if text is None else places.get(text, -1) for text in found], dtype=np.int64)
         why = f"as {column} is missing or not among the clients"
         if few:
             small = some([f"{name} ({n})" for name, n in few])
             why += f"; left out for fewer than {self.minimum} training rows: {small}"
+        return self.owned(data, pool, column, names, why)
+
+    def deal_all(self, data: Dataset, pool: Arrays) -> Deal:
+        """However small a silo is, for whoever looks at rows and trains nothing; who is too small is said."""
+        column, sizes = self.sizes(data)
+        names = tuple(sorted(sizes, key=in_order))
+        deal = self.owned(data, pool, column, names, f"as {column} is missing")
+        few = [f"{name} ({sizes[name]})" for name in names if sizes[name] < self.minimum]
+        if not few:
+            return deal
+        drop = option("small", "drop", "silos")
+        said = (
+            f"fewer than {self.minimum} training rows: {', '.join(few)}; they are looked at here, but a run "
+            f"refuses them: {drop} leaves them out"
+        )
+        return replace(deal, notes=(said, *deal.notes))
+
+    def sizes(self, data: Dataset) -> tuple[str, Counter[str]]:
+        """The column to go by, and the training rows of each of its values."""
+        column = self.column or self.natural(data)
+        trained = texts_of(column_of("silos", data, data.train, column))
+        return column, Counter(text for text in trained if text is not None)
+
+    def owned(self, data: Dataset, pool: Arrays, column: str, names: tuple[str, ...], why: str) -> Deal:
+        """Each row goes to the silo of its value, if that has a name here."""
+        places = {name: i for i, name in enumerate(names)}
+        found = texts_of(column_of("silos", data, pool, column))
+        owner = np.array([-1 if text is None else places.get(text, -1) for text in found], dtype=np.int64)
         return Deal(owner, names, notes=notes_on(owner, names, why))
 
     def natural(self, data: Dataset) -> str:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie.core.client import Task
-from coterie.core.errors import BadInput
+from coterie.core.errors import BadInput, naming_flags_of
 from coterie.core.seeds import Key
 from coterie.data.build import apart_from_split
 from coterie.data.columns import inputs_of
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
-from coterie.data.partition.base import Split
+from coterie.data.partition.base import Deal, Split
+from coterie.data.partition.silos import Silos
 from coterie.data.preparation import Column
 from coterie.data.tabular import TabularPrepare
 
@@ -53,10 +54,17 @@ def dealt_rows(
     saying of it.
     """
     data = apart_from_split(data, split)
-    deal = split.deal(data, data.train, clients, key)
+    every = split if isinstance(split, Silos) and split.small == "refuse" and clients is None else None
+
+    def deal_of(pool: Arrays, clients: int | None) -> Deal:
+        """Looking at rows needs no least number of them."""
+        with naming_flags_of(split):
+            return split.deal(data, pool, clients, key) if every is None else every.deal_all(data, pool)
+
+    deal = deal_of(data.train, clients)
     owners = [deal.owner]
     if data.test is not None:
-        owners.append(split.deal(data, data.test, len(deal.names), key).owner)
+        owners.append(deal_of(data.test, len(deal.names)).owner)
     sites = site_rows(data, np.concatenate(owners), deal.names)
     return sites, [*data.notes, *deal.notes]
 

@@ -12,9 +12,12 @@ import numpy as np
 from coterie.core.errors import BadData, BadInput, Several
 from coterie.data.choices import check_choice
 from coterie.data.dataset import Arrays, Dataset
+from coterie.data.intake import Array
 from coterie.data.missing import check_missing_rule
 from coterie.data.sources.base import SOURCES
+from coterie.data.tables.texts import number_of
 from coterie.data.tabular import TabularPrepare
+from coterie.data.targets import FRACTIONS, kind_of_numbers, said_of
 
 if TYPE_CHECKING:
     from coterie.data.tables.rules import Recipe
@@ -91,13 +94,26 @@ class TableFile:
             features=prepare.features,
             classes=recipe.classes,
             prepare=prepare,
-            notes=rows.notes,
+            notes=(*rows.notes, *self._said(recipe, rows.y)),
             recipe=recipe,
             silos=silos,
             one_class=recipe.one_class == "allow",
             together=tuple(recipe.rule(name).name for name in recipe.patient),
             lines=rows.lines,
         )
+
+    def _said(self, recipe: Recipe, y: Array) -> tuple[str, ...]:
+        """How the target is read, where a person might read it otherwise and nobody said what it is."""
+        if self.recipe or self.event or self.task != "auto":
+            return ()
+        what, values = f"target {recipe.target!r} is", y
+        if recipe.classes:
+            numbers = [number_of(c) for c in recipe.classes]
+            if len(numbers) < 3 or None in numbers:
+                return ()
+            values = np.array(numbers, dtype=np.float64)
+        decision = kind_of_numbers(np.unique(values).tolist(), len(y))
+        return () if decision.why == FRACTIONS else (said_of(what, decision),)
 
     def _called(self) -> str:
         return self.recipe or ", ".join(self.paths)

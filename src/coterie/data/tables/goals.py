@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from coterie.core.errors import BadData, BadInput, Several, UnknownName
 from coterie.data.tables.kinds import Found
 from coterie.data.tables.match import Group
 from coterie.data.tables.merged import Merged
 from coterie.data.tables.read import Table
 from coterie.data.tables.rules import Recipe
-from coterie.data.tables.texts import plain, same, some
+from coterie.data.tables.texts import number_of, plain, same, some
+from coterie.data.targets import is_whole, kind_of_numbers
 
 NOT_CLASSES = {"regression": "use task=classification", "survival": "name the column of times"}
+REGRESSION = "a number to predict: a regression"
 SAID = {"survival": "the time until the event, or until a row was last seen: a survival"}
 
 
@@ -62,6 +66,12 @@ def check_goal(
     founds = [looks[s][h] for s, h in goal.headers.items()]
     values = {same(c) for f in founds for c in f.values}
     if not values or merged.kind in ("constant", "empty"):
+        if len(values) > 1:
+            different = some(sorted(values))
+            raise BadData(
+                f"{where}: target {goal.name!r} is the same in all rows of each site ({different}): nothing "
+                "to learn within a site"
+            )
         only = next(iter(values), "missing")
         raise BadData(f"{where}: target {goal.name!r} is {only} in every row: nothing to learn")
     if not merged.rule.read:
@@ -71,12 +81,26 @@ def check_goal(
         )
     if task in NOT_CLASSES and merged.rule.use != "number":
         raise BadData(f"{where}: target {goal.name!r} is not a number: {NOT_CLASSES[task]}")
+    why = reason_of(merged, founds, task)
     decimals = sorted({str(c) for f in founds for c in f.values if str(c).endswith(".0")})
     if merged.rule.values and decimals:
         merged.says.append(f"classes, though written as {some(decimals)}: not a regression")
     elif merged.rule.use == "number":
-        merged.says.append(SAID.get(task, "a number to predict: a regression"))
+        merged.says.append(
+            SAID.get(task, f"a number to predict: a regression ({why})" if why else REGRESSION)
+        )
+    elif why and len(merged.rule.values) > 2:
+        merged.says.append(f'taken as classes ({why}); if they are numbers to predict, write use = "number"')
     return without_gaps(recipe, merged, goal, looks, "target")
+
+
+def reason_of(merged: Merged, founds: Sequence[Found], task: str) -> str:
+    """Why whole numbers were taken as they were, where nobody said what they are."""
+    numbers = [number_of(c) for f in founds for c in f.values]
+    known = [n for n in numbers if n is not None]
+    if task != "auto" or len(known) < len(numbers) or not is_whole(np.array(known)):
+        return ""
+    return kind_of_numbers(known, sum(f.known for f in founds)).why
 
 
 def check_event(

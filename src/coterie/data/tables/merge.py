@@ -15,12 +15,12 @@ from coterie.data.tables.numerals import USUAL
 from coterie.data.tables.rules import Here, Rule, Spellings
 from coterie.data.tables.texts import Cell, number_of, plain, same, shown, some
 from coterie.data.tables.units import name_and_unit
+from coterie.data.targets import kind_of_numbers
 
 SYNONYMS = (
     ("f", ("female", "w", "woman", "weiblich", "femme", "fem")),
     ("m", ("male", "man", "mannlich", "männlich", "homme", "h")),
 )
-MOST_CLASSES = 20  # a target of more whole numbers is a number
 NUMBERS = ("regression", "survival")  # tasks whose target is one
 
 LEFT_OUT = {
@@ -99,13 +99,15 @@ def common_kind(pooled: Found, looks: Mapping[str, Found]) -> str:
 
 
 def target_kind(pooled: Found, task: str) -> str:
-    """Few whole numbers are classes, however they are written; other numbers are to be predicted as such."""
+    """Classes or numbers by the rule for all doors (`data/targets.py`), however numbers are written."""
     values = {number_of(c) for c in pooled.values}
     numeric = bool(values) and None not in values
-    whole = numeric and all(v is not None and v % 1 == 0 for v in values)
+    numbers = (
+        numeric and kind_of_numbers([v for v in values if v is not None], pooled.known).kind == "numbers"
+    )
     if pooled.kind in ("empty", "constant") or (task in NUMBERS and not numeric):
         return pooled.kind
-    if task in NUMBERS or (task == "auto" and numeric and not (whole and len(values) <= MOST_CLASSES)):
+    if task in NUMBERS or (task == "auto" and numbers):
         return "number"
     if pooled.kind == "flag":
         return "flag"
