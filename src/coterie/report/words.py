@@ -70,7 +70,7 @@ def factor(metric: str) -> int:
 
 
 def spread(value: Interval, metric: str, sign: bool = False) -> str:
-    """Mean ± half its interval; — for the half where one seed has none."""
+    """Mean ± half its interval; — for the half where one seed, or seeds that all agree, tell none."""
     if math.isnan(value.mean):
         return NONE
     half = figure(value.half, metric, like=value.mean)
@@ -269,11 +269,14 @@ def _verdict(gain: Interval, metric: str) -> str:
     mean, half, seeds = gain.mean, gain.half, gain.seeds
     if mean == 0:
         return "training together changes nothing"
-    amount = f"{_difference(abs(mean), metric)} (±{figure(half, metric, like=mean)}){beside(gain, metric)}"
+    around = "" if math.isnan(half) else f" (±{figure(half, metric, like=mean)})"
+    amount = f"{_difference(abs(mean), metric)}{around}{beside(gain, metric)}"
     if metric in PERCENT:
         said = f"training together {'gains' if mean > 0 else 'loses'} {amount}"
     else:
         said = f"training together makes the {moved(metric)} {amount} {way(metric, mean > 0)}"
+    if math.isnan(half) and math.isnan(gain.low):
+        return f"{said} in each of {seeds} seeds, which without any spread cannot be told from none"
     if abs(mean) <= half:
         return f"{said}, which {seeds} seeds cannot tell from none"
     return said if gain.side else f"{said}, which these test rows cannot tell from none"
@@ -288,7 +291,8 @@ def _difference(value: float, metric: str) -> str:
 def size_of(gain: Interval, metric: str) -> str:
     """How much it is, whichever way it goes: "3.1 points (±1.2 over 5 seeds)", "0.42 (...) in RMSE"."""
     over = f" over {several(gain.seeds, 'seed')}"
-    half = "" if math.isnan(gain.half) else f" (±{figure(gain.half, metric, like=gain.mean)}{over})"
+    same = f" (the same in {several(gain.seeds, 'seed')})" if gain.seeds > 1 else ""
+    half = same if math.isnan(gain.half) else f" (±{figure(gain.half, metric, like=gain.mean)}{over})"
     what = "" if metric in PERCENT else f" in {NAMES[metric]}"
     return f"{_difference(abs(gain.mean), metric)}{half}{what}{beside(gain, metric)}"
 
