@@ -225,8 +225,8 @@ def test_headline_when_together_is_worse(make_known):
     assert said_of(runs) == (
         "Over 2 clients and 2 seeds, fedavg reaches an RMSE of 2.050 (±0.820), local (each client by itself) "
         "1.550 (±0.820): training together makes the error 0.500 larger in each of 2 seeds, which without "
-        "any spread cannot be told from none; in their means over seeds, 0 of 2 clients gain, 2 lose, the largest loss is a with an error 0.500 larger."
-        + DEALT
+        "any spread cannot be told from none; in their means over seeds, 0 of 2 clients gain, "
+        "2 lose, the largest loss is a with an error 0.500 larger." + DEALT
     )
 
 
@@ -322,8 +322,8 @@ class TestOneRequester:
             "For b, the only one of 2 clients with a figure from every method, over 2 seeds, erosion (the "
             "best of 2 by these very test rows, so it looks better than it is) reaches an accuracy of 82.5 % "
             "(±38.9), local (each client by itself) 62.5 % (±38.9): training together gains 20.0 points in "
-            "each of 2 seeds, which without any spread cannot be told from none. All data in one place (central) would reach 92.5 %."
-            + DEALT
+            "each of 2 seeds, which without any spread cannot be told from none. "
+            "All data in one place (central) would reach 92.5 %." + DEALT
         )
 
     def test_summary_goes_by_who_has_a_figure(self, runs):

@@ -20,7 +20,7 @@ from coterie.report.answers import sentences
 from coterie.report.answers_page import render_advice
 from coterie.runs import trying
 from coterie.runs.advising import Question, advise, bench_of, read_question
-from coterie.runs.answers import interval_of
+from coterie.runs.choosing import interval_of
 from coterie.runs.experiment import Builder
 from coterie.runs.runner import run
 from coterie.runs.settings import Settings

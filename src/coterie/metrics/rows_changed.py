@@ -2,8 +2,8 @@
 
 Two models are right on k and l of the same n rows: at least m = |k - l| of the rows differ, all one way. Of n
 rows, m of one kind and none of the other have Wilson's bounds (`operating.py`), and the difference of the two
-shares has Newcombe's, made of these ("Interval estimation for the difference between independent proportions",
-1998, method 10), here of k >= l:
+shares has Newcombe's, made of these ("Interval estimation for the difference between independent
+proportions", 1998, method 10), here of k >= l:
 
     m/n - √((m/n - low(m))² + high(0)²)   to   high(m),     high(0) = z² / (n + z²)
 
@@ -17,9 +17,6 @@ from __future__ import annotations
 import math
 
 from coterie.metrics.operating import wilson
-
-SHARES = ("accuracy", "sensitivity")
-"""Figures that are shares of rows: of all, or of those of class 1."""
 
 
 def least_bounds(difference: float, rows: float) -> tuple[float, float]:

@@ -100,8 +100,9 @@ Some = TypeVar("Some", Interval, Intervals)
 def telling(found: Some) -> Some:
     """Without width zero: what all seeds agree on is not known to the last digit."""
     none = found.half <= ROUNDING * np.maximum(np.abs(found.mean), 1)
-    half = np.where(none, math.nan, found.half)
-    return found._replace(half=float(half) if isinstance(found, Interval) else half)
+    if isinstance(found, Interval):
+        return found._replace(half=math.nan) if none else found
+    return found._replace(half=np.where(none, math.nan, found.half))
 
 
 @functools.cache
