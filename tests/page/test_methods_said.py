@@ -1,4 +1,4 @@
-"""What the cards say of how a method chooses, of every method there is: nothing that its own record denies."""
+"""What the cards say of how methods choose, of every method there is: nothing that its own record denies."""
 
 from __future__ import annotations
 

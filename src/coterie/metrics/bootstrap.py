@@ -106,4 +106,4 @@ def bounds_of_mean(draws: np.ndarray, sizes: np.ndarray, figure: Figure) -> np.n
         return bounds(draws.mean(axis=1))
     each, middle = bounds_by_client(draws, sizes, figure), draws[0]
     apart = np.sqrt(np.square(each - middle).sum(axis=1)) / len(sizes)
-    return middle.mean() + apart * np.array([-1, 1])
+    return np.asarray(middle.mean() + apart * np.array([-1, 1]))

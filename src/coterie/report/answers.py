@@ -11,6 +11,7 @@ from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.report import words
 from coterie.report.terminal import fitting
 from coterie.runs.answers import Advice, Answer, Gift
+from coterie.runs.choosing import SHARES
 from coterie.runs.record import COORDINATOR
 from coterie.runs.trying import ALIKE, THEIRS
 
@@ -32,10 +33,10 @@ SURE = ((0.8, "quite"), (0.5, "somewhat"), (0.0, "hardly"))
 FEW_ROWS, FEW_EVENTS = 30, 10  # below, nobody is quite sure of anything
 LEGEND = (
     "Gain over training alone on held-out parts of each client's own training rows; in brackets its 95 % "
-    "interval, corrected for the rows that trainings share (Nadeau and Bengio, 2003) and as wide as a choice "
-    "among {ways} asks for; — where these rows allow none. * what each is advised to follow: the largest gain "
-    "of those above {sure} standard error{s}, if {promise} leaves out 0, else alone. No model: what always "
-    "the same answer would have."
+    "interval ({kind}), as wide as a choice among {ways} asks for; — where these rows allow none. * what "
+    "each is advised to follow: the largest gain of those above {sure} standard error{s}, if {promise} "
+    "leaves out 0 and it does better than no model, else alone. No model: what always the same answer would "
+    "have."
 )
 PROMISED = (
     " Promised: the gain of such a choice on rows that neither training nor choosing had seen; the starred "
@@ -130,7 +131,7 @@ def held_back(advice: Advice, answer: Answer) -> str:
         none = f"{nothing_learnt(answer, metric)} {figure_of(answer.no_model, metric)}"
         return (
             f"Stay alone: {looked}, but {figure_of(answer.level[best], metric)} is no better than "
-            f"{none}: nothing that others know helps here ({rows})."
+            f"{none} ({rows})."
         )
     if answer.expected is None:
         doubt = f"the best of {words.several(len(answer.gains), 'way')} may look that good by chance"
@@ -344,7 +345,7 @@ def called(spec: str) -> str:
 
 
 def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
-    """One row for each client: without a model, alone, what is advised and promised, the gain of every way."""
+    """One row for each client: without a model, alone, what is advised and promised, what each way gains."""
     ways, metric = [spec for spec in advice.ways if spec != ALONE], advice.metric
     promised = ["promised"] if advice.inner else []
     header = ["client", "no model", f"alone, {words.unit(metric)}", "advised", *promised, *ways]
@@ -361,7 +362,9 @@ def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
 
 
 def legend(advice: Advice) -> str:
+    by_rows = advice.metric in SHARES
     said = LEGEND.format(
+        kind="of two shares of these rows" if by_rows else "over parts, corrected for rows that they share",
         ways=words.several(len(advice.ways) - 1, "way"),
         sure=f"{advice.sure:g}",
         s="" if advice.sure == 1 else "s",

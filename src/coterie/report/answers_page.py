@@ -53,8 +53,8 @@ def render_advice(advice: Advice, folder: Path | None = None) -> str:
         f"{len(advice.ways)} ways tried",
     ]
     header = (
-        f'<div class="outcome"><p class="headline">For {together} of {clients} another way was clearly better '
-        f"than alone: {escape(words.called(advice.metric))} on held-out training rows.</p>"
+        f'<div class="outcome"><p class="headline">For {together} of {clients} another way was clearly '
+        f"better than alone: {escape(words.called(advice.metric))} on held-out training rows.</p>"
         f'<p class="what">{escape(" · ".join(what))}</p></div>'
     )
     main = f'<article><nav aria-label="Parts">{links}</nav>{inner}</article>'

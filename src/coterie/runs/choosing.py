@@ -1,6 +1,6 @@
 """From trials to a choice for each client: whom it follows, and what that promises.
 
-    looks best   the largest gain of those above κ standard errors, on the folds that choose (`advised.choose`)
+    looks best   the largest gain of those above κ standard errors, on the folds that choose
     gains        of all ways over training alone, with intervals that hold for all of them at once
     promise      of following such choices on rows that neither training nor choosing saw, by nested folds
 
@@ -11,10 +11,10 @@ interval is as wide as a choice among C ways asks for: 1 - 0.05 / C instead of 9
 Intervals are of one of two kinds:
 
     shares of rows   accuracy, sensitivity: every row is held out once, so that k and l of n rows are right
-                     with the way and alone. Newcombe's of two shares (`operating.difference`), as if they were
-                     of different rows: models that are tried on the same rows mostly fail on the same ones,
-                     so that it is wider than need be. A fold in which nothing but alone was chosen has the
-                     same model twice, and its rows count as no difference
+                     with the way and alone. Newcombe's of two shares (`operating.difference`), as if they
+                     were of different rows: models that are tried on the same rows mostly fail on the same
+                     ones, so that it is wider than need be. A fold in which alone was chosen has the same
+                     model twice, and its rows count as no difference
     other figures    Student's t over folds that share rows (Nadeau and Bengio, 2003). Folds that agree to the
                      last digit tell nothing: there is none then
 """
@@ -35,6 +35,8 @@ from coterie.runs.trying import OUTER, Bench, Memory, Place, Trials, every
 from coterie.runs.yardstick import labels_of, no_model_at
 
 LEVEL = 0.95
+SHARES = ("accuracy", "sensitivity")
+"""Figures that are shares of rows: of all, or of those of class 1."""
 Fold = tuple[int, int]
 """(outer, inner), as in a place."""
 
@@ -126,10 +128,9 @@ def interval_of_shares(
 def rows_of(bench: Bench, client: int) -> float:
     """Held-out rows that the measure is a share of, over all folds; NaN if it is none, or nobody knows."""
     member = bench.footing.roster.members[client]
-    if bench.metric == "accuracy":
-        return member.train
     labels = labels_of(member)
-    return labels[1] if bench.metric == "sensitivity" and len(labels) > 1 else math.nan
+    counted = {"accuracy": member.train, "sensitivity": labels[1] if len(labels) > 1 else math.nan}
+    return counted[bench.metric] if bench.metric in SHARES else math.nan
 
 
 def outer_folds(bench: Bench) -> list[Fold]:
