@@ -179,6 +179,15 @@ def test_joining_is_advised_where_the_promise_is_clear():
     )
 
 
+def test_to_join_is_not_quite_sure_where_the_way_did_not_come_out_again():
+    bench = bench_of(roster((50, 50)))
+    outer = {ALONE: [0.5] * FOLDS, "fedavg": [0.9, 0.9, 0.95, 0.9, 0.9], "pens": [0.85, 0.9, 0.9, 0.85, 0.9]}
+    inner = {ALONE: [0.5] * FOLDS, "fedavg": [0.6] * FOLDS, "pens": [0.8] * FOLDS}
+    answer, said, _ = told(bench, trials_of(bench, outer, inner))
+    assert (answer.choice, answer.repeats) == ("fedavg", {"pens": 5})
+    assert "How sure: somewhat: that others help came out again, but not in which way." in said
+
+
 def test_others_that_are_worse_read_differently_from_rows_that_cannot_tell():
     bench = bench_of(roster((200, 200)))
     worse = {ALONE: [0.9, 0.92, 0.9, 0.91, 0.9], **{way: [0.6, 0.62, 0.6, 0.61, 0.6] for way in WAYS}}

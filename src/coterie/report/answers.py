@@ -208,7 +208,7 @@ def sureness(advice: Advice, answer: Answer) -> str:
         return ""
     total, same = repetitions(answer), repeated(answer)
     doubts, word = doubts_of(answer), next(word for least, word in SURE if same >= least * total)
-    if same < 2 or few(answer):
+    if same < 2 or few(answer):  # what came out once may as well be chance
         word = "hardly"
     elif doubts and word == "quite":
         word = "somewhat"
@@ -232,6 +232,8 @@ def doubts_of(answer: Answer) -> list[str]:
         )
     else:
         said = [] if answer.expected is None or answer.expected.bounds[0] > 0 else ["the gain may be none"]
+        if answer.repeats.get(answer.choice, 0) < 2:
+            said.append("that others help came out again, but not in which way")
     return [*said, "there are few rows to go by"] if few(answer) else said
 
 
