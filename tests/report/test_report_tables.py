@@ -392,6 +392,9 @@ def test_units():
     assert words.duration(90) == "90.0\u00a0s"
     assert words.duration(600) == "10.0\u00a0min"
     assert words.spread(Interval(0.931, 0.004, 3), "accuracy") == "93.1 ± 0.4"
+    assert words.spread(Interval(0.931, 0.0004, 3), "accuracy") == "93.1 ± <0.1"
+    assert words.spread(Interval(2.05, 0.0001, 3), "rmse") == "2.050 ± <0.001"
+    assert words.spread(Interval(0.931, math.nan, 3), "accuracy") == "93.1 ± —"
     assert words.spread(Interval(12.5, 0.25, 3), "rmse") == "12.50 ± 0.25"
     assert words.several(1, "seed") == "1 seed"
 

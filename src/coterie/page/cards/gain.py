@@ -174,7 +174,21 @@ def level(view: View, metric: str, say: Words) -> list[str]:
                 rows=say.whole(rows),
             )
         ]
-    return lines
+    return lines + without_model(view, metric, say)
+
+
+def without_model(view: View, metric: str, say: Words) -> list[str]:
+    """What always the class that is most frequent in training would have on the test rows, where it is known:
+    an accuracy by itself says little.
+    """
+    labels = view.record.about["clients"][view.number].get("labels")
+    if metric != "accuracy" or not labels or not sum(labels[0]) or not sum(labels[-1]):
+        return []
+    train, test = labels[0], labels[-1]
+    most = max(range(len(train)), key=lambda c: train[c])
+    names = list(view.record.about.get("classes") or ())
+    name = names[most] if most < len(names) else str(most)
+    return [say("gain.no_model", name=name, value=figure(test[most] / sum(test), metric, say))]
 
 
 def mean_of(runs: Sequence[Record], metric: str, client: int) -> float:
