@@ -77,7 +77,11 @@ def test_what_no_model_has(metric, known):
 
 
 def test_no_model_of_no_rows_and_of_numbers():
-    """Of 1, 3: the mean, 2, is off by 1. Predictions 1, 2 have an RMSE of √(1/2), and R² is 1 - 1 / 2."""
+    """Of 1, 3: the mean, 2, is off by 1, and one that was known before by √2 in the mean. Predictions 1, 2
+    have an RMSE of √(1/2), and R² is 1 - 1 / 2.
+    """
     assert math.isnan(no_model.of_labels("accuracy", [0, 0]))
-    assert no_model.of_figures(math.sqrt(0.5), 0.5) == pytest.approx(1.0)
-    assert math.isnan(no_model.of_figures(math.nan, math.nan))
+    assert no_model.of_figures(math.sqrt(0.5), 0.5, 2) == pytest.approx(math.sqrt(2))
+    assert no_model.of_figures(math.sqrt(0.5), 0.5, 10**6) == pytest.approx(1.0)
+    assert math.isnan(no_model.of_figures(math.nan, math.nan, 9))
+    assert math.isnan(no_model.of_figures(1.0, 0.0, 1))

@@ -9,7 +9,8 @@ Of n rows with n_c of class c, and shares s_c = n_c / n:
     brier               1 - Σ_c s_c²            the same
     AUC, concordance    1/2                     nobody is told from anybody
     R²                  0                       always saying the mean
-    RMSE                RMSE / √(1 - R²)        the same, from any model's two figures on the same rows
+    RMSE                √(m / (m - 1)) RMSE / √(1 - R²)     the same, from any model's two figures on m rows;
+                        their own mean is nearer to them than one that was known before, by (m - 1) / m
 
 A figure of a model says nothing as long as this one is not known beside it.
 """
@@ -45,6 +46,6 @@ def of_labels(metric: str, counts: Sequence[int]) -> float:
     return OF_SHARES[metric](np.asarray(counts) / total) if metric in OF_SHARES and total else math.nan
 
 
-def of_figures(rmse: float, r2: float) -> float:
-    """The RMSE of always saying the mean of the rows that a model with these two was tried on."""
-    return rmse / math.sqrt(1 - r2) if r2 < 1 else math.nan
+def of_figures(rmse: float, r2: float, rows: int) -> float:
+    """The RMSE of always saying the mean, from what any model has on so many rows."""
+    return rmse * math.sqrt(rows / (rows - 1) / (1 - r2)) if r2 < 1 and rows > 1 else math.nan

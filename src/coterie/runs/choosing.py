@@ -64,9 +64,10 @@ def choice_of(trials: Trials, bench: Bench, client: int) -> Choice:
     folds, sure = outer_folds(bench), bench.method.sure
     tried = gains_of(trials, bench, client, folds)
     gains = {way: gain_over_alone(trials, bench, client, [way] * len(folds), len(tried)) for way in tried}
-    nothing = no_model_at(bench.metric, bench.footing.roster, client, bench.own.loss is not None, *(
-        figures(trials, ALONE, name, client, folds) for name in ("rmse", "r2")
-    ))  # fmt: skip
+    rmse, r2 = (figures(trials, ALONE, name, client, folds) for name in ("rmse", "r2"))
+    held = [fold.roster.members[client].test for fold in bench.outer]
+    scored, own_loss = list(zip(rmse, r2, held, strict=True)), bench.own.loss is not None
+    nothing = no_model_at(bench.metric, bench.footing.roster, client, own_loss, scored)
     worth = {way: tried[way] for way in tried if beats(trials, bench, client, way, nothing)}
     looked = choose(tried, sure)
     if not bench.inner:

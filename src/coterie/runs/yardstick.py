@@ -99,13 +99,13 @@ def measure_of(asked: str, roster: Roster, asks: Sequence[int]) -> Measure:
 
 
 def no_model_at(
-    metric: str, roster: Roster, client: int, own_loss: bool, rmse: Sequence[float], r2: Sequence[float]
+    metric: str, roster: Roster, client: int, own_loss: bool, scored: Sequence[tuple[float, float, int]]
 ) -> float:
-    """What a client would have without any model: from its counts of classes or, for numbers, from what any
-    model scored [fold]; NaN where that is not known.
+    """What a client would have without any model: from its counts of classes or, for numbers, from (RMSE, R²,
+    rows) of any model [fold]; NaN where that is not known.
     """
     if metric == "rmse":
-        found = [no_model.of_figures(*both) for both in zip(rmse, r2, strict=True)]
+        found = [no_model.of_figures(*fold) for fold in scored]
         known = [value for value in found if math.isfinite(value)]
         return sum(known) / len(known) if known else math.nan
     if metric == "loss" and roster.task == "classification" and not own_loss:
