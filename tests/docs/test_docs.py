@@ -46,6 +46,7 @@ EXPLAINED = sorted((DOCS / "methods").glob("*.md"))
         *(DOCS / f"{p}.md" for p in ("tutorial", "adding-a-method", "tuning", "measures", "last-layer")),
         DOCS / "scikit-learn.md",
         DOCS / "own-parts.md",
+        DOCS / "advice.md",
         DOCS / "budgets.md",
         DOCS / "energy.md",
         DOCS / "studies.md",

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coterie.metrics.bootstrap import DRAWS, FIGURES, Outcomes, bounds, differences
+from coterie.metrics.bootstrap import (
+    DRAWS,
+    FIGURES,
+    Outcomes,
+    bounds,
+    bounds_by_client,
+    bounds_of_mean,
+    differences,
+)
 
 ACCURACY, RMSE = FIGURES["accuracy"], FIGURES["rmse"]
 
@@ -82,3 +90,27 @@ def test_noise_is_told_from_none_once_in_twenty():
         low, high = bounds(differences(ours, theirs, sizes, ACCURACY, draw).mean(axis=1))
         times += low > 0 or high < 0
     assert times / of == pytest.approx(0.05, abs=3 * (0.05 * 0.95 / of) ** 0.5)
+
+
+def test_rows_that_all_say_the_same_are_no_certainty():
+    """Wilson's bound of 0 of 8 rows is z² / (8 + z²) = 3.8415 / 11.8415; of two such clients, the squares of
+    0.3244 add up, halved. Squared errors have no such bound.
+    """
+    same, sizes = np.ones((1, 16)), np.array([8, 8])
+    draws = differences(same, same, sizes, ACCURACY, rng())
+    np.testing.assert_allclose(
+        bounds_by_client(draws, sizes, ACCURACY), [[-0.3244] * 2, [0.3244] * 2], atol=1e-4
+    )
+    np.testing.assert_allclose(
+        bounds_of_mean(draws, sizes, ACCURACY), np.array([-1, 1]) * 0.3244 * 2**0.5 / 2, atol=1e-4
+    )
+    errors = differences(same, same, sizes, RMSE, rng())
+    assert np.isnan(bounds_by_client(errors, sizes, RMSE)).all()
+    assert np.isnan(bounds_of_mean(errors, sizes, RMSE)).all()
+
+
+def test_where_rows_differ_bounds_are_those_of_the_draws():
+    ours, theirs, sizes = np.array([[1.0, 1, 1, 1, 0]]), np.array([[0.0, 0, 0, 0, 1]]), np.array([5])
+    draws = differences(ours, theirs, sizes, ACCURACY, rng())
+    np.testing.assert_array_equal(bounds_by_client(draws, sizes, ACCURACY), bounds(draws))
+    np.testing.assert_array_equal(bounds_of_mean(draws, sizes, ACCURACY), bounds(draws[:, 0]))

@@ -100,6 +100,23 @@ def test_the_gain_is_the_difference_to_training_alone_on_the_same_rows(shelf):
     assert mine == alone
     assert card.answer == "Your accuracy is the same as with training alone."
     assert "on your 27 test rows" in " ".join(card.lines)
+    assert any("may change by" in line for line in card.lines)  # no interval of width zero
+
+
+def test_an_accuracy_is_told_beside_what_no_model_would_have(shelf):
+    view = look(shelf, label="fedavg")
+    train, _, test = view.record.about["clients"][view.number]["labels"]
+    most = int(np.argmax(train))
+    share = Words("en").percent(test[most] / sum(test), 1)
+    name = view.record.about["classes"][most]
+    line = f"Without any model, always saying “{name}”, it would be {share}."
+    assert line in CARDS["gain"](view, EN).lines
+
+
+def test_models_that_are_right_on_the_same_rows_may_differ_on_others(shelf):
+    """Wilson's bound of 0 of 27 rows: 1.96² / (27 + 1.96²) = 0.1246."""
+    rows = look(shelf, label="fedavg").record.probabilities().of(0)
+    assert gain.over_rows(rows, rows) == (pytest.approx(-0.1246, abs=1e-4), pytest.approx(0.1246, abs=1e-4))
 
 
 def test_where_rows_are_not_known_one_by_one_a_gain_has_the_interval_of_two_accuracies(shelf):

@@ -210,9 +210,9 @@ def test_headline_names_who_loses_and_the_yardstick(make_known):
     ]
     assert said_of(runs) == (
         "Over 2 clients and 2 seeds, fedavg reaches an accuracy of 79.0 % (±8.2), local (each client by "
-        "itself) 70.5 % (±8.2): training together gains 8.5 points (±0.0); in their means over seeds, 1 of 2 "
-        "clients gain, 1 loses: b with −3.0 points. All data in one place (central) would reach 90.5 %."
-        + DEALT
+        "itself) 70.5 % (±8.2): training together gains 8.5 points in each of 2 seeds, which without any "
+        "spread cannot be told from none; in their means over seeds, 1 of 2 clients gain, 1 loses: b "
+        "with −3.0 points. All data in one place (central) would reach 90.5 %." + DEALT
     )
 
 
@@ -224,8 +224,9 @@ def test_headline_when_together_is_worse(make_known):
     ]
     assert said_of(runs) == (
         "Over 2 clients and 2 seeds, fedavg reaches an RMSE of 2.050 (±0.820), local (each client by itself) "
-        "1.550 (±0.820): training together makes the error 0.500 (±0.000) larger; in their means over seeds, "
-        "0 of 2 clients gain, 2 lose, the largest loss is a with an error 0.500 larger." + DEALT
+        "1.550 (±0.820): training together makes the error 0.500 larger in each of 2 seeds, which without "
+        "any spread cannot be told from none; in their means over seeds, 0 of 2 clients gain, "
+        "2 lose, the largest loss is a with an error 0.500 larger." + DEALT
     )
 
 
@@ -320,8 +321,9 @@ class TestOneRequester:
         assert said_of(runs) == (
             "For b, the only one of 2 clients with a figure from every method, over 2 seeds, erosion (the "
             "best of 2 by these very test rows, so it looks better than it is) reaches an accuracy of 82.5 % "
-            "(±38.9), local (each client by itself) 62.5 % (±38.9): training together gains 20.0 points "
-            "(±0.0). All data in one place (central) would reach 92.5 %." + DEALT
+            "(±38.9), local (each client by itself) 62.5 % (±38.9): training together gains 20.0 points in "
+            "each of 2 seeds, which without any spread cannot be told from none. "
+            "All data in one place (central) would reach 92.5 %." + DEALT
         )
 
     def test_summary_goes_by_who_has_a_figure(self, runs):
@@ -390,6 +392,9 @@ def test_units():
     assert words.duration(90) == "90.0\u00a0s"
     assert words.duration(600) == "10.0\u00a0min"
     assert words.spread(Interval(0.931, 0.004, 3), "accuracy") == "93.1 ± 0.4"
+    assert words.spread(Interval(0.931, 0.0004, 3), "accuracy") == "93.1 ± <0.1"
+    assert words.spread(Interval(2.05, 0.0001, 3), "rmse") == "2.050 ± <0.001"
+    assert words.spread(Interval(0.931, math.nan, 3), "accuracy") == "93.1 ± —"
     assert words.spread(Interval(12.5, 0.25, 3), "rmse") == "12.50 ± 0.25"
     assert words.several(1, "seed") == "1 seed"
 
@@ -423,7 +428,7 @@ def test_nine_methods_fit_and_no_name_or_number_is_broken(nine, width, kept):
     text = printed(nine, width)
     assert max(map(len, text.splitlines())) <= width
     for name in NINE:
-        assert re.search(rf"^{re.escape(name)} +60\.0 ± 0\.0 ", text, re.MULTILINE), name
+        assert re.search(rf"^{re.escape(name)} +60\.0 ± — ", text, re.MULTILINE), name
     every = ["accuracy", "worst", "gain", "ECE", "NLL", "models", "traffic", "training"]
     assert [title for title in every if title in heading(text)] == kept
     assert ("Further columns need a wider terminal" in " ".join(text.split())) == (kept != every)

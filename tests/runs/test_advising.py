@@ -20,7 +20,7 @@ from coterie.report.answers import sentences
 from coterie.report.answers_page import render_advice
 from coterie.runs import trying
 from coterie.runs.advising import Question, advise, bench_of, read_question
-from coterie.runs.answers import interval_of
+from coterie.runs.choosing import interval_of
 from coterie.runs.experiment import Builder
 from coterie.runs.runner import run
 from coterie.runs.settings import Settings
@@ -140,6 +140,75 @@ def test_names_are_escaped_and_each_client_has_its_words(tmp_path):
     table = asked.table()
     assert set(table["way"]) == set(CANDIDATES)
     assert asked.report(tmp_path / "page.html").exists()
+
+
+def rare(rows=60):
+    """One row in twenty is ill, whatever its columns."""
+    draws, found = np.random.default_rng(4), []
+    for name in ("a", "b", "c"):
+        y = (np.arange(rows) % 20 == 3).astype(int)
+        found.append(coterie.Client.from_arrays(draws.normal(size=(rows, 4)), y, name=name))
+    return found
+
+
+def test_a_rare_outcome_from_python_and_as_a_method():
+    asked = {"candidates": ("fedavg",), "folds": 2, "rounds": 2}
+    found = coterie.advise("logistic", rare(), inner=2, **asked)
+    assert found.advice.metric == "nll"
+    assert json.loads(json.dumps(found.advice.table()))["measured"] == found.advice.measured != ""
+    for client in "abc":
+        said = " ".join(found.words(client))
+        assert "by always saying so, so ways are compared by log loss (NLL)" in said
+        assert "always saying the shares of the classes 0.1" in said
+        assert "quite" not in said
+    given = coterie.advise("logistic", rare(), inner=0, measure="accuracy", **asked)
+    assert given.advice.metric == "accuracy"
+    assert "can hardly tell ways apart" in " ".join(given.words("a"))
+    trained = coterie.train("logistic", rare(), "advised", **asked)
+    assert any("compared by log loss" in note for note in trained.record.about["notes"])
+
+
+def test_trials_that_were_kept_for_another_measure_are_made_again(tmp_path):
+    path = tmp_path / "a"
+    first = advise(question(folds=2), path)
+    for file in (path / "trials").rglob("*.json"):
+        trial = json.loads(file.read_text())
+        trial["scores"].pop("accuracy")
+        trial["scores"]["other"] = [0.0] * 4
+        file.write_text(json.dumps(trial))
+    again = advise(read_question(path), path)
+    assert [replace(a, seconds=0) for a in again.answers] == [replace(a, seconds=0) for a in first.answers]
+
+
+def test_targets_that_nothing_can_be_learnt_of_send_nobody_to_others():
+    """Six sites whose targets are drawn by chance, with inner folds and as a method, which has none."""
+    draws, clients = np.random.default_rng(1), []
+    for i in range(6):
+        x, y = draws.normal(size=(40, 5)), draws.permutation(np.arange(40) % 2)
+        clients.append(coterie.Client.from_arrays(x, y, name=f"s{i}"))
+    asked = {"candidates": CANDIDATES, "folds": 4, "rounds": 3, "lr": 0.5}
+    found = coterie.advise("logistic", clients, inner=2, **asked)
+    assert set(found.choice) == {"local"}
+    looked = [a for a in found.answers.values() if a.best != "local"]
+    assert looked  # by chance: what used to send them to others
+    for answer in looked:
+        said = found.words(answer.client)[0]
+        assert said.startswith("Stay alone")
+        assert "cannot be told from none" in said or "no better than" in said
+    assert set(coterie.advise("logistic", clients, inner=0, **asked).choice) == {"local"}
+
+
+def test_many_small_sites_that_are_alike_are_told_to_join():
+    """Each has as many columns as rows to train on, all have the same plane between classes."""
+    draws, clients = np.random.default_rng(2), []
+    plane = draws.normal(size=80)
+    for i in range(10):
+        x = draws.normal(size=(120, 80))
+        clients.append(coterie.Client.from_arrays(x, (x @ plane > 0).astype(int), name=f"s{i}"))
+    asked = {"candidates": ("fedavg",), "folds": 4, "rounds": 10, "lr": 0.5}
+    for inner in (2, 0):
+        choice = coterie.advise("logistic", clients, inner=inner, **asked).choice
+        assert sum(way == "fedavg" for way in choice) >= 7, choice
 
 
 def test_an_interval_over_folds_by_hand():

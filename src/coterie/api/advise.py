@@ -64,7 +64,9 @@ class Advised:
         return sentences(self.advice)[client]
 
     def table(self) -> pd.DataFrame:
-        """A row for each client and way: its gain over alone with the interval, and whether it is advised."""
+        """A row for each client and way: its gain over alone with the interval, which holds for all ways at
+        once, and whether it is advised.
+        """
         import pandas as pd
 
         rows = [
@@ -73,8 +75,7 @@ class Advised:
                 way,
                 a.level[way],
                 gain.mean,
-                gain.mean - gain.half,
-                gain.mean + gain.half,
+                *gain.bounds,
                 way == a.choice,
             )
             for a in self.advice.answers
@@ -108,8 +109,9 @@ def advise(
     """With whom should a client train, what does it gain, how sure is that, what does it give away?
 
     requester    the client that asks, or all
-    measure      what to choose by and to promise: accuracy, balanced_accuracy, auc, loss (log loss), brier,
-                 sensitivity (at a `specificity`), rmse, r2; auto takes the usual one of the task
+    measure      what to choose by and to promise: accuracy, balanced_accuracy, auc, nll (log loss), brier,
+                 loss, sensitivity (at a `specificity`), rmse, r2; auto takes the usual one of the task, and
+                 nll where one class is so common that accuracy could not tell
     candidates   what to try beside training alone: methods, with options if wanted ("ndoye:best=1")
     folds        into how many parts each client's training rows are cut, each held out once
     inner        folds inside each, which choose while it judges; 0 promises no gain, and is quicker

@@ -31,9 +31,9 @@ HELP = """With whom should a client train, why, what does it gain, what does it 
 
 Tries training alone, with everybody, with everybody and then alone, each personal method, and circles from
 rankings, on parts of the client's own training rows that are held out in turn. Alone is the answer unless
-another way is better by more than noise. The gain that is promised comes from rows that neither training nor
-choosing had seen (nested cross-validation). Test rows are never looked at. The same command goes on where it
-was cut off.
+another way is clearly better: nobody is sent to others on a gain whose interval holds 0. The gain that is
+promised comes from rows that neither training nor choosing had seen (nested cross-validation). Test rows are
+never looked at. The same command goes on where it was cut off.
 
 examples:
   coterie advise --data heart-disease --requester cleveland

@@ -3,13 +3,15 @@
     s_cf     what candidate c scored on fold f of one's own training rows, trained without that fold
     g_c    = mean over f of s_cf - s_0f                             its gain over training alone (c = 0)
     SE_c   = sqrt((1/K + 1/(K - 1)) var_f(s_cf - s_0f))             folds share rows: `standard_error`
-    choice = argmax {g_c : g_c > κ SE_c}, alone if there is none    `choose`
+    I_c      its interval, of 1 - 0.05 / C for C candidates         `runs/choosing.py`
+    choice = argmax {g_c : g_c > κ SE_c, I_c > 0}, alone if there is none
 
-K is `folds`, κ `sure`; where lower is better, signs are turned. The standard error is that of Nadeau and
+K is `folds`, κ `sure`; where lower is better, signs are turned. I_c is as wide as a choice of the best of C
+asks for (Bonferroni). The standard error is that of Nadeau and
 Bengio, 2003, "Inference for the Generalization Error", whose correction for rows that trainings share is
 n_test / n_train = 1/(K - 1) here. That alone is kept unless another is better by more than a standard error
 is the rule of Breiman et al., 1984, "Classification and Regression Trees", section 3.4.3, for the simplest of
-several models.
+several models. That nobody is sent to others on a gain whose interval holds 0 is ours.
 
 The trials come first, each a run of its own on what a fold leaves (`runs/trying.py`): test rows are in none.
 Their outcome is `choice`, what each client follows, which is written into the run's config. The run itself
@@ -60,6 +62,7 @@ MEASURES = (
     "balanced_accuracy",
     "auc",
     "loss",
+    "nll",
     "brier",
     "sensitivity",
     "rmse",
@@ -80,7 +83,8 @@ class Advised:
     requester: str = ALL
     """The client that asks, or all; whoever does not ask follows nothing and is left out of results."""
     measure: str = "auto"
-    """What to choose by, on held-out rows; auto: accuracy; RMSE or concordance where there are no classes."""
+    """What to choose by, on held-out rows; auto: accuracy, or NLL (log loss) where one class is so common
+    that accuracy is blind; RMSE or concordance where there are no classes."""
     specificity: float = 0.9
     """With measure=sensitivity: the specificity at which it is read."""
     folds: int = 5

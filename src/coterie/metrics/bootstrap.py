@@ -7,6 +7,9 @@ two means on the same rows is nearly symmetric, so that nothing is gained by cor
 
 A figure has such bounds if it is a mean over rows, or a function of one (`FIGURES`). What looks at several
 rows at once, as AUC does, has none.
+
+Where all rows say the same, so do all draws, and that is no certainty: a share of rows then has the bounds
+that so many rows allow (`rows_changed.py`), other figures have none.
 """
 
 from __future__ import annotations
@@ -19,13 +22,17 @@ from torch import Tensor
 
 from coterie.metrics.classification import hits
 from coterie.metrics.regression import squared_errors
+from coterie.metrics.rows_changed import least_bounds
 
 DRAWS = 2000
 AT_ONCE = 2**20  # numbers
+ROUNDING = 1e-12  # draws that lie nearer to each other are the same
 
 
 class Figure(NamedTuple):
-    """What it says of a row, from outputs [row, out] and targets [row], and what the mean of that becomes."""
+    """What it says of a row, from outputs [row, out] and targets [row], and what the mean of that becomes;
+    without that it is the share of rows that are right.
+    """
 
     of_row: Callable[[Tensor, Tensor], Tensor]
     of_mean: Callable[[np.ndarray], np.ndarray] | None = None
@@ -81,3 +88,22 @@ def _drawn(
 def bounds(draws: np.ndarray, level: float = 0.95) -> np.ndarray:
     """[2, ...] between which so many of the draws [draw, ...] lie."""
     return np.asarray(np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0))
+
+
+def bounds_by_client(draws: np.ndarray, sizes: np.ndarray, figure: Figure) -> np.ndarray:
+    """[2, client] of draws [draw, client]; none of width zero."""
+    found = bounds(draws)
+    for i in np.flatnonzero(np.ptp(draws, axis=0) <= ROUNDING):
+        found[:, i] = np.nan if figure.of_mean else least_bounds(float(draws[0, i]), int(sizes[i]))
+    return found
+
+
+def bounds_of_mean(draws: np.ndarray, sizes: np.ndarray, figure: Figure) -> np.ndarray:
+    """[2] of the mean over clients. Where no draw differs from another, each client's own bounds are put
+    together, as those of independent differences are: the squares of their distances add up.
+    """
+    if (np.ptp(draws, axis=0) > ROUNDING).any():
+        return bounds(draws.mean(axis=1))
+    each, middle = bounds_by_client(draws, sizes, figure), draws[0]
+    apart = np.sqrt(np.square(each - middle).sum(axis=1)) / len(sizes)
+    return np.asarray(middle.mean() + apart * np.array([-1, 1]))

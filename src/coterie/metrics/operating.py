@@ -113,18 +113,18 @@ def abstention(p: np.ndarray, y: np.ndarray, thresholds: np.ndarray) -> tuple[Sh
     return share(c.tp + c.fp, len(y)), positive_predictive_value(c)
 
 
-def share(k: np.ndarray | int, n: np.ndarray | int) -> Share:
+def share(k: np.ndarray | float, n: np.ndarray | float, z: float = Z) -> Share:
     k, n = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(n, dtype=float))
     value = np.divide(k, n, out=np.full(n.shape, np.nan), where=n > 0)
-    return Share(value, *wilson(k, n))
+    return Share(value, *wilson(k, n, z))
 
 
-def wilson(k: np.ndarray | int, n: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
+def wilson(k: np.ndarray | float, n: np.ndarray | float, z: float = Z) -> tuple[np.ndarray, np.ndarray]:
     """The bounds of the share of which k of n is an example; NaN where n is 0."""
     k, n = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(n, dtype=float))
     some = np.where(n > 0, n, np.nan)
-    middle, half = k + Z**2 / 2, Z * np.sqrt(k * (some - k) / some + Z**2 / 4)
-    return np.clip((middle - half) / (some + Z**2), 0, 1), np.clip((middle + half) / (some + Z**2), 0, 1)
+    middle, half = k + z**2 / 2, z * np.sqrt(k * (some - k) / some + z**2 / 4)
+    return np.clip((middle - half) / (some + z**2), 0, 1), np.clip((middle + half) / (some + z**2), 0, 1)
 
 
 def difference(p: Share, q: Share) -> tuple[float, float]:

@@ -8,6 +8,9 @@ error", Machine Learning 52, 2003) correct it: of J splits with standard deviati
 
 r is `overlap`: two splits' test sets have the share ρ = n_test / n of all n rows in common, in the mean, and
 r = ρ / (1 - ρ). With r = 0 this is Student's t.
+
+Of figures on rows, seeds that all agree tell nothing of how far another might lie: a row or two decide, and
+these were the same. Such a mean has no interval, as that of a single seed has none (`telling`).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -32,11 +35,13 @@ HIGHER_IS_BETTER = {
     "nll": False,
     "rmse": False,
 }
+ROUNDING = 1e-12  # halves below this share of their mean are none
 HEADLINE = {"classification": "accuracy", "regression": "rmse", "survival": "concordance"}
 
 
 class Interval(NamedTuple):
-    """A mean and half the width of its 95 % interval over seeds; NaN where one value has no spread.
+    """A mean and half the width of its 95 % interval over seeds; NaN where one value, or values that
+    are all the same, tell nothing of it.
 
     `low` and `high` bound it beside that over which test rows there happened to be (`bootstrap.py`), where
     that is known and `half` does not cover it already.
@@ -51,11 +56,17 @@ class Interval(NamedTuple):
     @property
     def side(self) -> int:
         """1 where all that is known lies above 0, -1 where all of it lies below, else 0; 0 for one seed."""
-        if not abs(self.mean) > self.half:
+        low, high = self.bounds
+        if self.seeds < 2 or math.isnan(low):
             return 0
-        sign = 1 if self.mean > 0 else -1
-        nearest = self.low if sign > 0 else self.high
-        return sign if math.isnan(nearest) or sign * nearest > 0 else 0
+        return 1 if low > 0 else -1 if high < 0 else 0
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The wider of all that is known, at either end; NaN where nothing is."""
+        lows, highs = (self.mean - self.half, self.low), (self.mean + self.half, self.high)
+        known = [[end for end in ends if not math.isnan(end)] for ends in (lows, highs)]
+        return min(known[0], default=math.nan), max(known[1], default=math.nan)
 
 
 class Intervals(NamedTuple):
@@ -81,6 +92,17 @@ def intervals(values: np.ndarray, level: float = 0.95, overlap: float | np.ndarr
         apart = np.where(known, values - mean[:, None], 0.0)
         deviation = np.sqrt((apart * apart).sum(axis=1) / (seeds - 1))
         return Intervals(mean, factors[seeds] * deviation * np.sqrt(1 / seeds + overlap), seeds)
+
+
+Some = TypeVar("Some", Interval, Intervals)
+
+
+def telling(found: Some) -> Some:
+    """Without width zero: what all seeds agree on is not known to the last digit."""
+    none = found.half <= ROUNDING * np.maximum(np.abs(found.mean), 1)
+    if isinstance(found, Interval):
+        return found._replace(half=math.nan) if none else found
+    return found._replace(half=np.where(none, math.nan, found.half))
 
 
 @functools.cache

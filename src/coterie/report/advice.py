@@ -59,7 +59,7 @@ def sentence(tries: Sequence[Try], metric: str) -> str:
         return f"{said}{words.beside(best.gain, metric)}, which only more seeds can tell from chance."
     if best.gain.side < 0:
         return f"stay alone: even {name} would cost {words.size_of(best.gain, metric)}."
-    if best.gain.side > 0 and best.gain.half > 0:  # a row more or less in all splits alike has no spread
+    if best.gain.side > 0:
         said = f"training together seems to pay: {apart(name, best.gain, metric)}"
     else:
         said = f"no clear gain: {apart(name, best.gain, metric)}"

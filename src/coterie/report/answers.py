@@ -11,6 +11,7 @@ from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.report import words
 from coterie.report.terminal import fitting
 from coterie.runs.answers import Advice, Answer, Gift
+from coterie.runs.choosing import SHARES
 from coterie.runs.record import COORDINATOR
 from coterie.runs.trying import ALIKE, THEIRS
 
@@ -29,12 +30,17 @@ WAYS = {
 MOST = 6  # partners that are named
 SURE = ((0.8, "quite"), (0.5, "somewhat"), (0.0, "hardly"))
 """From which share of repetitions that choose the same on, which word."""
+FEW_ROWS, FEW_EVENTS = 30, 10  # below, nobody is quite sure of anything
 LEGEND = (
-    "Gain over training alone on held-out parts of each client's own training rows, ± half of its 95 % "
-    "interval, corrected for the rows that trainings share (Nadeau and Bengio, 2003). * what each is advised "
-    "to follow: the largest gain of those above {sure} standard error{s}, else alone. Promised: the gain on "
-    "rows that neither training nor choosing had seen; the starred gain itself is too good, as the same rows "
-    "chose it."
+    "Gain over training alone on held-out parts of each client's own training rows; in brackets its 95 % "
+    "interval ({kind}), as wide as a choice among {ways} asks for; — where these rows allow none. * what "
+    "each is advised to follow: the largest gain of those above {sure} standard error{s}, if {promise} "
+    "leaves out 0 and it does better than no model, else alone. No model: what always the same answer would "
+    "have."
+)
+PROMISED = (
+    " Promised: the gain of such a choice on rows that neither training nor choosing had seen; the starred "
+    "gain itself is too good, as the same rows chose it."
 )
 
 
@@ -45,12 +51,18 @@ def sentences(advice: Advice) -> dict[str, list[str]]:
 
 def lines_for(advice: Advice, answer: Answer) -> list[str]:
     said = [with_whom(advice, answer), why(answer), gain(advice, answer), sureness(advice, answer)]
-    return [line for line in [*said, trust(answer), gives(advice, answer), costs(advice, answer)] if line]
+    said += [measured(advice), trust(answer), gives(advice, answer), costs(advice, answer)]
+    return [line for line in said if line]
+
+
+def measured(advice: Advice) -> str:
+    """Why ways are compared by this measure, where that has to be said."""
+    return f"Measure: {advice.measured}." if advice.measured else ""
 
 
 def with_whom(advice: Advice, answer: Answer) -> str:
     if answer.alone:
-        return f"Stay alone: {why_alone(advice, answer)}"
+        return why_alone(advice, answer)
     name = answer.choice.partition(":")[0]
     way = f"by {answer.choice}" + (f" ({WAYS[name]})" if name in WAYS else "")
     listed = [f"{other} (counts {share:.2f})" for other, share in answer.partners.items()]
@@ -81,12 +93,8 @@ def why(answer: Answer) -> str:
 
 
 def weak(answer: Answer) -> bool:
-    """Whether the advice to join others did not hold up on rows that had no part in choosing: it promises no
-    gain, or mostly did not come out again.
-    """
-    if answer.expected is None:
-        return False
-    return not answer.expected.mean > 0 or 2 * repeated(answer) < repetitions(answer)
+    """Whether the advice to join others mostly did not come out again."""
+    return 2 * repeated(answer) < repetitions(answer)
 
 
 def repetitions(answer: Answer) -> int:
@@ -100,36 +108,94 @@ def repeated(answer: Answer) -> int:
 
 
 def why_alone(advice: Advice, answer: Answer) -> str:
-    """Why no other way is worth it."""
+    """That others are worse, or that these rows cannot tell: the two are not the same."""
     known = {spec: g for spec, g in answer.gains.items() if math.isfinite(g.mean)}
     if not known:
-        return f"no other way could be measured by {words.called(advice.metric)} on these rows."
+        by = words.called(advice.metric)
+        return f"Stay alone: no other way could be measured by {by} on these rows ({scarce(advice, answer)})."
+    if answer.best != ALONE:
+        return held_back(advice, answer)
     best = max(known, key=lambda spec: known[spec].mean)
     change = changed(known[best], advice.metric)
-    noise = " by more than noise" if known[best].mean > 0 else ""
-    if len(known) == 1:
-        return f"{best}, the only other way tried, was not better{noise}; with it {change}."
-    nearest = "best" if noise else "nearest"
-    return f"none of {len(known)} other ways was better{noise}; with the {nearest}, {best}, {change}."
+    others = f"the best of {len(known)} other ways, {best}," if len(known) > 1 else f"the other way, {best},"
+    if all(found.bounds[1] < 0 for found in known.values()):
+        return f"Stay alone: others would make it worse; with {others} {change}."
+    return f"Stay alone for now: these rows cannot tell ({scarce(advice, answer)}). With {others} {change}."
+
+
+def held_back(advice: Advice, answer: Answer) -> str:
+    """Why a way that looked better is not advised."""
+    best, metric = answer.best, advice.metric
+    looked, rows = f"with {best} {changed(answer.gains[best], metric)}", scarce(advice, answer)
+    if not better(answer.level[best], answer.no_model, metric):
+        none = f"{nothing_learnt(answer, metric)} {figure_of(answer.no_model, metric)}"
+        return (
+            f"Stay alone: {looked}, but {figure_of(answer.level[best], metric)} is no better than "
+            f"{none} ({rows})."
+        )
+    if answer.expected is None:
+        doubt = f"the best of {words.several(len(answer.gains), 'way')} may look that good by chance"
+    else:
+        doubt = (
+            "on rows that neither training nor choosing saw the gain of such a choice cannot be told from "
+            f"none{between(answer.expected, metric)}"
+        )
+    return (
+        f"Stay alone, or ask again with more rows: {looked} on the rows that chose it, but {doubt} ({rows})."
+    )
+
+
+def scarce(advice: Advice, answer: Answer) -> str:
+    """How little there is to go by: 12 training rows, 2 of them ill, none in 3 of the 5 parts"""
+    said, outcome = words.several(answer.rows, "training row"), answer.outcome
+    if outcome is None:
+        return said
+    said += f", {outcome.counted} of them {outcome.rare}"
+    return f"{said}, none in {answer.without} of the {advice.folds} parts" if answer.without else said
 
 
 def gain(advice: Advice, answer: Answer) -> str:
     """What following the advice is expected to bring, or that nothing is promised."""
-    alone = answer.level.get(ALONE, math.nan)
-    now = f"alone you have {amount(alone, advice.metric)}" if math.isfinite(alone) else ""
+    now = level(advice, answer)
     held = (
         f"on {words.several(advice.folds, 'part')} of your {answer.rows} training rows, each held out in turn"
     )
     if answer.alone:
         return f"Your model: {now}, {held}." if now else ""
-    if answer.expected is None or math.isnan(answer.expected.mean):
+    if answer.expected is None:
         change = changed(answer.gains[answer.choice], advice.metric)
-        return f"Gain: {change} {held}; too good, as the same rows chose it. {sentence(now)}"
+        return f"Gain: {change} {held}; too good, as the same rows chose it. {sentence(now)}".strip()
     change = changed(answer.expected, advice.metric)
     said = f"Expect: {change} {held}, which neither training nor choosing saw"
-    if not abs(answer.expected.mean) > answer.expected.half:
-        said += "; these rows cannot tell that from no gain"
     return f"{said}. {sentence(now)}".strip()
+
+
+def level(advice: Advice, answer: Answer) -> str:
+    """What the client has alone, beside what it would have without any model."""
+    alone, metric = answer.level.get(ALONE, math.nan), advice.metric
+    if not math.isfinite(alone):
+        return ""
+    said = f"alone you have {amount(alone, metric)}"
+    if math.isnan(answer.no_model):
+        return said
+    said += f", {nothing_learnt(answer, metric)} {figure_of(answer.no_model, metric)}"
+    if better(alone, answer.no_model, metric):
+        return said
+    return f"{said}: your own model is no better than none"
+
+
+def better(value: float, than: float, metric: str) -> bool:
+    """Whether a figure is the better one; also where the other is not known."""
+    return math.isnan(than) or (value > than if HIGHER_IS_BETTER[metric] else value < than)
+
+
+def nothing_learnt(answer: Answer, metric: str) -> str:
+    """Who has learnt nothing, and still has some figure."""
+    if metric in ("accuracy", "balanced_accuracy") and answer.outcome is not None:
+        return f"always saying {answer.outcome.common}"
+    if metric in ("nll", "loss", "brier"):
+        return "always saying the shares of the classes"
+    return "always saying the mean" if metric in ("rmse", "r2") else "without any model"
 
 
 def sentence(text: str) -> str:
@@ -137,18 +203,43 @@ def sentence(text: str) -> str:
 
 
 def sureness(advice: Advice, answer: Answer) -> str:
-    """How often the same advice came out on other parts of the rows."""
+    """How often the same advice came out on other parts of the rows, and what speaks against it."""
     if not answer.repeats:
         return ""
     total, same = repetitions(answer), repeated(answer)
-    word = next(word for least, word in SURE if same >= least * total)
+    doubts, word = doubts_of(answer), next(word for least, word in SURE if same >= least * total)
+    if same < 2 or few(answer):  # what came out once may as well be chance
+        word = "hardly"
+    elif doubts and word == "quite":
+        word = "somewhat"
     what = "to stay alone" if answer.alone else "to join others"
-    said = (
-        f"How sure: {word}. Chosen without each part in turn, the advice was {what} {same} of {total} times"
-    )
+    said = f"How sure: {word}{': ' * bool(doubts)}{'; '.join(doubts)}. "
+    said += f"Chosen without each part in turn, the advice was {what} {same} of {total} times"
     return (
         f"{said}." if answer.alone else f"{said}, {answer.repeats.get(answer.choice, 0)} of them in this way."
     )
+
+
+def doubts_of(answer: Answer) -> list[str]:
+    """What forbids to be quite sure: an interval that holds 0, or little to go by."""
+    known = [g for g in answer.gains.values() if math.isfinite(g.mean)]
+    if answer.alone:
+        clear = bool(known) and all(g.bounds[1] < 0 for g in known)
+        said = (
+            []
+            if clear
+            else ["these rows do not show that others are worse, only none that is clearly better"]
+        )
+    else:
+        said = [] if answer.expected is None or answer.expected.bounds[0] > 0 else ["the gain may be none"]
+        if answer.repeats.get(answer.choice, 0) < 2:
+            said.append("that others help came out again, but not in which way")
+    return [*said, "there are few rows to go by"] if few(answer) else said
+
+
+def few(answer: Answer) -> bool:
+    """Whether there are too few rows, or too few of the rarer kind, for anything to be quite sure."""
+    return answer.rows < FEW_ROWS or (answer.outcome is not None and answer.outcome.counted < FEW_EVENTS)
 
 
 def trust(answer: Answer) -> str:
@@ -214,13 +305,28 @@ def changed(found: Interval, metric: str) -> str:
 
 def between(found: Interval, metric: str) -> str:
     """The interval, as of a gain: above 0 is better."""
-    if math.isnan(found.half):
-        return ""
-    low, high = found.mean - found.half, found.mean + found.half
-    like = found.mean or found.half
-    ends = [words.figure(end, metric, sign=True, like=like) for end in (low, high)]
+    if not (ends := ends_of(found, metric)):
+        return " (no interval: all parts say the same)" if found.seeds > 1 else ""
     better = "" if HIGHER_IS_BETTER[metric] else ", above 0 is better"
     return f" (95 % interval {ends[0]} to {ends[1]}{better})"
+
+
+def ends_of(found: Interval, metric: str) -> list[str]:
+    """Of an interval, as of a gain; nothing where there is none."""
+    low, high = found.bounds
+    if math.isnan(low):
+        return []
+    like = found.mean or (high - low) / 2
+    return [words.figure(end, metric, sign=True, like=like) for end in (low, high)]
+
+
+def in_brackets(found: Interval, metric: str) -> str:
+    """+3.1 [−0.4 to +6.6]"""
+    if math.isnan(found.mean):
+        return words.NONE
+    return (
+        f"{words.figure(found.mean, metric, sign=True)} [{' to '.join(ends_of(found, metric)) or words.NONE}]"
+    )
 
 
 def size(value: float, metric: str) -> str:
@@ -229,7 +335,11 @@ def size(value: float, metric: str) -> str:
 
 
 def amount(value: float, metric: str) -> str:
-    return f"{words.called(metric)} {words.figure(value, metric)}" + (" %" if metric in words.PERCENT else "")
+    return f"{words.called(metric)} {figure_of(value, metric)}"
+
+
+def figure_of(value: float, metric: str) -> str:
+    return words.figure(value, metric) + (" %" if metric in words.PERCENT else "")
 
 
 def called(spec: str) -> str:
@@ -237,26 +347,32 @@ def called(spec: str) -> str:
 
 
 def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
-    """One row for each client: alone, the gain of every way, what is promised."""
-    ways = [spec for spec in advice.ways if spec != ALONE]
+    """One row for each client: without a model, alone, what is advised and promised, what each way gains."""
+    ways, metric = [spec for spec in advice.ways if spec != ALONE], advice.metric
     promised = ["promised"] if advice.inner else []
-    header = ["client", f"alone, {words.unit(advice.metric)}", "advised", *promised, *ways]
+    header = ["client", "no model", f"alone, {words.unit(metric)}", "advised", *promised, *ways]
     rows = []
     for a in advice.answers:
-        gains = [
-            words.spread(a.gains[s], advice.metric, sign=True) + (" *" if s == a.choice else "") for s in ways
-        ]
+        gains = [in_brackets(a.gains[s], metric) + (" *" if s == a.choice else "") for s in ways]
         told = []
         if advice.inner:
-            told = [words.NONE if a.expected is None else words.spread(a.expected, advice.metric, sign=True)]
-        level = words.figure(a.level.get(ALONE, math.nan), advice.metric)
-        rows.append([a.client, level, called(a.choice), *told, *gains])
+            looked = a.expected is not None and a.best != ALONE  # whoever stays alone is promised nothing
+            told = [in_brackets(a.expected, metric) if looked and a.expected else words.NONE]
+        levels = (words.figure(value, metric) for value in (a.no_model, a.level.get(ALONE, math.nan)))
+        rows.append([a.client, *levels, called(a.choice), *told, *gains])
     return header, rows
 
 
 def legend(advice: Advice) -> str:
-    said = LEGEND.format(sure=f"{advice.sure:g}", s="" if advice.sure == 1 else "s")
-    return said if advice.inner else said.partition(" Promised:")[0]
+    by_rows = advice.metric in SHARES
+    said = LEGEND.format(
+        kind="of two shares of these rows" if by_rows else "over parts, corrected for rows that they share",
+        ways=words.several(len(advice.ways) - 1, "way"),
+        sure=f"{advice.sure:g}",
+        s="" if advice.sure == 1 else "s",
+        promise="what is promised" if advice.inner else "its interval",
+    )
+    return said + PROMISED * bool(advice.inner)
 
 
 def screen_table(advice: Advice, width: int) -> Table:

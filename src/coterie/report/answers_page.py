@@ -53,8 +53,8 @@ def render_advice(advice: Advice, folder: Path | None = None) -> str:
         f"{len(advice.ways)} ways tried",
     ]
     header = (
-        f'<div class="outcome"><p class="headline">For {together} of {clients} another way was better '
-        f"than alone by more than noise: {escape(words.called(advice.metric))} on held-out training rows.</p>"
+        f'<div class="outcome"><p class="headline">For {together} of {clients} another way was clearly '
+        f"better than alone: {escape(words.called(advice.metric))} on held-out training rows.</p>"
         f'<p class="what">{escape(" · ".join(what))}</p></div>'
     )
     main = f'<article><nav aria-label="Parts">{links}</nav>{inner}</article>'
@@ -73,7 +73,9 @@ def answers_part(advice: Advice) -> str:
 def gains_part(advice: Advice) -> str:
     header, rows = cells(advice)
     lines = [[escape(cell) for cell in row] for row in rows]
-    said = "Bars: 95 % intervals. 0 is training alone; the large mark is what is advised."
+    said = (
+        "Bars: 95 % intervals, where there are any. 0 is training alone; the large mark is what is advised."
+    )
     plot = figure("gains-plot", gains_plot(advice, inks(list(advice.ways), ALONE)), said)
     return f"{plot}{page_tables.table(header, lines, 'figures')}<p>{glossary.linked(legend(advice))}</p>"
 
@@ -86,7 +88,7 @@ def gains_plot(advice: Advice, colours: Mapping[str, Ink]) -> plotly_data.Plot:
             _mark(advice, spec, gain, {"color": colours[spec].colour, "size": 15 if spec == a.choice else 8})
             for spec, gain in a.gains.items()
         ]
-        if a.expected is not None and not a.alone:
+        if a.expected is not None and a.best != ALONE:
             data.append(
                 _mark(advice, "promised", a.expected, {"color": PROMISED, "symbol": "diamond", "size": 12})
             )
@@ -101,14 +103,19 @@ def gains_plot(advice: Advice, colours: Mapping[str, Ink]) -> plotly_data.Plot:
 
 
 def _mark(advice: Advice, name: str, gain: Interval, marker: Mapping[str, Any]) -> dict[str, Any]:
-    factor = words.factor(advice.metric)
+    factor, (low, high) = words.factor(advice.metric), gain.bounds
     return {
         "type": "scatter",
         "mode": "markers",
         "name": plotly_data.plain(name),
         "y": [plotly_data.plain(name)],
         "x": plotly_data.tidy([factor * gain.mean]),
-        "error_x": {"type": "data", "array": plotly_data.tidy([factor * gain.half])},
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": plotly_data.tidy([factor * (high - gain.mean)]),
+            "arrayminus": plotly_data.tidy([factor * (gain.mean - low)]),
+        },
         "marker": dict(marker),
         "showlegend": False,
     }

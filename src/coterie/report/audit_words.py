@@ -31,7 +31,9 @@ LIMITS = (
 
 
 def interval(figure: Table, digits: int = 2) -> str:
-    """0.81 (0.74 to 0.88)"""
+    """0.81 (0.74 to 0.88); draws that all say the same tell nothing of other rows"""
+    if figure["low"] == figure["high"]:
+        return f"{figure['value']:.{digits}f} (no interval: all draws say the same)"
     value, low, high = (f"{figure[k]:.{digits}f}" for k in ("value", "low", "high"))
     return f"{value} ({low} to {high})"
 

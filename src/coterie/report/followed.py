@@ -34,6 +34,7 @@ def part(by_label: views.Groups) -> str:
         shown.append(f"{table}<ul>{listed}</ul>")
     said = (
         "Chosen by trials on held-out parts of each client's training rows, before the run: alone, unless "
-        "another way was better by more than its standard error. <code>coterie advise</code> says more."
+        "another way was better by more than the best of so many may be by chance. "
+        "<code>coterie advise</code> says more."
     )
     return "".join(shown) + f"<p>{said}</p>" if shown else ""

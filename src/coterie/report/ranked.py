@@ -11,6 +11,7 @@ import numpy as np
 
 from coterie.methods.ranking import RANKINGS
 from coterie.methods.ranking.bar import ABOVE, THERE, error_name
+from coterie.metrics import no_model
 from coterie.runs.record import Record
 
 
@@ -103,8 +104,5 @@ def guesses(record: Record) -> np.ndarray:
     if record.about.get("task", "classification") != "classification" or "loss" in record.config:
         return found
     for i, client in enumerate(clients):
-        counts = np.asarray((client.get("labels") or [[]])[0], dtype=float)
-        if counts.sum() > 0:
-            shares = counts[counts > 0] / counts.sum()
-            found[i] = float(-(shares * np.log(shares)).sum())
+        found[i] = no_model.of_labels("nll", (client.get("labels") or [[]])[0])
     return found

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.core.seeds import Key
-from coterie.metrics.bootstrap import FIGURES, Outcomes, bounds, differences
+from coterie.metrics.bootstrap import FIGURES, Outcomes, bounds_by_client, bounds_of_mean, differences
 from coterie.metrics.summary import HIGHER_IS_BETTER
 from coterie.report.kinds import kind_of
 from coterie.runs.record import Record
@@ -85,10 +85,12 @@ def _bounds(
         ours, theirs = (np.stack([both[i].only(clients) for both in runs]) for i in (0, 1))
         if not HIGHER_IS_BETTER[metric]:
             ours, theirs = theirs, ours
-        draws = differences(ours, theirs, sizes[0][clients], FIGURES[metric], key.numpy())
-        found.each[:, clients] = bounds(draws)
+        tested, figure = sizes[0][clients], FIGURES[metric]
+        draws = differences(ours, theirs, tested, figure, key.numpy())
+        found.each[:, clients] = bounds_by_client(draws, tested, figure)
         if among.any() and clients[among].all():
-            found.mean[:] = bounds(draws[:, among[clients]].mean(axis=1))
+            some = among[clients]
+            found.mean[:] = bounds_of_mean(draws[:, some], tested[some], figure)
     return found
 
 

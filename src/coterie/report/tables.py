@@ -281,7 +281,10 @@ def legend(records: Sequence[Record], trust: bool = True, without: Collection[st
         said = "One seed, so there is no interval (—), and a difference may be chance."
     else:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        none = " (— for one seed)" if counts[0] == 1 else ""
+        main, several = views.headline_metric(records), [runs for runs in by_label.values() if len(runs) > 1]
+        agree = any(math.isnan(views.over_seeds(runs, main).half) for runs in several)
+        why = ["for one seed"] * (counts[0] == 1) + ["where all seeds agree, which tells nothing"] * agree
+        none = f" (— {', or '.join(why)})" if why else ""
         said = f"Mean over clients, then over {seeds} seeds; ±{none} is half of {covers(records)}."
     if "worst client" not in without:
         said += " Worst client: the figure of the client that fares worst"

@@ -29,6 +29,7 @@ from coterie.metrics.summary import (
     interval,
     intervals,
     means_of_known,
+    telling,
 )
 from coterie.report import rows
 from coterie.report.kinds import overlap, overlaps
@@ -171,7 +172,9 @@ def over_seeds(
     runs: Sequence[Record], metric: str, scores: str = OWN, among: np.ndarray | None = None
 ) -> Interval:
     """Mean over clients, or `among` some [client] of them, then over seeds."""
-    return _over_seeds(runs, _among(np.stack([final(r, metric, scores) for r in runs]), among))
+    values = _among(np.stack([final(r, metric, scores) for r in runs]), among)
+    found = _over_seeds(runs, values)
+    return found if scores == MEASURED else telling(found)  # what was counted may well be the same each time
 
 
 def _over_seeds(runs: Sequence[Record], values: np.ndarray) -> Interval:
@@ -182,7 +185,7 @@ def _over_seeds(runs: Sequence[Record], values: np.ndarray) -> Interval:
 
 def over_splits(runs: Sequence[Record], values: Sequence[float]) -> Interval:
     """Of one figure a seed that all clients have a part in."""
-    return interval(values, overlap=overlap(runs, np.ones(len(runs[0].clients), dtype=bool)))
+    return telling(interval(values, overlap=overlap(runs, np.ones(len(runs[0].clients), dtype=bool))))
 
 
 def _among(values: np.ndarray, some: np.ndarray | None) -> np.ndarray:
@@ -253,7 +256,7 @@ def _with_figures(rounds: Sequence[int], values: np.ndarray) -> tuple[list[int],
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """A method by client: mean over seeds, and half its interval, NaN for one seed."""
+    """A method by client: mean over seeds, and half its interval, NaN for one seed or where all agree."""
 
     label: str
     mean: np.ndarray
@@ -271,7 +274,7 @@ def gain_bars(label: str, runs: Sequence[Record], alone: Sequence[Record], metri
 
 
 def _bars(label: str, runs: Sequence[Record], values: np.ndarray) -> Bars:
-    mean, half, _ = intervals(values.T, overlap=overlaps(runs))
+    mean, half, _ = telling(intervals(values.T, overlap=overlaps(runs)))
     return Bars(label, mean, half)
 
 
@@ -294,13 +297,13 @@ def gain_over_seeds(
     """The mean gain over clients that have figures in both, then over the seeds both have."""
     values = _among(gains(runs, alone, metric), among)
     found = rows.bounds_of(pairs(runs, alone), metric, np.isfinite(values).any(axis=0))
-    return _over_seeds(runs, values)._replace(low=float(found.mean[0]), high=float(found.mean[1]))
+    return telling(_over_seeds(runs, values))._replace(low=float(found.mean[0]), high=float(found.mean[1]))
 
 
 def gain_by_client(runs: Sequence[Record], alone: Sequence[Record], metric: str) -> list[Interval]:
     """Each client's gain, over the seeds both have."""
     values = gains(runs, alone, metric)
-    over = intervals(values.T, overlap=overlaps(runs))
+    over = telling(intervals(values.T, overlap=overlaps(runs)))
     found = rows.bounds_of(pairs(runs, alone), metric, np.isfinite(values).any(axis=0))
     return [
         Interval(float(mean), float(half), int(seeds), float(low), float(high))

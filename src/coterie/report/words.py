@@ -71,11 +71,16 @@ def factor(metric: str) -> int:
 
 
 def spread(value: Interval, metric: str, sign: bool = False) -> str:
-    """Mean ± half its interval; — for the half where one seed has none."""
+    """Mean ± half its interval; — for the half where one seed, or seeds that all agree, tell none."""
     if math.isnan(value.mean):
         return NONE
-    half = figure(value.half, metric, like=value.mean)
-    return f"{figure(value.mean, metric, sign)} ± {half}"
+    return f"{figure(value.mean, metric, sign)} ± {half_of(value, metric)}"
+
+
+def half_of(value: Interval, metric: str) -> str:
+    """Half of an interval, with the digits of its mean; one that would round to nothing is below the last."""
+    text = figure(value.half, metric, like=value.mean)
+    return f"<{text[:-1]}1" if value.half > 0 and not text.strip("0.,\u202f") else text
 
 
 def called(metric: str) -> str:
@@ -217,7 +222,7 @@ def _against(
         if alone is None and views.method(runs[0]) != "central":
             said += " A run of local on the same clients would tell what training together brings."
         return said
-    said = f", {alone} (each client by itself) {_amount(means[alone].mean, metric, means[alone].half)}: "
+    said = f", {alone} (each client by itself) {_spread(means[alone], metric)}: "
     gain = views.gain_over_seeds(runs, by_label[alone], metric, among)
     if math.isnan(gain.mean):
         return f"{said}they share no seed, so they are not compared."
@@ -255,14 +260,18 @@ def way(metric: str, better: bool) -> str:
     return "smaller" if better else "larger"
 
 
-def _amount(value: float, metric: str, half: float = math.nan) -> str:
-    said = figure(value, metric) + (f"{GAP}%" if metric in PERCENT else "")
-    return said if math.isnan(half) else f"{said} (±{figure(half, metric, like=value)})"
+def _amount(value: float, metric: str) -> str:
+    return figure(value, metric) + (f"{GAP}%" if metric in PERCENT else "")
+
+
+def _spread(value: Interval, metric: str) -> str:
+    said = _amount(value.mean, metric)
+    return said if math.isnan(value.half) else f"{said} (±{half_of(value, metric)})"
 
 
 def _reached(value: Interval, metric: str) -> str:
     an = "a" if metric in CONSONANT else "an"
-    return f"{an} {NAMES[metric]} of {_amount(value.mean, metric, value.half)}"
+    return f"{an} {NAMES[metric]} of {_spread(value, metric)}"
 
 
 def _verdict(gain: Interval, metric: str) -> str:
@@ -270,11 +279,14 @@ def _verdict(gain: Interval, metric: str) -> str:
     mean, half, seeds = gain.mean, gain.half, gain.seeds
     if mean == 0:
         return "training together changes nothing"
-    amount = f"{_difference(abs(mean), metric)} (±{figure(half, metric, like=mean)}){beside(gain, metric)}"
+    around = "" if math.isnan(half) else f" (±{half_of(gain, metric)})"
+    amount = f"{_difference(abs(mean), metric)}{around}{beside(gain, metric)}"
     if metric in PERCENT:
         said = f"training together {'gains' if mean > 0 else 'loses'} {amount}"
     else:
         said = f"training together makes the {moved(metric)} {amount} {way(metric, mean > 0)}"
+    if math.isnan(half) and math.isnan(gain.low):
+        return f"{said} in each of {seeds} seeds, which without any spread cannot be told from none"
     if abs(mean) <= half:
         return f"{said}, which {seeds} seeds cannot tell from none"
     return said if gain.side else f"{said}, which these test rows cannot tell from none"
@@ -289,7 +301,8 @@ def _difference(value: float, metric: str) -> str:
 def size_of(gain: Interval, metric: str) -> str:
     """How much it is, whichever way it goes: "3.1 points (±1.2 over 5 seeds)", "0.42 (...) in RMSE"."""
     over = f" over {several(gain.seeds, 'seed')}"
-    half = "" if math.isnan(gain.half) else f" (±{figure(gain.half, metric, like=gain.mean)}{over})"
+    same = f" (the same in {several(gain.seeds, 'seed')})" if gain.seeds > 1 else ""
+    half = same if math.isnan(gain.half) else f" (±{half_of(gain, metric)}{over})"
     what = "" if metric in PERCENT else f" in {NAMES[metric]}"
     return f"{_difference(abs(gain.mean), metric)}{half}{what}{beside(gain, metric)}"
 

@@ -5,7 +5,7 @@
     expected   what following such advice gained on rows that neither training nor choosing had seen: for
                each outer fold, inner folds of the rest choose, and the outer fold judges what they chose
 
-Both are means over folds with the corrected interval of Nadeau and Bengio (2003), as in `advised`.
+Both, and what follows from them, are in `choosing.py`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from coterie.core.method import asking
-from coterie.methods.advised import ALONE, Gain, overlap_of
-from coterie.metrics.summary import HIGHER_IS_BETTER, Interval, interval
+from coterie.methods.advised import ALONE
+from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
+from coterie.runs.choosing import Choice, choice_of, figures, outer_folds
 from coterie.runs.record import COORDINATOR
-from coterie.runs.trying import REASONS, Bench, Place, Trials, chosen, figures, gains_of, outer_folds
+from coterie.runs.trying import REASONS, Bench, Place, Trials
+from coterie.runs.yardstick import Outcome, outcome_of, parts_without
 
 TRUST = ("ece", "brier", "nll")
 LEAST = 0.01  # of a model: whoever counts less is not named
@@ -45,8 +47,9 @@ class Answer:
 
     choice      the way that it should follow, `local` for alone
     level       {way: mean over folds of the measure}, alone among them
-    gains       {way: gain over alone, above 0 is better}, on the folds that chose
-    expected    of following the advice, by nested folds; None where there are none
+    gains       {way: gain over alone, above 0 is better}, on the folds that chose; intervals hold for all at
+                once
+    expected    of following such advice, by nested folds; None where there are none
     repeats     {way: in how many outer folds the inner ones chose it}
     partners    {other: its mean weight in the model}, of the advised way
     reasons     {what: {other: figure}}, of rankings among the ways (`trying.REASONS`): the lower, the better
@@ -55,6 +58,10 @@ class Answer:
     epsilon     what such a run costs its rows, the most over folds; None without a bound
     seconds     of such a run's training here, the mean over folds
     rows        numbers of its training rows
+    best        what looked best on the folds that chose; another than `choice` where its promise did not hold
+    no_model    what always the same answer would have of the measure; NaN where that is not known
+    outcome     what most of its rows are, and how many are not; None where nobody knows, or rows are numbers
+    without     in how many held-out parts there is none of the rarer kind; None where nobody knows
     """
 
     client: str
@@ -70,6 +77,10 @@ class Answer:
     epsilon: float | None
     seconds: float
     rows: int
+    best: str = ALONE
+    no_model: float = math.nan
+    outcome: Outcome | None = None
+    without: int | None = None
 
     @property
     def alone(self) -> bool:
@@ -78,7 +89,9 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Advice:
-    """Answers, and what they rest on. `about` says where and on which clients, as for a run."""
+    """Answers, and what they rest on. `about` says where and on which clients, as for a run; `measured` why
+    the metric is that one, or that it can hardly tell, where there is something to say.
+    """
 
     answers: tuple[Answer, ...]
     metric: str
@@ -92,6 +105,7 @@ class Advice:
     spent: Mapping[str, float]
     choice: tuple[str, ...]
     failed: Mapping[str, str]
+    measured: str = ""
 
     @property
     def higher(self) -> bool:
@@ -107,12 +121,12 @@ class Advice:
 
 def advice_of(bench: Bench, trials: Trials, about: Mapping[str, Any]) -> Advice:
     names, method = bench.footing.roster.names, bench.method
-    choice = tuple(chosen(trials, bench, i) for i in range(len(names)))
+    choices = [choice_of(trials, bench, i) for i in range(len(names))]
     asks = asking(method.requester, names).tolist()
     everything = [entry for trial in trials.values() for entry in trial.passed]
     failed = {place.spec: trial.error for place, trial in trials.items() if trial.error}
     return Advice(
-        answers=tuple(answer(bench, trials, i, choice[i]) for i in asks),
+        answers=tuple(answer(bench, trials, i, choices[i]) for i in asks),
         metric=bench.metric,
         ways=tuple(bench.ways),
         reveals={spec: asdict(way.reveals()) for spec, way in bench.ways.items()},
@@ -126,40 +140,41 @@ def advice_of(bench: Bench, trials: Trials, about: Mapping[str, Any]) -> Advice:
             "models": sum(e[2] for e in everything),
             "bytes": sum(e[3] for e in everything),
         },
-        choice=choice,
+        choice=tuple(choice.way for choice in choices),
         failed=failed,
+        measured=bench.measure.why,
     )
 
 
-def answer(bench: Bench, trials: Trials, client: int, choice: str) -> Answer:
-    folds, metric, names = outer_folds(bench), bench.metric, bench.footing.roster.names
-    level = {spec: _mean(figures(trials, spec, metric, client, folds)) for spec in bench.ways}
-    inside = [chosen(trials, bench, client, outer) for outer, _ in folds] if bench.inner else []
-    known = [t for o, i in folds if (t := trials[Place(o, i, choice)]).weights]
+def answer(bench: Bench, trials: Trials, client: int, choice: Choice) -> Answer:
+    folds, metric, roster = outer_folds(bench), bench.metric, bench.footing.roster
+    names, way = roster.names, choice.way
+    known = [t for o, i in folds if (t := trials[Place(o, i, way)]).weights]
     weights = np.mean([t.weights for t in known], axis=0)[client] if known else np.zeros(len(names))
     heard = {names[j]: float(w) for j, w in enumerate(weights) if j != client and w >= LEAST}
-    trust = {
-        name: (
-            _mean(figures(trials, ALONE, name, client, folds)),
-            _mean(figures(trials, choice, name, client, folds)),
-        )
-        for name in TRUST
-        if name in trials[Place(*folds[0], ALONE)].scores
-    }
+
+    def scores(spec: str, name: str) -> list[float]:
+        return figures(trials, spec, name, client, folds)
+
+    some = trials[Place(*folds[0], ALONE)].scores
     return Answer(
         client=names[client],
-        choice=choice,
-        level=level,
-        gains={s: interval_of(g.by_fold) for s, g in gains_of(trials, bench, client, folds).items()},
-        expected=interval_of(nested_gains(bench, trials, client, inside)) if inside else None,
-        repeats=dict(Counter(inside)),
+        choice=way,
+        level={spec: _mean(scores(spec, metric)) for spec in bench.ways},
+        gains=choice.gains,
+        expected=choice.promise,
+        repeats=dict(Counter(choice.inside)),
         partners=dict(sorted(heard.items(), key=lambda pair: -pair[1])),
         reasons=reasons(bench, trials, client),
-        trust=trust,
+        trust={n: (_mean(scores(ALONE, n)), _mean(scores(way, n))) for n in TRUST if n in some},
         gifts=gifts(known[0].passed if known else (), client, names),
         epsilon=max((e for t in known if t.epsilon and (e := t.epsilon[client]) is not None), default=None),
         seconds=_mean([t.seconds for t in known]),
-        rows=int(bench.footing.roster.sizes[client]),
+        rows=int(roster.sizes[client]),
+        best=choice.best,
+        no_model=choice.no_model,
+        outcome=outcome_of(roster, client),
+        without=parts_without([fold.roster for fold in bench.outer], client),
     )
 
 
@@ -177,21 +192,6 @@ def reasons(bench: Bench, trials: Trials, client: int) -> dict[str, dict[str, fl
         known = {names[j]: m for j, m in enumerate(means) if j != client and math.isfinite(m)}
         found |= {name: known} if known else {}
     return found
-
-
-def nested_gains(bench: Bench, trials: Trials, client: int, inside: Sequence[str]) -> np.ndarray:
-    """[outer fold] what the way that inner folds chose gained over alone on rows that they had not seen."""
-    found = []
-    for fold, spec in zip(outer_folds(bench), inside, strict=True):
-        there, alone = (figures(trials, s, bench.metric, client, [fold]) for s in (spec, ALONE))
-        found.append(Gain(there, alone, bench.higher).by_fold[0])
-    return np.array(found)
-
-
-def interval_of(by_fold: np.ndarray) -> Interval:
-    """The mean over folds that share rows, and half of its corrected interval."""
-    known = by_fold[~np.isnan(by_fold)]
-    return interval(known, overlap=overlap_of(len(known)))
 
 
 def gifts(passed: Sequence[Sequence[int]], client: int, names: Sequence[str]) -> list[Gift]:
@@ -228,6 +228,8 @@ def advice_in(table: Mapping[str, Any]) -> Advice:
                 "trust": {k: (figure(a), figure(b)) for k, (a, b) in one["trust"].items()},
                 "gifts": [Gift(**gift) for gift in one["gifts"]],
                 "seconds": figure(one["seconds"]),
+                "no_model": figure(one.get("no_model")),
+                "outcome": Outcome(*one["outcome"]) if one.get("outcome") else None,
             }
         )
         for one in table["answers"]

@@ -289,7 +289,8 @@ def experiment_of(
                 "advised tries every way first, which no budget counts: leave the budget out, or name a "
                 "choice for each client"
             )
-        from coterie.runs.trying import Bench, decided  # trials are experiments themselves
+        from coterie.runs.choosing import decided  # trials are experiments themselves
+        from coterie.runs.trying import Bench
 
         method, found = decided(Bench(method, footing, config, connector, engine, own))
         said += found

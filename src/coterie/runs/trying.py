@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,19 +21,20 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import BadInput, BadRun, Diverged, UnknownName
-from coterie.core.method import Method
+from coterie.core.method import Method, asking
 from coterie.core.seeds import Key
 from coterie.engines.base import Engine
-from coterie.methods.advised import ALONE, Advised, Gain, choose
+from coterie.methods.advised import ALONE, Advised
 from coterie.methods.ranking.bar import ABOVE
 from coterie.methods.ranking.sketched import DISTANCES
 from coterie.metrics.own import NOTHING, Own
-from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
+from coterie.metrics.summary import HIGHER_IS_BETTER
 from coterie.nets.ground import Connector
 from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.record import Record
 from coterie.runs.runner import run
 from coterie.runs.validation import measured_by
+from coterie.runs.yardstick import Measure, measure_of
 from coterie.sites.folds import folds_of
 from coterie.sites.footing import Footing
 from coterie.storage.atomic import write_whole
@@ -90,9 +91,18 @@ class Bench:
     inner: int = 0
 
     @cached_property
+    def measure(self) -> Measure:
+        """What ways are compared by, and why, where that is not the usual one or can hardly tell."""
+        method = self.method
+        return measure_of(method.measure, self.footing.roster, asking(method.requester, self.names).tolist())
+
+    @property
     def metric(self) -> str:
-        asked = self.method.measure
-        return HEADLINE[self.footing.roster.task] if asked == "auto" else asked
+        return self.measure.name
+
+    @property
+    def names(self) -> list[str]:
+        return self.footing.roster.names
 
     @property
     def higher(self) -> bool:
@@ -241,53 +251,9 @@ def every(
     found = dict[Place, Trial]()
     for place in bench.places():
         trial = store.get(place)
-        if trial is None:
+        if trial is None or (trial.scores and bench.metric not in trial.scores):  # kept for another measure
             trial = bench.attempt(place)
             store.put(place, trial)
         found[place] = trial
         tell(place)
     return found
-
-
-# from trials to a choice
-
-Fold = tuple[int, int]
-"""(outer, inner), as in a place."""
-
-
-def outer_folds(bench: Bench) -> list[Fold]:
-    return [(outer, OUTER) for outer in range(bench.method.folds)]
-
-
-def figures(trials: Trials, spec: str, metric: str, client: int, folds: Sequence[Fold]) -> list[float]:
-    """[fold] what a candidate's model for one client scored; NaN where there is nothing."""
-    found = [trials[Place(*fold, spec)].scores.get(metric) for fold in folds]
-    return [math.nan if f is None or f[client] is None else float(f[client]) for f in found]  # type: ignore[arg-type]
-
-
-def gains_of(trials: Trials, bench: Bench, client: int, folds: Sequence[Fold]) -> dict[str, Gain]:
-    """What each candidate gained one client over training alone, on these folds."""
-    scores = {spec: figures(trials, spec, bench.metric, client, folds) for spec in bench.ways}
-    alone = scores.pop(ALONE)
-    return {spec: Gain(found, alone, bench.higher) for spec, found in scores.items()}
-
-
-def chosen(trials: Trials, bench: Bench, client: int, within: int | None = None) -> str:
-    """What a client should follow, by all outer folds; or as if one of them were not there (`within`)."""
-    folds = outer_folds(bench) if within is None else [(within, i) for i in range(bench.inner)]
-    return choose(gains_of(trials, bench, client, folds), bench.method.sure)
-
-
-def decided(bench: Bench) -> tuple[Advised, list[str]]:
-    """The method with a choice for each client, from trials; and what to say of it."""
-    bench.check()
-    trials = every(bench, Memory())
-    names = bench.footing.roster.names
-    choice = tuple(chosen(trials, bench, i) for i in range(len(names)))
-    told = ", ".join(f"{name}: {spec}" for name, spec in zip(names, choice, strict=True))
-    models = sum(entry[2] for trial in trials.values() for entry in trial.passed)
-    note = (
-        f"advised follows, by {bench.metric}: {told}; tried were {len(bench.ways)} ways on "
-        f"{bench.method.folds} folds of each client's training rows, for which {models} models passed"
-    )
-    return replace(bench.method, choice=choice), [*bench.able[1], note]

@@ -40,7 +40,12 @@ def card(view: View, say: Words) -> Card:
     return Card(
         "gain",
         answer(view, metric, gain, say),
-        [*leaking(view, say), *level(view, metric, say), *unsure(view, gain, wide, say), *trust(mine, say)],
+        [
+            *leaking(view, say),
+            *level(view, metric, say),
+            *unsure(view, metric, gain, wide, say),
+            *trust(mine, say),
+        ],
         pictures(view, metric, mine, theirs, say),
         table(view, say),
         COLUMNS,
@@ -108,10 +113,9 @@ def over_rows(mine: Rows, theirs: Rows) -> tuple[float, float]:
     if len(mine[1]) < 2:
         return math.nan, math.nan
     ours, alone = ((p.argmax(axis=1) == y).astype(float)[None] for p, y in (mine, theirs))
-    draws = bootstrap.differences(
-        ours, alone, np.array([len(mine[1])]), bootstrap.FIGURES["accuracy"], Key(0).at("rows").numpy()
-    )
-    low, high = bootstrap.bounds(draws)[:, 0]
+    rows, figure = np.array([len(mine[1])]), bootstrap.FIGURES["accuracy"]
+    draws = bootstrap.differences(ours, alone, rows, figure, Key(0).at("rows").numpy())
+    low, high = bootstrap.bounds_by_client(draws, rows, figure)[:, 0]
     return float(low), float(high)
 
 
@@ -132,10 +136,8 @@ def leaking(view: View, say: Words) -> list[str]:
 
 
 def bounds(gain: Interval) -> tuple[float, float]:
-    """Over seeds, else over rows; NaN where neither is known. Seeds that agree to the last digit, as they do
-    where a row or two decide, say nothing of chance.
-    """
-    if math.isfinite(gain.half) and gain.half > 0:
+    """Over seeds, else over rows; NaN where neither is known."""
+    if math.isfinite(gain.half):
         return gain.mean - gain.half, gain.mean + gain.half
     return gain.low, gain.high
 
@@ -166,7 +168,7 @@ def answer(view: View, metric: str, gain: Interval | None, say: Words) -> str:
         "high": amount(high, metric, say),
     }
     points = "points" if metric in words.PERCENT else "number"
-    if math.isnan(low) or low == high == 0:
+    if math.isnan(low) or gain.mean == 0:
         return say(
             f"gain.{points}.{'better' if gain.mean > 0 else 'worse' if gain.mean < 0 else 'same'}", **blanks
         )
@@ -194,7 +196,21 @@ def level(view: View, metric: str, say: Words) -> list[str]:
                 rows=say.whole(rows),
             )
         ]
-    return lines
+    return lines + without_model(view, metric, say)
+
+
+def without_model(view: View, metric: str, say: Words) -> list[str]:
+    """What always the class that is most frequent in training would have on the test rows, where it is known:
+    an accuracy by itself says little.
+    """
+    labels = view.record.about["clients"][view.number].get("labels")
+    if metric != "accuracy" or not labels or not sum(labels[0]) or not sum(labels[-1]):
+        return []
+    train, test = labels[0], labels[-1]
+    most = max(range(len(train)), key=lambda c: train[c])
+    names = list(view.record.about.get("classes") or ())
+    name = names[most] if most < len(names) else str(most)
+    return [say("gain.no_model", name=name, value=figure(test[most] / sum(test), metric, say))]
 
 
 def mean_of(runs: Sequence[Record], metric: str, client: int) -> float:
@@ -202,15 +218,21 @@ def mean_of(runs: Sequence[Record], metric: str, client: int) -> float:
     return float(np.mean([views.final(r, metric)[client] for r in runs])) if runs else math.nan
 
 
-def unsure(view: View, gain: Interval | None, wide: bool, say: Words) -> list[str]:
+def unsure(view: View, metric: str, gain: Interval | None, wide: bool, say: Words) -> list[str]:
     """What the interval is of."""
     if gain is None:
         return []
-    if math.isfinite(gain.half) and gain.half > 0:
-        return [say("gain.over_seeds", n=len(view.runs))]
-    if not math.isfinite(gain.low):
+    low, high = bounds(gain)
+    if math.isnan(low):
         return [say("gain.one_seed")]
-    return [say("gain.wide" if wide else "gain.over_rows")]
+    said = []
+    if gain.mean == 0:
+        points = "points" if metric in words.PERCENT else "number"
+        ends = {"low": amount(low, metric, say), "high": amount(high, metric, say)}
+        said = [say(f"gain.{points}.same_range", **ends)]
+    if math.isfinite(gain.half):
+        return [*said, say("gain.over_seeds", n=len(view.runs))]
+    return [*said, say("gain.wide" if wide else "gain.over_rows")]
 
 
 def trust(mine: Rows | None, say: Words) -> list[str]:

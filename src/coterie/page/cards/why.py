@@ -19,6 +19,12 @@ from coterie.report.choices import IN, reason
 from coterie.report.ranked import is_ranking, ranked
 from coterie.runs.alike import Similarity
 
+CHOOSES_NOBODY = frozenset(
+    ("local", "central", "bayes-local", "bayes-central", "fedavg", "finetune", "fedprox", "scaffold")
+) | {"fedavgm", "fedadagrad", "fedadam", "fedyogi"}
+"""Methods that are known to train alone, or with everybody alike. Of one that is neither here nor among the
+texts (`way.*`) nothing is said of how it chooses: it may well choose, and measure.
+"""
 NAMED = 3  # columns of a sentence
 LISTED = 12  # columns of each other that the table shows; its file has all
 COLUMNS = ("partner", "measure", "value", "by_chance", "reason")
@@ -34,7 +40,7 @@ def card(view: View, say: Words) -> Card:
     answers = [text for text in (chosen(view, say), measured, near) if text]
     said = [*answers[1:], *said]
     if not answers:
-        answers = [say.of(f"way.{view.method}", say("why.nothing"))]
+        answers = [say.of(f"way.{view.method}", say("why.nothing") if view.method in CHOOSES_NOBODY else "")]
     return Card(
         "why",
         answers[0],

@@ -40,7 +40,8 @@ def answer(view: View, say: Words) -> str:
         return say("with.not_reached", round=view.rounds[-1])
     partners = [j for j in np.argsort(-row, kind="stable").tolist() if j != view.number and row[j] >= LEAST]
     if not partners:
-        return say("with.alone")
+        before = view.rows(sorted(view.record.weights))[:, view.others] >= LEAST
+        return say("with.alone_now" if before.any() else "with.alone")
     named = say.listed([f"{view.names[j]} ({say.percent(row[j])})" for j in partners])
     own = row[view.number]
     return (

@@ -1,0 +1,51 @@
+"""What no model at all would have: always the most frequent class, or everybody's shares, or the mean.
+
+Of n rows with n_c of class c, and shares s_c = n_c / n:
+
+    accuracy            max_c s_c               always saying the most frequent class
+    balanced accuracy   1 / classes present     the same
+    sensitivity         0                       nobody is told from anybody
+    nll (log loss)      -Σ_c s_c log s_c        always saying the shares
+    brier               1 - Σ_c s_c²            the same
+    AUC, concordance    1/2                     nobody is told from anybody
+    R²                  0                       always saying the mean
+    RMSE                √(m / (m - 1)) RMSE / √(1 - R²)     the same, from any model's two figures on m rows;
+                        their own mean is nearer to them than one that was known before, by (m - 1) / m
+
+A figure of a model says nothing as long as this one is not known beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+CONSTANT = {"auc": 0.5, "concordance": 0.5, "r2": 0.0, "sensitivity": 0.0}
+
+
+def entropy(shares: np.ndarray) -> float:
+    some = shares[shares > 0]
+    return float(-(some * np.log(some)).sum())
+
+
+OF_SHARES: Mapping[str, Callable[[np.ndarray], float]] = {
+    "accuracy": lambda s: float(s.max()),
+    "balanced_accuracy": lambda s: 1 / int((s > 0).sum()),
+    "nll": entropy,
+    "brier": lambda s: float(1 - (s * s).sum()),
+}
+
+
+def of_labels(metric: str, counts: Sequence[int]) -> float:
+    """From how many rows there are of each class; NaN where that does not say it."""
+    if metric in CONSTANT:
+        return CONSTANT[metric]
+    total = sum(counts)
+    return OF_SHARES[metric](np.asarray(counts) / total) if metric in OF_SHARES and total else math.nan
+
+
+def of_figures(rmse: float, r2: float, rows: int) -> float:
+    """The RMSE of always saying the mean, from what any model has on so many rows."""
+    return rmse * math.sqrt(rows / (rows - 1) / (1 - r2)) if r2 < 1 and rows > 1 else math.nan

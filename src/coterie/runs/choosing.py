@@ -1,0 +1,179 @@
+"""From trials to a choice for each client: whom it follows, and what that promises.
+
+    looks best   the largest gain of those above κ standard errors, on the folds that choose
+    gains        of all ways over training alone, with intervals that hold for all of them at once
+    promise      of following such choices on rows that neither training nor choosing saw, by nested folds
+
+Nobody is sent to others on a promise whose interval holds 0, nor for a model that does no better than none
+(`yardstick.py`). With inner folds the promise is the nested one; without, it is the gain itself, whose
+interval is as wide as a choice among C ways asks for: 1 - 0.05 / C instead of 95 % (Bonferroni).
+
+Intervals are of one of two kinds:
+
+    shares of rows   accuracy, sensitivity: every row is held out once, so that k and l of n rows are right
+                     with the way and alone. Newcombe's of two shares (`operating.difference`), as if they
+                     were of different rows: models that are tried on the same rows mostly fail on the same
+                     ones, so that it is wider than need be. A fold in which alone was chosen has the same
+                     model twice, and its rows count as no difference
+    other figures    Student's t over folds that share rows (Nadeau and Bengio, 2003). Folds that agree to the
+                     last digit tell nothing: there is none then
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+
+from coterie.methods.advised import ALONE, Advised, Gain, choose, overlap_of
+from coterie.metrics import operating
+from coterie.metrics.summary import Interval, interval, telling
+from coterie.runs.trying import OUTER, Bench, Memory, Place, Trials, every
+from coterie.runs.yardstick import labels_of, no_model_at
+
+LEVEL = 0.95
+SHARES = ("accuracy", "sensitivity")
+"""Figures that are shares of rows: of all, or of those of class 1."""
+Fold = tuple[int, int]
+"""(outer, inner), as in a place."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """
+    way        what a client should follow
+    best       what looked best on the folds that choose; another than `way` where it is not worth following
+    gains      {way: gain over training alone}, on the folds that choose
+    no_model   what the client would have without any model; NaN where that is not known
+    inside     [outer fold] what its inner folds chose; empty without
+    promise    what following such choices gained, by nested folds; None without
+    """
+
+    way: str
+    best: str
+    gains: dict[str, Interval]
+    no_model: float = math.nan
+    inside: tuple[str, ...] = ()
+    promise: Interval | None = None
+
+
+def choice_of(trials: Trials, bench: Bench, client: int) -> Choice:
+    folds, sure = outer_folds(bench), bench.method.sure
+    tried = gains_of(trials, bench, client, folds)
+    gains = {way: gain_over_alone(trials, bench, client, [way] * len(folds), len(tried)) for way in tried}
+    rmse, r2 = (figures(trials, ALONE, name, client, folds) for name in ("rmse", "r2"))
+    held = [fold.roster.members[client].test for fold in bench.outer]
+    scored, own_loss = list(zip(rmse, r2, held, strict=True)), bench.own.loss is not None
+    nothing = no_model_at(bench.metric, bench.footing.roster, client, own_loss, scored)
+    worth = {way: tried[way] for way in tried if beats(trials, bench, client, way, nothing)}
+    looked = choose(tried, sure)
+    if not bench.inner:
+        clear = {way: gain for way, gain in worth.items() if gains[way].bounds[0] > 0}
+        way = choose(clear, sure)
+        return Choice(way, looked if way == ALONE else way, gains, nothing)
+    inside = tuple(chosen_within(trials, bench, client, outer) for outer, _ in folds)
+    promise = gain_over_alone(trials, bench, client, inside)
+    way = choose(worth, sure) if promise.bounds[0] > 0 else ALONE
+    return Choice(way, looked if way == ALONE else way, gains, nothing, inside, promise)
+
+
+def beats(trials: Trials, bench: Bench, client: int, way: str, nothing: float) -> bool:
+    """Whether a way does better than no model at all, in the mean over folds, as far as that is known."""
+    gain = Gain(figures(trials, way, bench.metric, client, outer_folds(bench)), [nothing], bench.higher)
+    return math.isnan(nothing) or gain.mean > 0
+
+
+def gain_over_alone(
+    trials: Trials, bench: Bench, client: int, specs: Sequence[str], ways: int = 1
+) -> Interval:
+    """Of following specs [outer fold] on these folds, as one of so many ways."""
+    folds = outer_folds(bench)
+    there = np.array(
+        [figures(trials, s, bench.metric, client, [f])[0] for f, s in zip(folds, specs, strict=True)]
+    )
+    alone = np.array(figures(trials, ALONE, bench.metric, client, folds))
+    level, rows = 1 - (1 - LEVEL) / ways, rows_of(bench, client)
+    by_fold = Gain(there.tolist(), alone.tolist(), bench.higher).by_fold
+    if math.isnan(rows):
+        return interval_of(by_fold, level)
+    differs = ~np.isnan(by_fold) & (np.array(specs) != ALONE)
+    return interval_of_shares(there[differs], alone[differs], int((~np.isnan(by_fold)).sum()), rows, level)
+
+
+def interval_of(by_fold: np.ndarray, level: float = LEVEL) -> Interval:
+    """Of a mean over folds that share rows."""
+    known = by_fold[~np.isnan(by_fold)]
+    return telling(interval(known, level, overlap_of(len(known))))
+
+
+def interval_of_shares(
+    there: np.ndarray, alone: np.ndarray, folds: int, rows: float, level: float = LEVEL
+) -> Interval:
+    """Of the mean over folds, from shares [fold] of the folds in which the two could differ; all of them have
+    so many rows together.
+    """
+    if not folds:
+        return Interval(math.nan, math.nan, 0)
+    part, z = len(there) / folds, NormalDist().inv_cdf((1 + level) / 2)
+    if not part:  # alone in every fold: nothing was gained, and nothing is known of what might be
+        return Interval(0.0, math.nan, folds)
+    some = rows * part
+    shares = [operating.share(float(values.mean()) * some, some, z) for values in (there, alone)]
+    low, high = (part * end for end in operating.difference(shares[0], shares[1]))
+    return Interval(part * float((there - alone).mean()), math.nan, folds, low, high)
+
+
+def rows_of(bench: Bench, client: int) -> float:
+    """Held-out rows that the measure is a share of, over all folds; NaN if it is none, or nobody knows."""
+    member = bench.footing.roster.members[client]
+    labels = labels_of(member)
+    counted = {"accuracy": member.train, "sensitivity": labels[1] if len(labels) > 1 else math.nan}
+    return counted[bench.metric] if bench.metric in SHARES else math.nan
+
+
+def outer_folds(bench: Bench) -> list[Fold]:
+    return [(outer, OUTER) for outer in range(bench.method.folds)]
+
+
+def figures(trials: Trials, spec: str, metric: str, client: int, folds: Sequence[Fold]) -> list[float]:
+    """[fold] what a candidate's model for one client scored; NaN where there is nothing."""
+    found = [trials[Place(*fold, spec)].scores.get(metric) for fold in folds]
+    return [math.nan if f is None or f[client] is None else float(f[client]) for f in found]  # type: ignore[arg-type]
+
+
+def gains_of(trials: Trials, bench: Bench, client: int, folds: Sequence[Fold]) -> dict[str, Gain]:
+    """What each candidate gained one client over training alone, on these folds."""
+    scores = {spec: figures(trials, spec, bench.metric, client, folds) for spec in bench.ways}
+    alone = scores.pop(ALONE)
+    return {spec: Gain(found, alone, bench.higher) for spec, found in scores.items()}
+
+
+def chosen_within(trials: Trials, bench: Bench, client: int, outer: int) -> str:
+    """What looked best by inner folds, as if the outer one were not there."""
+    inner = [(outer, i) for i in range(bench.inner)]
+    return choose(gains_of(trials, bench, client, inner), bench.method.sure)
+
+
+def decided(bench: Bench) -> tuple[Advised, list[str]]:
+    """The method with a choice for each client, from trials; and what to say of it."""
+    bench.check()
+    trials = every(bench, Memory())
+    choices = {name: choice_of(trials, bench, i) for i, name in enumerate(bench.names)}
+    told = ", ".join(f"{name}: {choice.way}" for name, choice in choices.items())
+    models = sum(entry[2] for trial in trials.values() for entry in trial.passed)
+    note = (
+        f"advised follows, by {bench.metric}: {told}; tried were {len(bench.ways)} ways on "
+        f"{bench.method.folds} folds of each client's training rows, for which {models} models passed"
+    )
+    said = [*bench.able[1], note]
+    if bench.measure.why:
+        said.append(f"advised: {bench.measure.why}")
+    if kept := [f"{name} ({choice.best})" for name, choice in choices.items() if choice.way != choice.best]:
+        said.append(
+            f"advised: another way looked better for {', '.join(kept)}, but by no more than the best of "
+            f"{len(bench.ways) - 1} may by chance, or no better than no model at all: each stays alone"
+        )
+    return replace(bench.method, choice=tuple(choice.way for choice in choices.values())), said

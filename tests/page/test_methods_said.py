@@ -1,0 +1,99 @@
+"""What the cards say of how methods choose, of every method there is: nothing that its own record denies."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coterie
+from coterie.methods import METHODS
+from coterie.page.cards import why, with_whom
+from coterie.page.catalogue import LANGUAGES, Words
+from coterie.page.view import View
+from coterie.runs.record import Record
+
+EN = Words("en")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "advised": {"candidates": ("fedavg",), "choice": ("fedavg",) * 5},
+    "bayes-central": {"samples": 2},
+    "bayes-local": {"samples": 2},
+    "cfl": {"eps1": 100.0, "eps2": 0.0, "gamma": 0.0, "wait": 0},
+    "data-interpolation": {"lam": 0.5},
+    "fedper": {"home": "*bias"},
+    "fedrep": {"home": "*bias"},
+    "finetune": {"tune": 1},
+    "fl-swag": {"samples": 2},
+    "ndoye": {"passes": 1, "folds": 3},
+    "pens": {"rounds_step1": 1, "samplings": 2},
+    "pfedme": {"inner_steps": 2},
+    "scaffold": {"momentum": 0.0},
+}
+"""Where three rounds or five clients are too few for the usual ones."""
+
+
+@functools.cache
+def clients() -> list[coterie.Client]:
+    """Five of different sizes; the last two see the opposite."""
+    draws, made = np.random.default_rng(0), []
+    for i in range(5):
+        x = draws.normal(size=(30 + 10 * i, 4))
+        y = ((1 if i < 3 else -1) * x[:, 0] + 0.3 * draws.normal(size=len(x)) > 0).astype(int)
+        made.append(coterie.Client.from_arrays(x, y, name=f"c{i}", validation=0.2))
+    return [replace(c, cluster=i // 3) for i, c in enumerate(made)]
+
+
+@functools.cache
+def record_of(method: str) -> Record:
+    options = {"rounds": 3, "lr": 0.1, "progress": False, **OPTIONS.get(method, {})}
+    return coterie.train("logistic", clients(), method, **options).record
+
+
+def view_of(method: str, client: str) -> View:
+    record, study = record_of(method), SimpleNamespace(kept={}, path_of=lambda r: Path(method))
+    return View(None, study, method, client, [record], (), None, False, None)
+
+
+def alike(weights: np.ndarray) -> bool:
+    """Whether everybody's model is made of all, by rows or in equal parts, or of its own alone."""
+    rows = np.array([len(c.train) for c in clients()], dtype=float)
+    usual = (rows / rows.sum(), np.full(len(rows), 1 / len(rows)))
+    return np.allclose(weights, np.eye(len(rows))) or any(np.allclose(weights, u, atol=1e-6) for u in usual)
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_nothing_is_said_that_the_record_denies(method):
+    record = record_of(method)
+    chooses = bool(record.matrices) or not all(alike(np.asarray(w)) for w in record.weights.values())
+    for client in record.clients:
+        view = view_of(method, client)
+        said = why.card(view, EN)
+        if chooses:
+            assert EN("why.nothing") not in (said.answer, *said.lines, *said.how)
+            assert method not in why.CHOOSES_NOBODY
+        row = np.array([w[view.number] for w in record.weights.values()])
+        others = row[:, view.others].max() >= with_whom.LEAST
+        assert (with_whom.card(view, EN).answer == EN("with.alone")) == (not others)
+
+
+@pytest.mark.parametrize("method", ["ifca", "data-interpolation", "fedala", "robust", "fl-swag", "oracle"])
+def test_of_a_method_that_no_text_knows_nothing_is_said(method):
+    for language in LANGUAGES:
+        say = Words(language)
+        assert why.card(view_of(method, "c0"), say).answer == ""
+
+
+@pytest.mark.parametrize("method", ["central", "fedprox", "bayes-local"])
+def test_of_one_that_is_known_to_choose_nobody_it_is_said(method):
+    assert why.card(view_of(method, "c0"), EN).answer == EN("why.nothing")
+
+
+def test_who_counted_before_is_not_denied():
+    """The last round of fine-tuning is alone, those before were not."""
+    assert with_whom.card(view_of("finetune", "c0"), EN).answer == EN("with.alone_now")
+    assert with_whom.card(view_of("local", "c0"), EN).answer == EN("with.alone")
