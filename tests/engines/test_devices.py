@@ -194,9 +194,11 @@ def test_seeded_leaves_no_trace():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_checkpoint_remembers_where_tensors_were(device):
+def test_a_checkpoint_remembers_where_tensors_were(device, monkeypatch):
+    monkeypatch.setattr(checkpoint, "TENSORS", (*checkpoint.TENSORS, FakeTensor))  # which stand for a device's
     tensors = {}
-    skeleton = checkpoint._pack({"a": torch.zeros(2, device=device), "b": torch.zeros(2)}, "", tensors)
-    back = checkpoint._unpack(skeleton, {path: t.cpu() for path, t in tensors.items()})
+    state = {"a": torch.zeros(2, device=device), "b": torch.zeros(2)}
+    skeleton = checkpoint.Packing({}, tensors).packed(state, "")
+    back = checkpoint._unpack(skeleton, {path: t.cpu() for path, t in tensors.items()}, {})
     assert back["a"].device.type == device.type
     assert back["b"].device.type == "cpu"

@@ -100,7 +100,7 @@ LIES = [
     ("too many numbers", "fedavg", "it tells 'loss' of shape [2], not [1]"),
     ("answer to another question", "fedavg", SHAPES),
     ("no answer at all", "fedavg", "its answer is not to what it was asked"),
-    ("models of other shapes", "fedavg", "of shape [4], not [2]"),
+    ("models of other shapes", "fedavg", "of shape [4, 3], not [2, 3]"),  # the first tensor of the model
     ("models of other names", "fedavg", "it gives other tensors than it was asked for"),
     ("models are NaN", "pens", "is not finite: leave that site out"),
 ]

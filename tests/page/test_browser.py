@@ -88,7 +88,7 @@ def test_the_threshold_moves_with_the_keys_and_is_kept_for_predictions(north, ru
     shown = capsys.readouterr()
     rows = [line.split(",") for line in shown.out.splitlines()[1:]]
     assert rows
-    assert all((row[1] == "yes") == (float(row[-1]) >= 0.3) for row in rows)
+    assert all((row[1] == "yes") == (float(row[3]) >= 0.3) for row in rows)
 
 
 def test_a_partner_is_left_out_a_column_forbidden_and_the_run_begins_again(north, runs):

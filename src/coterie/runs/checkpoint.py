@@ -37,6 +37,7 @@ nobody can tell which order they had: they are refused like any other.
 
 STATE, KEPT = "state", "kept/"
 PLAIN = (bool, int, float, str, type(None))
+TENSORS: tuple[type, ...] = (Tensor, nn.Parameter)
 MAPS: dict[str, type[dict[str, Any]]] = {"map": dict, "ordered": OrderedDict}
 LISTS: dict[str, Any] = {"list": list, "tuple": tuple, "size": torch.Size}
 
@@ -172,7 +173,7 @@ class Packing:
         )
 
     def _tensor(self, value: Tensor, path: str) -> dict[str, Any]:
-        if type(value) not in (Tensor, nn.Parameter) or value.layout is not torch.strided:
+        if type(value) not in TENSORS or value.layout is not torch.strided:
             what = f"{value.layout} tensor" if type(value) is Tensor else type(value).__name__
             raise Unsavable(f"{path} of a state is a {what}: keep plain tensors, to_dense() makes one")
         if value.grad_fn is not None:
