@@ -195,7 +195,7 @@ def test_seeded_leaves_no_trace():
 
 
 def test_a_checkpoint_remembers_where_tensors_were(device, monkeypatch):
-    monkeypatch.setattr(checkpoint, "TENSORS", (*checkpoint.TENSORS, FakeTensor))  # which stand for a device's
+    monkeypatch.setattr(checkpoint, "TENSORS", (*checkpoint.TENSORS, FakeTensor))  # as on a device
     tensors = {}
     state = {"a": torch.zeros(2, device=device), "b": torch.zeros(2)}
     skeleton = checkpoint.Packing({}, tensors).packed(state, "")
