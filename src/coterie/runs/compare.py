@@ -28,10 +28,8 @@ from coterie.runs.experiment import Builder
 from coterie.runs.folder import (
     Folder,
     is_run,
-    read_divergence,
     read_record,
     refuse_full,
-    refuse_without_result,
     way_on,
 )
 from coterie.runs.record import Record
@@ -39,6 +37,7 @@ from coterie.runs.runner import Watch, run, same_threads
 from coterie.runs.settings import Settings, from_table, read_toml
 from coterie.runs.tracker import Tracker, tracked
 from coterie.storage.atomic import write_whole
+from coterie.storage.events import read_divergence, refuse_without_result
 
 MANY = 10_000  # seeds
 

@@ -78,7 +78,7 @@ from coterie.storage.atomic import (
     sync,
     write_whole,
 )
-from coterie.storage.events import read_events
+from coterie.storage.events import read_divergence, refuse_without_result
 from coterie.storage.rounds import (
     LINES,
     METRICS,
@@ -325,11 +325,6 @@ def read_record(path: Path, label: str | None = None, stored: StoredRounds | Non
     )
 
 
-def read_divergence(path: Path) -> str:
-    """How training diverged, if that is the last that happened to a run."""
-    return next((e.why or "training diverged" for e in read_events(path, 1) if e.what == "diverged"), "")
-
-
 def read_about(path: Path) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads(path.read_bytes())
@@ -339,12 +334,6 @@ def read_about(path: Path) -> dict[str, Any]:
     if not isinstance(about, dict) or missing:
         raise BadRun(f"{path} is damaged (it lacks {', '.join(missing)}): start this run anew")
     return about
-
-
-def refuse_without_result(path: Path) -> None:
-    """Refuses to make anything of a run that diverged."""
-    if why := read_divergence(path):
-        raise BadRun(f"{path} has no result, as training diverged ({why}): start anew with another --out")
 
 
 def read_models(path: Path) -> dict[str, Belief]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import logging
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, get_type_hints
@@ -18,7 +16,7 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.clock import CLOCK, since
+from coterie.core.clock import CLOCK
 from coterie.core.errors import BadData, BadInput, Diverged, Gone, Refused
 from coterie.core.held import Held, at_coordinator, handles_in, hold
 from coterie.core.method import UNTRAINED, Info, Models, asked, only_for
@@ -32,7 +30,7 @@ from coterie.nets.ownership import as_mixed
 from coterie.posteriors import Saved
 from coterie.runs.about import fingerprint
 from coterie.runs.body import save_body
-from coterie.runs.budget import bytes_of, kwh, meter_of, row_bytes
+from coterie.runs.budget import bytes_of, meter_of, row_bytes
 from coterie.runs.divergence import refuse_diverged
 from coterie.runs.experiment import Experiment
 from coterie.runs.facts import facts_of
@@ -43,12 +41,12 @@ from coterie.runs.observing import Observing, observing
 from coterie.runs.prepared import recipe_for, save_origin
 from coterie.runs.record import Record, line, triplets
 from coterie.runs.scoring import evaluate, figures, row_by_row, tallied
+from coterie.runs.times import Times
 
 log = logging.getLogger("coterie")
 
 Watch = Callable[[Record], None]
 KEPT = 2**24  # bytes of models that a run without a folder keeps for its report
-UNSPENT = {"training": 0.0, "scoring": 0.0}  # CPU seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,40 +274,6 @@ def calmly(net: Net, live: Sequence[Held], round: int, work: Callable[[], T]) ->
         return work()
     except Gone:
         return steadily(net, live, round, work)
-
-
-class Times:
-    """Lines of timings.jsonl: what was spent since the line before, by part."""
-
-    def __init__(self) -> None:
-        self._last, self._cpu = CLOCK.read(), dict(UNSPENT)
-
-    @contextlib.contextmanager
-    def work(self, part: str = "training") -> Iterator[None]:
-        """Inside, CPU seconds of this process count as training, or as scoring."""
-        before = time.process_time()
-        try:
-            yield
-        finally:
-            self._cpu[part] += time.process_time() - before
-
-    def spent(self, power: float) -> dict[str, float]:
-        """Seconds of training since the last line, and an estimate of kWh."""
-        parts = since(self._last)
-        return {"seconds": parts["training"] + parts["tracing"], "kwh": kwh(self._cpu["training"], power)}
-
-    def line(self, round: int) -> dict[str, Any]:
-        parts, self._last = since(self._last), CLOCK.read()
-        seconds = parts["training"] + parts["tracing"]
-        cpu, self._cpu = self._cpu, dict(UNSPENT)
-        return {
-            "round": round,
-            "seconds": seconds,
-            "evaluate_seconds": parts["scoring"],
-            "cpu_seconds": cpu["training"],
-            "evaluate_cpu_seconds": cpu["scoring"],
-            "parts": parts,
-        }
 
 
 def state_type(experiment: Experiment) -> type:

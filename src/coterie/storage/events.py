@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import get_args
 
-from coterie.core.errors import Diverged, Refused, lines_of
+from coterie.core.errors import BadRun, Diverged, Refused, lines_of
 from coterie.core.observer import What, said
 from coterie.storage.atomic import Entry, append_line, keep_lines
 from coterie.storage.tail import last_lines
@@ -66,6 +66,17 @@ def event_of(entry: Entry) -> Event | None:
     if not (known and isinstance(who, str | None) and isinstance(why, str)):
         return None
     return Event(when, round, what, who, why)  # type: ignore[arg-type]
+
+
+def read_divergence(path: Path) -> str:
+    """How training diverged, if that is the last that happened to a run."""
+    return next((e.why or "training diverged" for e in read_events(path, 1) if e.what == "diverged"), "")
+
+
+def refuse_without_result(path: Path) -> None:
+    """Refuses to make anything of a run that diverged."""
+    if why := read_divergence(path):
+        raise BadRun(f"{path} has no result, as training diverged ({why}): start anew with another --out")
 
 
 def end_of(error: BaseException) -> tuple[What, str]:
