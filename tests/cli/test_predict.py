@@ -164,6 +164,12 @@ class TestTrust:
     def rows(self, printed):
         return list(csv.DictReader(printed))
 
+    def test_a_blank_row_in_the_middle_is_named_and_blank_ends_are_not(self, run, done):
+        Path("gap.csv").write_text("age,dose,sex\n50,3,f\n,,\n48,3.1,m\n,,\n")
+        printed, said = done("predict", "run", "gap.csv", "--client", "north", "--out", "y.csv")
+        assert printed[0].startswith("3 rows: ")
+        assert "· line 3 is skipped: the row is blank" in said
+
     def test_one_bad_row_is_skipped_by_name_and_the_others_are_predicted(self, bad, done):
         printed, said = done("predict", "run", "bad.csv", "--client", "north", "--out", "y.csv")
         assert printed[0].endswith(" 6 skipped")

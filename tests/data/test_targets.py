@@ -178,3 +178,22 @@ class TestArrays:
 
         for dataset in (Pictures(), torch.utils.data.Subset(Pictures(), range(60))):
             assert Client.from_dataset(dataset, name="a").task == "classification"
+
+
+def test_numbers_with_a_decimal_comma_are_no_classes():
+    """Forty texts such as 7,3 were forty classes."""
+    y = [f"{v:.1f}".replace(".", ",") for v in np.linspace(1, 9, 40)] * 2
+    with pytest.raises(BadData, match="targets such as '1,0' are numbers with a decimal comma: write"):
+        Client.from_arrays(np.zeros((80, 1)), np.array(y), name="a")
+    few = Client.from_arrays(np.zeros((80, 1)), np.array(["0,0", "1,0"] * 40), name="a")
+    assert few.classes == ("0,0", "1,0")
+
+
+def test_classes_of_tables_that_are_written_in_several_ways():
+    def table(no, yes):
+        return pd.DataFrame({"x": np.arange(20.0), "ill": [no, yes] * 10})
+
+    with pytest.raises(BadData, match="differ in case or blanks alone: 'Ja' and 'ja'; 'Nein'"):
+        clients_from({"a": table("nein", "ja"), "b": table("Nein", "Ja")}, target="ill")
+    with pytest.warns(CoterieWarning, match="no class in common with any other table: a has ja"):
+        clients_from({"a": table("nein", "ja"), "b": table("no", "yes")}, target="ill")

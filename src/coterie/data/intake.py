@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.errors import BadData, BadInput, CoterieWarning, option, shown
+from coterie.data.tables.texts import number_of
 from coterie.data.targets import FEW, asked_of, kind_of_numbers, said_of
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def targets_of(
     array, listed = _labels(y, name)
     classes = listed if classes is None and task != "regression" else classes
     if classes is None and task != "classification":
-        array = _numbers_in(array, task)
+        array = _numbers_in(array, name, task)
     if task == "regression":
         if classes is not None or array.dtype.kind not in "biuf":
             what = "classes are given" if classes is not None else f"they hold {array.dtype}"
@@ -166,16 +167,24 @@ def _labels(y: Any, name: str) -> tuple[Array, list[Any] | None]:
     return array, listed
 
 
-def _numbers_in(array: Array, task: str) -> Array:
+def _numbers_in(array: Array, name: str, task: str) -> Array:
     """Texts that are all numbers, as these; unless they are told to be numbers, those that are few enough for
-    classes stay as they are written.
+    classes stay as they are written. Numbers with a decimal comma are for a person to convert.
     """
     if array.dtype.kind not in "USO" or not len(array):
         return array
     try:
         values = np.array([float(v) for v in array], dtype=np.float64)
     except (TypeError, ValueError):
-        return array
+        commas = [number_of(str(v), ",") for v in array]
+        written = [v for v in commas if v is not None]
+        if len(written) < len(array) or kind_of_numbers(written, len(array)).kind == "classes":
+            return array
+        cell = next(str(v) for v in array if "," in str(v))
+        raise BadData(
+            f"client {name!r}: targets such as {cell!r} are numbers with a decimal comma: write them with a "
+            f"point, or pass {option('task', 'classification', 'table')} if they are classes"
+        ) from None
     few = task == "auto" and kind_of_numbers(values, len(values)).kind == "classes"
     if not np.isfinite(values).all() or few:
         return array

@@ -14,13 +14,15 @@ or a column of categories has said so, and nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Literal, NamedTuple
+import warnings
+from collections.abc import Collection, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from coterie.core.errors import option
+from coterie.core.errors import BadData, CoterieWarning, option
+from coterie.data.tables.texts import plain
 
 FEW = 20  # different whole numbers that are taken for classes
 SEVERAL = 2  # rows of a value that stand for a label
@@ -74,3 +76,30 @@ def asked_of(what: str, decision: Decision) -> str:
     """What a person has to decide."""
     one, other = (option("task", task, "table") for task in ("classification", "regression"))
     return f"{what} may be classes or numbers ({decision.why}): pass {one} or {other}"
+
+
+def refuse_spellings(names: Sequence[str]) -> None:
+    """Classes that differ in case or blanks alone are one class, written in several ways."""
+    same = dict[str, list[str]]()
+    for name in names:
+        same.setdefault(plain(name), []).append(name)
+    twins = [written for written in same.values() if len(written) > 1]
+    if twins:
+        shown = "; ".join(" and ".join(map(repr, written)) for written in twins)
+        raise BadData(f"classes that differ in case or blanks alone: {shown}: write each in one way")
+
+
+def apart_in_classes(owner: npt.NDArray[Any], y: npt.NDArray[Any], names: Sequence[str]) -> tuple[str, ...]:
+    """A note, and a warning, of tables that have no class in common with any other: other words, perhaps."""
+    each = {str(name): set(np.unique(y[owner == name]).tolist()) for name in dict.fromkeys(owner.tolist())}
+    lone = [
+        name
+        for name, mine in each.items()
+        if len(mine) > 1 and not mine & set().union(*(some for other, some in each.items() if other != name))
+    ]
+    if not lone or len(each) < 2 or len(names) > FEW:
+        return ()
+    said = "; ".join(f"{name} has {', '.join(names[c] for c in sorted(each[name]))}" for name in lone[:5])
+    note = f"no class in common with any other table: {said}: are they other words for the same?"
+    warnings.warn(note, CoterieWarning, stacklevel=5)
+    return (note,)

@@ -40,6 +40,7 @@ from coterie.data.partition.base import Deal
 from coterie.data.partition.silos import in_order, text_of
 from coterie.data.survival import goals_of
 from coterie.data.tabular import Absent, Scale, TabularPrepare
+from coterie.data.targets import apart_in_classes, refuse_spellings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,7 +233,11 @@ def _targets(
     """Of all tables; times and events are looked at table by table, whose rows are counted from 0."""
     if rows.event is None:
         whose = ", ".join(dict.fromkeys(rows.owner))
-        return goals_of(rows.y, None, whose, classes, task, TABLES)
+        y, names, notes = goals_of(rows.y, None, whose, classes, task, TABLES)
+        if classes is None and names:
+            refuse_spellings(names)
+            notes = (*notes, *apart_in_classes(np.array(rows.owner), y, names))
+        return y, names, notes
     owner, parts, troubles = np.array(rows.owner), list[Array](), list[str]()
     for name in dict.fromkeys(rows.owner):
         mine = owner == name

@@ -136,7 +136,15 @@ def read_csv(
     refuse_twins(name, headers, troubles)
     refuse(troubles)
     blank = [""] * len(headers)
-    filled = [(line, blank if line in broken else c) for line, c in rows if any(cell.strip() for cell in c)]
+    last = max((line for line, c in rows if any(cell.strip() for cell in c)), default=0)
+    if by_row:  # blank rows at the end are a spreadsheet's, one in the middle may be missed
+        inside = (line for line, c in rows if line < last and not any(cell.strip() for cell in c))
+        broken |= dict.fromkeys(inside, "the row is blank")
+    filled = [
+        (line, blank if line in broken else c)
+        for line, c in rows
+        if line in broken or any(cell.strip() for cell in c)
+    ]
     if not filled:
         raise BadData(f"{name}, line 1: a header of {len(headers)} columns, but no rows: add some")
     columns = {
