@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,26 +21,27 @@ from coterie.core.client import Client, Samples
 from coterie.core.errors import BadRun, Diverged
 from coterie.core.roster import Member, Roster
 from coterie.kernels import SGD
+from coterie.metrics.own import NOTHING
 from coterie.runs.compare import diverged_in, read_records
-from coterie.runs.divergence import FAR, times_nothing, variances
+from coterie.runs.divergence import FAR, Sight, got_worse, spread, variances
 from coterie.runs.folder import read_models, read_record
 from coterie.runs.runner import run
 
 
 def test_variances_of_the_targets_by_hand():
     """R² = 1 - error / variance: errors of 9 and 4 with R² of -1.25 and -1 are variances of 4 and 2."""
-    assert variances(np.array([3.0, 2.0]), np.array([-1.25, -1.0])).tolist() == [
-        4,
-        3,
-    ]  # 3: of both
+    assert variances(np.array([3.0, 2.0]), np.array([-1.25, -1.0])).tolist() == [4, 2]
 
 
-def test_targets_that_happen_to_be_alike_are_held_against_those_of_others():
-    """Two test rows of 0.1 and 0.2: R² of a harmless error of 0.5 is -99."""
-    alike = 0.05**2
-    mine, _ = variances(np.array([0.5, 1.0]), np.array([1 - 0.25 / alike, 0.5]))
-    assert mine == pytest.approx((alike + 2) / 2)
-    assert 0.25 / mine < FAR < 0.25 / alike
+def test_the_variance_between_clients_by_hand():
+    """Variances of 1 within, levels of 0, 0 and 30, whose variance is 200: 0² + 1 and 30² + 1 say 0."""
+    assert spread(np.ones(3), np.array([1.0, 1.0, 901.0])) == pytest.approx(1 + 200)
+
+
+def sight(task, outputs, figures):
+    members = (Member("a", 100, 0, 7), Member("b", 50, 0, 7))
+    experiment = SimpleNamespace(roster=Roster(members, task, (1,), outputs), own=NOTHING)
+    return Sight(experiment, figures, {}, "train")
 
 
 @pytest.mark.parametrize(
@@ -52,15 +54,13 @@ def test_targets_that_happen_to_be_alike_are_held_against_those_of_others():
     ],
 )
 def test_times_the_loss_of_knowing_nothing(task, outputs, figures, times):
-    members = (Member("a", 100, 0, 7), Member("b", 50, 0, 7))
-    found = times_nothing(Roster(members, task, (1,), outputs), figures, "train")
-    np.testing.assert_allclose(found, times)
+    found = sight(task, outputs, figures)
+    np.testing.assert_allclose(found.losses / found.within, times)
 
 
-def test_a_loss_that_is_no_number_is_beyond_all_bounds():
-    figures = {"samples": torch.tensor([5.0, torch.nan]), "loss": torch.tensor([torch.nan, torch.nan])}
-    roster = Roster((Member("a", 5, 0, 0), Member("away", 5, 0, 0)), "regression", (1,), 1)
-    np.testing.assert_array_equal(times_nothing(roster, figures, "train"), [np.inf, np.nan])
+def test_local_work_that_gets_worse():
+    told = np.array([[9.0, 9.0, np.nan], [4.0, 4.0, np.nan], [5.9, 6.1, np.nan]])
+    assert got_worse(told).tolist() == [False, True, False]
 
 
 def test_a_client_whose_model_ran_away_ends_the_run_and_no_model_is_written(tiny, run_in, tmp_path):
@@ -209,3 +209,94 @@ def test_noise_is_judged_by_test_rows_alone():
     clients = [coterie.Client.from_arrays(X, rng.integers(0, 2, 60), name=n) for n in "ab"]
     with pytest.raises(Diverged, match="giving every class the same probability"):
         coterie.train("logistic", clients, "fedavg", kernel="dp(sgd)", rounds=5, lr=1000.0, sigma=1.0)
+
+
+def numbers(levels, scale=1.0, rows=60, spread=1.0):
+    """Clients whose targets are one slope and a level of their own."""
+    rng, clients = np.random.default_rng(0), []
+    for i, level in enumerate(levels):
+        x = rng.normal(size=(rows, 4))
+        y = level + spread * (x.sum(axis=1) / 2 + 0.3 * rng.normal(size=rows))
+        clients.append(coterie.Client.from_arrays(scale * x, y, name=f"c{i}"))
+    return clients
+
+
+@pytest.mark.parametrize("method", ["fedavg", "central", "scaffold"])
+def test_one_model_for_clients_of_other_levels_is_unsuited_and_has_not_diverged(method):
+    """The best sum is 30 to 500 times the variance within a client: that is a result."""
+    result = coterie.train("linear", numbers([0, 0, 0, 0, 30]), method, rounds=12)
+    assert min(result.record.final("r2")) < -FAR
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("fedadam", {"server_lr": 1000.0}),
+        ("scaffold", {"server_step": 1000.0}),
+        ("fedavgm", {"server_lr": 1e3}),
+    ],
+)
+def test_a_server_that_blows_up_in_the_only_round(method, options):
+    with pytest.raises(Diverged):
+        coterie.train("linear", numbers([0, 0, 0]), method, rounds=1, **options)
+
+
+def test_a_client_of_a_smaller_unit_is_not_hidden_by_the_others():
+    (small,), others = numbers([3.4], scale=5.0, spread=0.5), numbers([34000] * 3, spread=5000.0)[1:]
+    with pytest.raises(Diverged, match="model of 'c0'"):
+        coterie.train("linear", [small, *others], "local", rounds=2)
+
+
+def test_targets_that_are_all_the_same_are_held_against_the_first_model():
+    X = np.random.default_rng(0).normal(size=(60, 4)) * 5
+    same = [coterie.Client.from_arrays(X, np.full(60, 3400.0), name=n, task="regression") for n in "ab"]
+    with pytest.raises(Diverged):
+        coterie.train("linear", same, "local", rounds=6)
+
+
+def test_classes_by_inputs_far_from_0_are_no_slow_start():
+    """The first model is as far off as the last: it was never any good."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3)) * [1, 1, 50_000] + [0, 0, 250_000]
+    with pytest.warns(coterie.CoterieWarning, match="reaches"):
+        clients = [coterie.Client.from_arrays(X, rng.integers(0, 2, 80), name=n) for n in "ab"]
+    with pytest.raises(Diverged):
+        coterie.train("logistic", clients, "local", kernel="adam", lr=0.01, rounds=5)
+
+
+def test_a_loss_of_ones_own_is_held_against_itself():
+    """Counts that are mostly 0, by a logarithmic link: outputs of -3 are far from counts, and right."""
+
+    def poisson(outputs, y):
+        return outputs.squeeze(-1).exp() - y * outputs.squeeze(-1)
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = rng.poisson(0.05, 200).astype(float)
+    clients = [coterie.Client.from_arrays(X, y, name=n, task="regression") for n in "ab"]
+    coterie.train("linear", clients, "fedavg", rounds=20, loss=poisson)
+
+
+def test_noise_and_a_loss_that_is_no_number():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    clients = [coterie.Client.from_arrays(X, rng.integers(0, 2, 60), name=n) for n in "ab"]
+    with pytest.raises(Diverged):
+        coterie.train("mlp", clients, "fedavg", kernel="dp(sgd)", rounds=3, lr=1e30)
+
+
+def test_a_ranking_whose_local_work_ran_away_is_none(recipe, tmp_path, capsys):
+    words = [
+        "rank",
+        "--recipe",
+        str(recipe),
+        "--model",
+        "linear",
+        "--sgd.lr",
+        "1",
+        "--out",
+        str(tmp_path / "rk"),
+    ]
+    assert main(words) == 2
+    assert "lower the learning rate" in capsys.readouterr().err
+    assert not (tmp_path / "rk").exists()

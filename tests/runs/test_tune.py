@@ -373,7 +373,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(by_hand, tmp_pat
 def test_options_as_given_need_not_work_if_they_are_searched(by_hand):
     """finetune's own 5 rounds of tuning do not fit into 3."""
     assert FineTune().tune == 5
-    tuned = tune(Tuning(replace(ONE, rounds=3), ("finetune",), ("finetune.tune=1..2",), trials=2))
+    tuned = tune(Tuning(replace(ONE, rounds=3), ("finetune:sgd.lr=0.1",), ("finetune.tune=1..2",), trials=2))
     assert all(t.error is None for t in tuned.trials)
 
 

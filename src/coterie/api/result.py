@@ -19,8 +19,10 @@ from coterie.core.held import Held
 from coterie.core.method import Models
 from coterie.core.net import Net
 from coterie.report.notebook import runs_html
+from coterie.report.nothing import worse_lines
 from coterie.report.page import Section, write_report
 from coterie.report.tables import summary_frame
+from coterie.report.views import groups
 from coterie.report.words import brief
 from coterie.runs.prepared import Origin
 from coterie.runs.record import Record
@@ -98,7 +100,7 @@ class Result:
         """
         about = self.record.about
         own = [f"{c['name']}: {note}" for c in about["clients"] for note in c["notes"]]
-        return [*about["notes"], *own]
+        return [*about["notes"], *own, *worse_lines(groups([self.record]))]
 
     def summary(self) -> pd.DataFrame:
         """One line: mean over clients, worst client, cost."""

@@ -5,12 +5,18 @@
     regression        squared error over the variance of the targets, 1 - R²: it always says their mean
     classification    log loss over log K: it gives all K classes the same probability
     survival          Cox's loss over log n, which no order of n rows by the same risk for all exceeds
+    a loss of one's own, or targets that are all the same: over what the first model had, before training
 
-A model has diverged if its loss is no longer a number, or if `times` is above `FAR`, and above what the first
-model had, before any training, and the client's local work, where it tells its loss, did no better than
-knowing nothing either. To start far from the targets and be slow is no divergence; nor is a sum of models
-that does not suit a client whose own work goes well: that is what methods differ in. Where few rows of a
-client happen to be alike, their variance says little, and that of all clients in the mean stands for it.
+A model has diverged if its loss is no longer a number, or if `times` is above `FAR`; but not where
+
+    slow        of numbers to predict: it is not above what the first model had, which may start far from the
+                targets, and local work did not get worse
+    unsuited    the client's local work did better than knowing nothing, and `times` is at most `VERY_FAR`: a
+                sum of models that does not suit a client is what methods differ in
+
+Where models are shared, targets of all clients count: one whose level is another is not to be had by a sum of
+models, and the variance between clients is added to that within. Rankings make no models: their local work
+is judged.
 
 Test rows are looked at first, as they were scored anyway. Whoever is far off there may only have learned its
 training rows by heart, so that these decide: on them, such a model does well and one that diverged does not.
@@ -19,10 +25,10 @@ They are not looked at where local work has noise (nothing but what was paid for
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,8 +39,7 @@ from coterie.core.client import Task
 from coterie.core.errors import Diverged
 from coterie.core.held import Held
 from coterie.core.kernel import Part
-from coterie.core.method import Models, only_for
-from coterie.core.roster import Roster
+from coterie.core.method import Models, makes_models, only_for
 from coterie.kernels import Calibrate
 from coterie.nets.accounted import accounted
 from coterie.nets.sound import REMEDY
@@ -43,7 +48,8 @@ from coterie.runs.experiment import Experiment
 from coterie.runs.record import Record
 from coterie.runs.scoring import judged
 
-FAR = 10.0
+FAR, VERY_FAR = 10.0, 1000.0
+WORSE = 1.5  # times the least loss of local work, from which on it got worse
 LISTED = 5  # clients that a message names
 INSTEAD: dict[Task, str] = {
     "regression": "always saying the mean of the targets",
@@ -80,73 +86,118 @@ def amount(times: float) -> str:
 
 def far_off(experiment: Experiment, models: Models, start: Held, record: Record) -> dict[int, float]:
     """{client: how many times the loss of knowing nothing}, of those whose own model has diverged."""
-    roster, owners = experiment.roster, models.owners
-    last, first = ((m["scores"] or {}).get("own/test", {}) for m in (record.metrics[-1], record.metrics[0]))
-    tested = times_nothing(roster, last, "test")
+    roster, entry = experiment.roster, record.metrics[-1]
+    owners = models.owners if makes_models(experiment.method) else torch.arange(len(roster))
+    last, first = ((m["scores"] or {}).get("own/test", {}) for m in (entry, record.metrics[0]))
+    test = Sight(experiment, last, first, "test")
     if accounted(experiment.net) is not None:
-        return {i: float(tested[i]) for i in grown(tested, times_nothing(roster, first, "test"), owners)}
-    if (tested[owners] <= FAR).all():
+        away = entry.get("away", {}) if "loss" in last else set(roster.names)  # nobody is scored, or by less
+        scored = np.array([m.test > 0 and m.name not in away for m in roster.members])
+        return test.diverged(owners, record, scored)
+    local = local_losses(record)[-1] / test.within
+    if (test.losses / test.within <= FAR)[owners].all() and not (local > FAR).any():
         return {}
-    here = replace(experiment, net=innermost(experiment.net))
+    net = replace(experiment, net=innermost(experiment.net))
 
     def on_training_rows(of: Models) -> Figures:
-        return judged(here, Calibrate("train"), of, record.done)
+        return judged(net, Calibrate("train"), of, record.done)
 
-    figures = on_training_rows(models)
-    times = times_nothing(roster, figures, "train")
-    if not (times[owners] > FAR).any():
+    now = on_training_rows(models)
+    train = Sight(experiment, now, {}, "train")
+    scored = train.figure(now, "samples") > 0
+    sound = np.isfinite(train.figure(now, "loss")) & (train.losses / train.within <= FAR)
+    if (sound | ~scored)[owners].all() and not (local > FAR).any():
         return {}
     rows = torch.arange(len(roster)) if len(start) > 1 else torch.zeros_like(models.of)
-    began = on_training_rows(only_for(Models(start, rows), models.of >= 0))
-    learning = local_losses(record) / loss_of_nothing(roster, figures, "train")
-    suspects = grown(times, times_nothing(roster, began, "train"), owners)
-    return {i: float(times[i]) for i in suspects if times[i] == math.inf or not learning[i] < 1}
+    began = on_training_rows(only_for(Models(start, rows), torch.isin(torch.arange(len(roster)), owners)))
+    return replace(train, began=began).diverged(owners, record, scored)
 
 
-def grown(times: np.ndarray, before: np.ndarray, owners: Tensor) -> list[int]:
-    """Those that are far above, and were not so before training."""
-    return [i for i in owners.tolist() if times[i] > FAR and not times[i] <= before[i]]
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """Figures of the clients' own models on rows of theirs, and of the first model on the same."""
 
+    experiment: Experiment
+    now: Figures
+    began: Figures
+    part: Part
 
-def times_nothing(roster: Roster, figures: Figures, part: Part) -> np.ndarray:
-    """[client] how many times the loss of a predictor that knows nothing of the inputs; NaN where a client
-    was not scored, inf where one was and its loss is no longer a number.
-    """
-    figure = partial(figure_of, figures, len(roster))
-    own: dict[Task, Callable[[], np.ndarray]] = {
-        "regression": lambda: figure("rmse") ** 2,
-        "classification": lambda: figure("nll"),
-        "survival": lambda: figure("loss"),
-    }
-    times = own[roster.task]() / loss_of_nothing(roster, figures, part)
-    scored = figure("samples") > 0
-    return np.where(scored & ~np.isfinite(figure("loss")), np.inf, times)
+    def figure(self, figures: Figures, name: str) -> np.ndarray:
+        return figure_of(figures, len(self.experiment.roster), name)
 
+    def loss(self, figures: Figures) -> np.ndarray:
+        """[client] by the task's own loss, unless somebody brought another."""
+        task = "" if self.experiment.own.loss is not None else self.experiment.roster.task
+        if task == "regression":
+            return np.asarray(self.figure(figures, "rmse") ** 2)
+        return self.figure(figures, "nll" if task == "classification" else "loss")
 
-def loss_of_nothing(roster: Roster, figures: Figures, part: Part) -> np.ndarray:
-    """[client] that of a predictor that knows nothing of the inputs, on the same rows."""
-    if roster.task == "classification":
-        return np.full(len(roster), math.log(max(2, roster.outputs)))
-    if roster.task == "survival":
-        return np.log(np.maximum(2, [getattr(member, part) for member in roster.members]))
-    return variances(figure_of(figures, len(roster), "rmse"), figure_of(figures, len(roster), "r2"))
+    @property
+    def losses(self) -> np.ndarray:
+        return self.loss(self.now)
+
+    @property
+    def within(self) -> np.ndarray:
+        """[client] the loss of a predictor that knows nothing of the inputs; NaN where that is not known."""
+        roster = self.experiment.roster
+        if self.experiment.own.loss is not None:
+            return np.full(len(roster), np.nan)
+        if roster.task == "classification":
+            return np.full(len(roster), math.log(max(2, roster.outputs)))
+        if roster.task == "survival":
+            return np.log(np.maximum(2, [getattr(member, self.part) for member in roster.members]))
+        return variances(self.figure(self.now, "rmse"), self.figure(self.now, "r2"))
+
+    def diverged(self, owners: Tensor, record: Record, scored: np.ndarray) -> dict[int, float]:
+        experiment, before = self.experiment, self.loss(self.began)
+        reveals, nothing = experiment.method.reveals(), self.within
+        if experiment.roster.task == "regression" and (reveals.coordinator or reveals.sites or reveals.rows):
+            nothing = np.fmax(nothing, spread(nothing, before))
+        nothing = np.where(nothing > 0, nothing, before)
+        told = local_losses(record)
+        losses = self.losses if makes_models(experiment.method) else told[-1]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            times = losses / nothing
+            slow = (losses <= before) & ~got_worse(told)
+        if experiment.roster.task != "regression" and experiment.own.loss is None:
+            slow = np.zeros_like(slow)
+        unsuited = (told[-1] < nothing) & (times <= VERY_FAR)
+        times = np.where(scored & ~np.isfinite(self.figure(self.now, "loss")), np.inf, times)
+        far = (times > FAR) & ((times == np.inf) | ~(slow | unsuited))
+        return {i: float(times[i]) for i in owners.tolist() if far[i]}
 
 
 def variances(rmse: np.ndarray, r2: np.ndarray) -> np.ndarray:
-    """[client] of the targets, from R² = 1 - rmse² / variance; the mean of all where that is larger."""
+    """[client] of the targets, from R² = 1 - rmse² / variance; NaN where they do not vary."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        own = rmse**2 / (1 - r2)
-    usual = np.mean(own[np.isfinite(own)]) if np.isfinite(own).any() else np.nan
-    return np.asarray(np.fmax(own, usual))
+        found = rmse**2 / (1 - r2)
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def spread(within: np.ndarray, before: np.ndarray) -> float:
+    """The variance of all clients' targets: the mean within clients, and that between their levels, from the
+    squared error `before` of a first model, which says about 0: level² = before - variance.
+    """
+    known = np.isfinite(within)
+    if not known.any():
+        return math.nan
+    levels = np.sqrt(np.maximum(before[known] - within[known], 0))
+    return float(within[known].mean() + np.nan_to_num(levels).var())
+
+
+def got_worse(told: np.ndarray) -> np.ndarray:
+    """[client] whether losses of local work [round, client] end well above their least."""
+    least = np.min(np.where(np.isnan(told), np.inf, told), axis=0)
+    return np.asarray(told[-1] > WORSE * least)
 
 
 def local_losses(record: Record) -> np.ndarray:
-    """[client] the loss that its local work told last; NaN where it tells none, or one of its own kind."""
-    found = np.full(len(record.clients), np.nan)
-    for entry in record.metrics if "loss" not in record.config else ():
-        told = np.array([np.nan if v is None else v for v in entry["train_loss"]], dtype=float)
-        found = np.where(np.isnan(told), found, told)
-    return found
+    """[round, client] the loss that local work told last; NaN where it told none, or one of its own kind."""
+    told = [[math.nan if v is None else v for v in entry["train_loss"]] for entry in record.metrics]
+    found = np.array(told, dtype=float)
+    for before, now in itertools.pairwise(found):
+        np.copyto(now, before, where=np.isnan(now))
+    return found if "loss" not in record.config else np.full_like(found, math.nan)
 
 
 def figure_of(figures: Figures, clients: int, name: str) -> np.ndarray:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -19,6 +20,7 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadRun, CoterieError
 from coterie.core.options import coerced
 from coterie.models import MODELS
+from coterie.report.nothing import worse_than_nothing
 from coterie.runs import body
 from coterie.runs.facts import POINT, facts_of
 from coterie.runs.folder import read_models
@@ -66,7 +68,10 @@ def predictor_of(
     about, preparation = record.about, origin.preparations.get(client)
     features = tuple(about["features"]) if preparation is None else preparation.features
     shape = shape_of(about)
-    notes = (SEVERAL,) if POINT in last_scores(record) else ()
+    notes = [SEVERAL] if POINT in last_scores(record) else []
+    mine = np.array([name == client for name in record.clients])
+    if record.metrics and not notes and (worse := worse_than_nothing([record], mine)):
+        notes.append(f"on its own test rows this model is {worse}")
     return Predictor(
         client=client,
         task=about["task"],
@@ -79,7 +84,7 @@ def predictor_of(
         threshold=threshold,
         made=made_of(record),
         facts=facts_of(record, client),
-        notes=notes,
+        notes=tuple(notes),
     )
 
 
