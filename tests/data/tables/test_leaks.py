@@ -334,6 +334,7 @@ CUTS = {
     "a range in the middle": lambda y: (np.abs(y) < 0.5, False),
     "a few mistakes": lambda y: (y + np.random.default_rng(1).normal(scale=0.01, size=len(y)) < 0, False),
     "empty above": lambda y: (np.where(y < -0.8, 1.0, np.nan), False),
+    "halves of some rows": lambda y: (np.where(np.sin(99 * y) < 0, 0, 1 + (y > 0)), True),
     "a number below, and zero above": lambda y: (np.where(y < -0.8, ranks(np.sin(99 * y)), 0), False),
 }
 
@@ -358,6 +359,17 @@ def test_a_sign_of_a_few_rows_or_an_honest_order_is_no_cut():
     assert found(np.arange(N) < 9, Target(numbers=y)) is None
     steps = np.digitize(y + rng.normal(scale=0.3, size=N), np.arange(-2, 2.1, 0.5))  # R² 0.9
     assert found(steps, Target(numbers=y)) is None
+
+
+def test_a_common_step_in_the_middle_is_not_taken_for_empty():
+    """Without it the others are far apart, honestly."""
+    rng = np.random.default_rng(25)
+    y = rng.normal(size=N)
+    steps = np.digitize(y + rng.normal(scale=0.4, size=N), [-1, 1])
+    for category in (True, False):
+        assert found(steps, Target(numbers=y), category=category) is None
+    ill = (y + rng.normal(scale=0.4, size=N) > 0).astype(int)
+    assert found(steps, Target(ill, ONE)) is None
 
 
 def test_a_cut_of_the_time_of_an_event():

@@ -24,6 +24,7 @@ MOST_DRAWN = 1000  # rows: more make nothing likelier
 MOST_VALUES = 20  # of a column that may be cuts of a number
 HARDLY_OVERLAP = 0.99  # AUC of each value, told by the number: 1 % of pairs overlap
 HONEST_CUT = 0.95
+ANYWHERE = 0.7  # AUC of a value that stands for empty, told by the number: it is no step between others
 
 
 def common_value(x: Array) -> float | None:
@@ -94,8 +95,13 @@ def ranges_of_a_number(x: Array, goal: Goal, text: Text, most: float) -> str:
     values, codes = np.unique(np.where(known, x, -np.inf), return_inverse=True)
     if len(values) <= MOST_VALUES and cuts(codes, y, most):
         return "has values that are ranges of the target"
-    if common is not None and cuts(differing(x, common).astype(int), y, most):
-        return f"is other than {text(common)} only in a range of the target"
+    if common is not None:
+        other = differing(x, common)
+        if cuts(other.astype(int), y, most):
+            return f"is other than {text(common)} only in a range of the target"
+        by_chance = all(s.value < ANYWHERE for s in scores(y, class_goal(other.astype(int), ("", ""))))
+        if by_chance and len(values) <= MOST_VALUES and cuts(codes[other & known], y[other & known], most):
+            return f"has values other than {text(common)} that are ranges of the target"
     return "is filled in only in a range of the target" if cuts(known.astype(int), y, most) else ""
 
 

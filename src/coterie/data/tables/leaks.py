@@ -27,6 +27,7 @@ from coterie.data.tables.alone import (
     scores,
 )
 from coterie.data.tables.leak_values import (
+    MOST_VALUES,
     Text,
     common_value,
     differing,
@@ -213,6 +214,11 @@ class ColumnScore(NamedTuple):
     enough: float
     where: str = ""
 
+    @property
+    def of(self) -> tuple[str, str, str]:
+        """What is compared between all rows and a site's."""
+        return self.score.measure, self.score.thing, self.where
+
     def leak(self, name: str, site: str) -> Leak:
         s = self.score
         how, thing = f"predicts {s.thing} alone{self.where}", f"{s.thing}{self.where}"
@@ -238,20 +244,21 @@ def leak_of(
     are left out. A site's own score must be more than luck for a column that is as good as this one over all
     rows. Single values are looked at where no score says anything.
     """
-    has, honest = found.having(filled), list[float]()
+    has, honest = found.having(filled), dict[tuple[str, str, str], float]()
     for group, most in (((found.everywhere,), LUCK), (found.sites, LUCK_OF_A_SITE)):
         leaks = list[Leak]()
         for place in group:
             told = [] if x is None else column_scores(x, has, place, category, text)
-            honest = honest or [HONEST] * len(told)
             leaks += gap_leaks(name, filled, has, place, most)
             leaks += [
                 t.leak(name, place.site)
-                for t, usual in zip(told, honest, strict=True)
-                if t.score.value >= t.enough and luck(t.score, usual) <= most
+                for t in told
+                if t.score.value >= t.enough and luck(t.score, honest.get(t.of, HONEST)) <= most
             ]
             if place is found.everywhere:
-                honest = [float(min(np.fmax(HONEST, t.score.value), MOST_HONEST)) for t in told]
+                for t in told:  # NaN is no more than any
+                    usual = min(np.fmax(honest.get(t.of, HONEST), t.score.value), MOST_HONEST)
+                    honest[t.of] = float(usual)
         if x is not None and not leaks:
             leaks = [leak for p in group for leak in value_leaks(name, x, has, p, category, text, most)]
         if leaks:
@@ -262,15 +269,18 @@ def leak_of(
 def column_scores(
     x: Array, has: Array, place: Place, category: bool, text: Text = number_text
 ) -> list[ColumnScore]:
-    """Of everything that there is to tell at a place, by the rows that may; and by those apart from a common
-    value, which may stand for empty. Each with what is too good of it.
+    """Of everything that there is to tell at a place, by the rows that may; and, of columns with many values or
+    words, by those apart from a common value, which may stand for empty. Each with what is too good of it.
     """
     x, has = x[place.rows], has[place.rows]
-    few = category or len(np.unique(x[~np.isnan(x)])) <= max(FEW_VALUES, len(place.names))
+    many = len(np.unique(x[~np.isnan(x)]))
+    few = category or many <= max(FEW_VALUES, len(place.names))
     common, told = common_value(x), list[ColumnScore]()
     for goal in place.goals:
         enough = TOO_WELL_OF_FEW if few and goal.measure == "AUC" else TOO_WELL[goal.measure]
         told += [ColumnScore(score, enough) for score in scores(x, goal.within(has), category)]
+        if many <= MOST_VALUES and not (category and goal.measure == "AUC"):
+            continue  # without the middle of a few honest steps, the others tell more
         where = "" if common is None else f" where it is other than {text(common)}"
         told += [
             ColumnScore(score, TOO_WELL[goal.measure], where)
