@@ -168,6 +168,15 @@ class Places:
         """[row] whether its site has any value of a column, which is filled in at [row]."""
         return np.asarray(np.bincount(self.whose, weights=filled)[self.whose] > 0)
 
+    def varying(self, x: Array) -> Array:
+        """[row] whether its site has several values of a column: the only one tells sites apart, and stands
+        for empty nowhere.
+        """
+        low, high = np.full((2, int(self.whose.max(initial=0)) + 1), np.nan)
+        np.fmin.at(low, self.whose, x)
+        np.fmax.at(high, self.whose, x)
+        return np.asarray((low < high)[self.whose])
+
 
 def places(
     target: Target, whose: Array, sites: Sequence[str], columns: int, people: Array | None = None
@@ -248,7 +257,7 @@ def leak_of(
     for group, most in (((found.everywhere,), LUCK), (found.sites, LUCK_OF_A_SITE)):
         leaks = list[Leak]()
         for place in group:
-            told = [] if x is None else column_scores(x, has, place, category, text)
+            told = [] if x is None else column_scores(x, has, found.varying(x), place, category, text)
             leaks += gap_leaks(name, filled, has, place, most)
             leaks += [
                 t.leak(name, place.site)
@@ -267,15 +276,15 @@ def leak_of(
 
 
 def column_scores(
-    x: Array, has: Array, place: Place, category: bool, text: Text = number_text
+    x: Array, has: Array, varied: Array, place: Place, category: bool, text: Text = number_text
 ) -> list[ColumnScore]:
-    """Of everything that there is to tell at a place, by the rows that may; and, of columns with many values or
-    words, by those apart from a common value, which may stand for empty. Each with what is too good of it.
+    """Of everything that there is to tell at a place, by the rows that may; and, of columns with many values
+    or words, by those apart from a common value, which may stand for empty. Each with what is too good of it.
     """
     x, has = x[place.rows], has[place.rows]
     many = len(np.unique(x[~np.isnan(x)]))
     few = category or many <= max(FEW_VALUES, len(place.names))
-    common, told = common_value(x), list[ColumnScore]()
+    common, told = common_value(x[varied[place.rows]]), list[ColumnScore]()
     for goal in place.goals:
         enough = TOO_WELL_OF_FEW if few and goal.measure == "AUC" else TOO_WELL[goal.measure]
         told += [ColumnScore(score, enough) for score in scores(x, goal.within(has), category)]
@@ -334,5 +343,6 @@ def alone(x: Array, y: Array, classes: int) -> float:
     """
     target = Target(y.astype(int), tuple(map(str, range(classes)))) if classes else Target(numbers=y)
     rows = places(target, np.zeros(len(x), dtype=int), [""], 1).everywhere
-    told = column_scores(x, np.ones(len(x), dtype=bool), rows, False)
+    every = np.ones(len(x), dtype=bool)
+    told = column_scores(x, every, every, rows, False)
     return float(np.fmax.reduce([t.score.value for t in told if not t.where]))
