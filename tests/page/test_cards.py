@@ -211,3 +211,10 @@ def test_what_tells_the_outcome_alone_is_said_before_any_figure(shelf, language)
     assert not any("south" in line and "AUC" in line for line in said)
     before = CARDS["gain"](view, Words(language)).lines
     assert said[2:] == before
+    by_values = {**found[0], "column": "icu", "measure": "", "score": 1.0}
+    record = replace(view.record, about={**view.record.about, "leaks": [by_values]})
+    (line, *_) = CARDS["gain"](replace(view, runs=[record, *view.runs[1:]]), Words(language)).lines
+    assert "icu" in line
+    assert told[1] in line
+    assert "AUC" not in line
+    assert " 1 " not in line

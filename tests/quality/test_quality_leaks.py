@@ -247,3 +247,63 @@ def test_several_columns_in_one_line():
         "are they known before it?"
     )
     assert look_first([]) == ""
+
+
+def test_what_stands_for_empty_is_named_by_check_and_by_the_record():
+    """As `table inspect` has it, with the words of the table."""
+    rng = np.random.default_rng(5)
+    frames = {}
+    for name in ("north", "south", "west"):
+        ill = rng.integers(0, 2, 240)
+        some = (ill == 1) & (rng.random(240) < 0.5)
+        values = {"age": rng.normal(60, 10, 240), "icu": some * 1.0, "ill": np.where(ill, "yes", "no")}
+        values["med"] = np.where(rng.permutation(some) | some, np.where(some, "heparin", "aspirin"), "none")
+        frames[name] = pd.DataFrame(values)
+    told = coterie.check(frames, target="ill", checks=["leaks"]).findings
+    said = dict(zip(told["column"], told["says"], strict=True))
+    assert set(said) == {"icu", "med"}
+    assert said["icu"].startswith("icu is other than 0 only where the target is yes (")
+    assert said["med"].startswith("med is heparin only where the target is yes (")
+    found = leaning(coterie.clients_from(frames, target="ill"))
+    assert {leak["column"] for leak in found} == {"icu", "med"}
+    (icu,) = (leak for leak in found if leak["column"] == "icu")
+    assert look_first([icu]) == (
+        f"Look at `icu` first: it is other than 0 only where the outcome is yes, {icu['rows']} training "
+        "rows: is it known before the outcome?"
+    )
+    assert "`med` (it is heparin only where the outcome is yes, " in look_first(found)
+
+
+def test_a_cut_and_a_number_beside_zeros_are_named_by_check_and_by_the_record():
+    rng = np.random.default_rng(6)
+    frames = {}
+    for name in ("north", "south"):
+        days = rng.gamma(4, 3, 300).round(2)
+        bill = np.where(rng.random(300) < 0.4, days * 900, 0.0)
+        week = np.where(days < 7, "short", np.where(days < 14, "usual", "long"))
+        age = rng.normal(60, 10, 300)
+        frames[name] = pd.DataFrame({"age": age, "bill": bill, "week": week, "days": days})
+    told = coterie.check(frames, target="days", checks=["leaks"]).findings.itertuples()
+    assert {f.column for f in told} == {"bill", "week"}
+    found = {leak["column"]: leak for leak in leaning(coterie.clients_from(frames, target="days"))}
+    assert set(found) == {"bill", "week"}
+    assert "alone it tells the outcome where it is other than 0 (R² " in look_first([found["bill"]])
+    assert "it has values that are ranges of the outcome, " in look_first([found["week"]])
+
+
+def test_rows_of_one_person_are_no_evidence_for_check(tmp_path, monkeypatch):
+    """Of 17 persons at each of three sites, whose age tells them apart, in 15 rows each."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(7)
+    for name in ("north", "south", "west"):
+        person = np.repeat(np.arange(17), 15)
+        age, ill = rng.permutation(np.arange(40, 57)) + 0, rng.integers(0, 2, 17)
+        values = {"patient_id": person + 500, "age": age[person], "crp": rng.normal(9, 2, 255).round(2)}
+        pd.DataFrame({**values, "ill": ill[person]}).to_csv(f"{name}.csv", index=False)
+    files = [f"{name}.csv" for name in ("north", "south", "west")]
+    assert main(["table", "inspect", *files, "--target", "ill", "--out", "recipe.toml"]) == 0
+    recipe = Path("recipe.toml").read_text()
+    assert 'patient = ["patient_id"]' in recipe
+    assert "likely leak" not in recipe
+    assert main(["check", "--recipe", "recipe.toml", "--checks", "leaks", "--out", "out"]) == 0
+    assert json.loads(next(Path("out").glob("*.json")).read_text())["findings"] == []

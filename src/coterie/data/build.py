@@ -130,7 +130,7 @@ def parted(
 
     Nothing here depends on what other clients have, so that each can do it where its rows are.
     """
-    units = _units(data.train, data.together, rows)
+    units = units_of(data.train, data.together, rows)
     if held is None and data.order is not None:
         keep, out = hold_out_last(data.order[rows], units, test, whose)
         held = data.train.take(rows[out])
@@ -164,7 +164,7 @@ def turned(pool: Arrays, deal: Deal, number: int) -> Arrays:
     return Arrays(TURNS[deal.turns[number]](pool.x), pool.y, pool.columns)
 
 
-def _units(pool: Arrays, together: Sequence[str], rows: Array) -> Array:
+def units_of(pool: Arrays, together: Sequence[str], rows: Array) -> Array:
     """[row] a number for whom it is about; rows that do not say are about somebody each."""
     columns = pool.columns or {}
     names = list(zip(*(columns[c][rows].tolist() for c in together), strict=True)) if together else []
@@ -228,7 +228,7 @@ def client_of(
         notes=notes,
         preparation=way if isinstance(way, Preparation) else None,
         censored=data.task == "survival",
-        units=_units(train, data.together, np.arange(len(train))) if data.together else None,
+        units=units_of(train, data.together, np.arange(len(train))) if data.together else None,
     )
 
 
@@ -236,7 +236,7 @@ def _together_note(together: Sequence[str], pools: Sequence[Arrays]) -> tuple[st
     """That a client's rows were not dealt one by one, if some are about one patient."""
     rows, patients = (
         sum(map(len, pools)),
-        sum(len(np.unique(_units(p, together, np.arange(len(p))))) for p in pools),
+        sum(len(np.unique(units_of(p, together, np.arange(len(p))))) for p in pools),
     )
     if patients == rows:
         return ()

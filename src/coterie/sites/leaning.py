@@ -14,7 +14,17 @@ import numpy as np
 
 from coterie.core.client import Client
 from coterie.data.intake import Array
-from coterie.data.tables.leaks import Leak, Target, leak_of, places, shown_score, thousands
+from coterie.data.tables.leak_values import Text
+from coterie.data.tables.leaks import (
+    Leak,
+    Target,
+    by_site,
+    leak_of,
+    number_text,
+    places,
+    shown_score,
+    thousands,
+)
 
 NAMED = 3  # columns in a line
 SAME = 1e-6  # of a spread: what inputs in 32 bits do not tell apart
@@ -31,11 +41,15 @@ def leaning(clients: Sequence[Client]) -> tuple[dict[str, Any], ...]:
         return ()
     y = np.concatenate([c.train.y.cpu().numpy() for c in clients])
     whose = np.repeat(np.arange(len(clients)), [len(c.train) for c in clients])
-    where = places(Target.of(first.task, y, first.classes), whose, [c.name for c in clients], len(columns))
+    people = [np.arange(len(c.train)) if c.units is None else np.asarray(c.units) for c in clients]
+    target, names = Target.of(first.task, y, first.classes), [c.name for c in clients]
+    where = places(target, whose, names, len(columns), by_site(people))
     found = list[Leak]()
     for column in columns:
         x = values_of(column, clients)
-        leak = leak_of(column.name, x, ~np.isnan(x), where, category=column.end - column.begin > 1)
+        leak = leak_of(
+            column.name, x, ~np.isnan(x), where, column.end - column.begin > 1, text_of(column, first)
+        )
         found += [leak] if leak else []
     found.sort(key=lambda leak: (-leak.score, -leak.rows))
     alone = first.name if len(clients) == 1 else ""
@@ -43,6 +57,7 @@ def leaning(clients: Sequence[Client]) -> tuple[dict[str, Any], ...]:
         {
             "column": leak.column,
             "tells": leak.thing,
+            "how": leak.how,
             "measure": leak.measure,
             "score": round(leak.score, 6),
             "rows": leak.rows,
@@ -92,7 +107,16 @@ def values_of(column: InputColumn, clients: Sequence[Client]) -> Array:
         found.append(x)
     spreads = [p.column.spread for p in parts if p is not None and p.read and p.column.kind == "number"]
     whole = np.concatenate(found)
-    return np.round(whole / (SAME * min(spreads))) if spreads else whole
+    return np.round(whole / (SAME * min(spreads))) * (SAME * min(spreads)) if spreads else whole
+
+
+def text_of(column: InputColumn, client: Client) -> Text:
+    """What people call a value, of those that `values_of` gives."""
+    if client.preparation is None or not (made_of := client.preparation.parts[column.place].column).values:
+        return number_text
+    if made_of.kind == "category":
+        return lambda value: made_of.values[int(value)]
+    return lambda value: made_of.text(round(value, 6))
 
 
 def look_first(leaks: Sequence[Mapping[str, Any]]) -> str:
@@ -101,6 +125,8 @@ def look_first(leaks: Sequence[Mapping[str, Any]]) -> str:
         return ""
     if len(leaks) == 1:
         (leak,) = leaks
+        if not leak["measure"]:
+            return f"Look at `{leak['column']}` first: {_measured(leak)}: is it known before the outcome?"
         tells = str(leak["tells"]).replace("the target", "the outcome")
         said = f"Look at `{leak['column']}` first: alone it tells {tells} ({_measured(leak)})"
         return f"{said}: is it known before the outcome?"
@@ -112,5 +138,8 @@ def look_first(leaks: Sequence[Mapping[str, Any]]) -> str:
 
 def _measured(leak: Mapping[str, Any]) -> str:
     whose = f"{leak['site']}'s " if leak["site"] else ""
+    if not leak["measure"]:
+        how = str(leak.get("how") or "tells the target").replace("the target", "the outcome")
+        return f"it {how}, {whose}{thousands(leak['rows'])} training rows"
     figure = f"{leak['measure']} {shown_score(float(leak['score']))}"
     return f"{figure} on {whose}{thousands(leak['rows'])} training rows"

@@ -262,3 +262,155 @@ def test_inspect_proposes_to_leave_them_out(tmp_path):
     assert (kinds["crp"], kinds["age"]) == ("number", "number")
     asked = " ".join(seen.asks)
     assert "rows of south). If it is known" in asked
+
+
+# values that stand for empty
+
+
+def test_a_number_that_is_known_in_some_rows_and_zero_in_others():
+    """40 % of rows hold the target on another scale, all others 0; also where classes are predicted."""
+    rng = np.random.default_rng(15)
+    y, some = rng.normal(10, 3, N), rng.random(N) < 0.4
+    leak = found(np.where(some, 900 * y, 0), Target(numbers=y))
+    assert (leak.measure, leak.rows) == ("R²", some.sum())
+    assert leak.says.startswith("it predicts the target alone where it is other than 0 (R² 1 on ")
+    label = rng.integers(0, 2, N)
+    leak = found(np.where(some, 5 * label + rng.normal(size=N), -1), Target(label, ONE))
+    assert leak.says.startswith("it predicts the target alone where it is other than -1 (AUC ")
+    assert found(np.where(some, y + rng.normal(size=N), 0), Target(numbers=y)) is None  # R² 0.9
+
+
+@pytest.mark.parametrize("shape", ["flag", "category", "number"])
+@pytest.mark.parametrize(("share", "classes"), [(0.5, 2), (0.08, 2), (0.3, 3)])
+def test_a_value_of_one_class_alone(shape, share, classes):
+    rng = np.random.default_rng(16)
+    y = np.where(labelled(rng, N, share), classes - 1, rng.integers(0, classes - 1, N))
+    some = (y == classes - 1) & (rng.random(N) < 0.6)
+    values = {"flag": 1, "category": rng.integers(1, 4, N), "number": rng.uniform(100, 900, N)}[shape]
+    names = ("well", "mild", "ill")[-classes:] if classes == 3 else ("well", "ill")
+    leak = found(np.where(some, values, 0), Target(y, names), category=shape == "category")
+    assert leak.says == f"it is other than 0 only where the target is ill ({some.sum()} rows)"
+    one_site = np.repeat([0, 1], N // 2)
+    mixed = np.where(one_site == 0, some, rng.random(N) < 0.2)
+    at_home = found(np.where(mixed, values, 0), Target(y, names), one_site, ("north", "south"))
+    assert (at_home.site, at_home.rows) == ("north", some[one_site == 0].sum())
+
+
+def test_one_word_of_several_is_of_one_class_alone_and_is_called_by_its_text():
+    rng = np.random.default_rng(17)
+    y = rng.integers(0, 2, N)
+    x = np.where((y == 1) & (rng.random(N) < 0.3), 2.0, rng.integers(0, 2, N))
+    where = places(Target(y, ONE), np.zeros(N, dtype=int), ["north"], 1)
+    words = ("none", "aspirin", "heparin")
+    leak = leak_of("med", x, np.ones(N, dtype=bool), where, True, lambda v: words[int(v)])
+    assert leak.says == f"it is heparin only where the target is no ({(x == 2).sum()} rows)"
+
+
+@pytest.mark.parametrize(("rows", "usual"), [(9, 0.05), (9, 0.5), (20, 0.5), (15, 0.3)])
+def test_an_honest_sign_of_a_handful_of_rows_is_not_accused(rows, usual):
+    y = labelled(np.random.default_rng(18), N, usual)
+    x = np.zeros(N)
+    x[np.flatnonzero(y == 1)[:rows]] = 1
+    assert found(x, Target(y, ONE)) is None
+
+
+def test_strong_and_honest_signs_are_rarely_accused():
+    """Ten times as common among the ill as among the well, in 30 tables each."""
+    rng, accused = np.random.default_rng(19), 0
+    for share, among_ill in [(0.5, 0.3), (0.1, 0.3), (0.3, 0.06)] * 30:
+        y = labelled(rng, N, share)
+        x = (rng.random(N) < np.where(y == 1, among_ill, among_ill / 10)) * 1.0
+        accused += found(x, Target(y, ONE)) is not None
+    assert accused <= 2
+
+
+# cuts of a number
+
+CUTS = {
+    "low": lambda y: (y < -0.8, False),
+    "halves": lambda y: (y > np.median(y), True),
+    "steps": lambda y: (np.digitize(y, [-1, 0, 1]), False),
+    "codes in any order": lambda y: (np.array([2, 0, 3, 1, 4])[np.digitize(y, [-1, -0.3, 0.4, 1])], True),
+    "a range in the middle": lambda y: (np.abs(y) < 0.5, False),
+    "a few mistakes": lambda y: (y + np.random.default_rng(1).normal(scale=0.01, size=len(y)) < 0, False),
+    "empty above": lambda y: (np.where(y < -0.8, 1.0, np.nan), False),
+    "halves of some rows": lambda y: (np.where(np.sin(99 * y) < 0, 0, 1 + (y > 0)), True),
+    "a number below, and zero above": lambda y: (np.where(y < -0.8, ranks(np.sin(99 * y)), 0), False),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_cuts_of_the_target(cut):
+    rng = np.random.default_rng(20)
+    y = rng.normal(size=N)
+    x, category = CUTS[cut](y)
+    leak = found(x, Target(numbers=y), category=category)
+    assert "range" in leak.how
+    assert found(rng.permutation(x), Target(numbers=y), category=category) is None
+    few = rng.permutation(N)[:45]
+    noisy, _ = CUTS[cut](y + rng.normal(scale=0.4, size=N))  # R² 0.86
+    for rows in (few, np.arange(N)):
+        assert found(noisy[rows], Target(numbers=y[rows]), category=category) is None
+
+
+def test_a_sign_of_a_few_rows_or_an_honest_order_is_no_cut():
+    rng = np.random.default_rng(21)
+    y = np.sort(rng.normal(size=N))
+    assert found(np.arange(N) < 9, Target(numbers=y)) is None
+    steps = np.digitize(y + rng.normal(scale=0.3, size=N), np.arange(-2, 2.1, 0.5))  # R² 0.9
+    assert found(steps, Target(numbers=y)) is None
+
+
+def test_a_common_step_in_the_middle_is_not_taken_for_empty():
+    """Without it the others are far apart, honestly."""
+    rng = np.random.default_rng(25)
+    y = rng.normal(size=N)
+    steps = np.digitize(y + rng.normal(scale=0.4, size=N), [-1, 1])
+    for category in (True, False):
+        assert found(steps, Target(numbers=y), category=category) is None
+    ill = (y + rng.normal(scale=0.4, size=N) > 0).astype(int)
+    assert found(steps, Target(ill, ONE)) is None
+
+
+def test_a_cut_of_the_time_of_an_event():
+    rng = np.random.default_rng(22)
+    times, seen = rng.exponential(100, N) + 1, rng.random(N) < 0.6
+    target = Target.of("survival", np.where(seen, times, -times))
+    early = np.where(seen, times < 30, rng.random(N) < 0.3)  # of who is not seen to have it, anything
+    assert found(early, target).how == "has values that are ranges of the target"
+    late = np.where(seen, rng.random(N) < 0.3, times < 30)
+    assert found(late, target) is None
+
+
+# copies with mistakes
+
+
+@pytest.mark.parametrize("share", [0.5, 0.15])
+def test_a_copy_with_a_few_mistakes(share):
+    rng = np.random.default_rng(23)
+    y = labelled(rng, 1500, share)
+    copy = np.where(rng.random(1500) < 0.03, 1 - y, y)
+    for category in (True, False):
+        assert 0.95 < found(copy, Target(y, ONE), category=category).score < 0.98
+    good = np.where(rng.random(1500) < 0.1, 1 - y, y)
+    assert found(good, Target(y, ONE)) is None
+    strong = norm.ppf(0.965) * 2**0.5 * y + rng.normal(size=1500)  # as good, with many values
+    assert found(strong, Target(y, ONE)) is None
+
+
+# persons who repeat
+
+
+def test_luck_is_counted_by_persons():
+    """Of 60 persons with ten rows each, ages tell who is ill; a copy of the outcome is found all the same."""
+    rng = np.random.default_rng(24)
+    person = np.repeat(np.arange(60), 10)
+    y = rng.integers(0, 2, 60)
+    age = (np.where(y == 1, 66, 50) + rng.normal(scale=7, size=60)).round()[person]
+    target, all_rows = Target(y[person], ONE), np.ones(600, dtype=bool)
+    where = places(target, person * 0, ["north"], 1, person)
+    assert len(where.everywhere.rows) == 60
+    assert leak_of("age", age, all_rows, where) is None
+    assert leak_of("copy", y[person] * 1.0, all_rows, where).rows == 60
+    turns = places(Target(np.arange(600) % 2, ONE), person * 0, ["north"], 1, person)
+    assert len(turns.everywhere.rows) == 120  # who is of both classes has a row of each

@@ -10,7 +10,7 @@ import numpy as np
 from coterie.core.client import Task
 from coterie.core.errors import BadInput, naming_flags_of
 from coterie.core.seeds import Key
-from coterie.data.build import apart_from_split
+from coterie.data.build import apart_from_split, units_of
 from coterie.data.columns import inputs_of
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
@@ -23,7 +23,8 @@ from coterie.data.tabular import TabularPrepare
 @dataclass(frozen=True, eq=False)
 class SiteRows:
     """raw [row, column] numbers, NaN where unknown; y [row]; lines [row] where people find them: the line of
-    a file, or the row counted within the site from 1. `unused` columns become no input of a model.
+    a file, or the row counted within the site from 1. `unused` columns become no input of a model; `people`
+    [row] who each is about, as a number from 0, where that is known.
     """
 
     site: str
@@ -34,6 +35,7 @@ class SiteRows:
     task: Task = "classification"
     classes: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
+    people: Array | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -79,8 +81,19 @@ def site_rows(data: Dataset, owner: Array, names: Sequence[str]) -> list[SiteRow
     for i, name in enumerate(names):
         rows = np.flatnonzero(owner == i)
         lines = np.arange(1, len(rows) + 1) if data.lines is None else data.lines[rows]
-        found.append(SiteRows(name, columns, raw[rows], y[rows], lines, data.task, data.classes, unused))
+        people = people_of(data, rows)
+        found.append(
+            SiteRows(name, columns, raw[rows], y[rows], lines, data.task, data.classes, unused, people)
+        )
     return found
+
+
+def people_of(data: Dataset, rows: Array) -> Array | None:
+    """[row] whom some of everybody's rows are about; rows of published test sets are for themselves."""
+    if not data.together:
+        return None
+    own = rows[rows < len(data.train)]
+    return np.concatenate([units_of(data.train, data.together, own), np.arange(len(own), len(rows))])
 
 
 def raw_columns(data: Dataset) -> tuple[tuple[Column, ...], Array]:

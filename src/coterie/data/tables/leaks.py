@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,15 @@ from coterie.data.tables.alone import (
     luck,
     number_goal,
     scores,
+)
+from coterie.data.tables.leak_values import (
+    MOST_VALUES,
+    Text,
+    common_value,
+    differing,
+    filled_for_one_class,
+    ranges_of_a_number,
+    values_of_one_class,
 )
 from coterie.data.tables.texts import loose
 
@@ -44,9 +54,10 @@ AFTERWARDS_PHRASES = (
     "vital status",
 )
 TOO_WELL = {"AUC": 0.98, "R²": 0.97}
+TOO_WELL_OF_FEW = 0.95  # AUC of a flag or category: a copy of the outcome with a few mistakes
+FEW_VALUES = 3  # of a column that is no category, at most, or as many as there are classes
 HONEST = 0.9  # AUC or R² of a column that is good, and no leak
 GAPS_TOO_WELL, HONEST_GAPS = 0.9, 0.75  # AUC of whether a column is filled in
-FEW = 5  # rows, filled in for one class alone
 LUCK = 0.01  # the chance, at most, that an honest column does as well
 LUCK_OF_A_SITE = 1e-3  # at one of many sites
 MOST_HONEST = 0.999  # of a site, where all rows tell as much
@@ -157,11 +168,24 @@ class Places:
         """[row] whether its site has any value of a column, which is filled in at [row]."""
         return np.asarray(np.bincount(self.whose, weights=filled)[self.whose] > 0)
 
+    def varying(self, x: Array) -> Array:
+        """[row] whether its site has several values of a column: the only one tells sites apart, and stands
+        for empty nowhere.
+        """
+        low, high = np.full((2, int(self.whose.max(initial=0)) + 1), np.nan)
+        np.fmin.at(low, self.whose, x)
+        np.fmax.at(high, self.whose, x)
+        return np.asarray((low < high)[self.whose])
 
-def places(target: Target, whose: Array, sites: Sequence[str], columns: int) -> Places:
+
+def places(
+    target: Target, whose: Array, sites: Sequence[str], columns: int, people: Array | None = None
+) -> Places:
     """Rows that `whose` gives to sites by their number. Where there are several, those with rows enough are
-    looked at by themselves; of many, the largest.
+    looked at by themselves; of many, the largest. `people` [row] tells who each is about: rows
+    that repeat a person, which say no more, are left out.
     """
+    own_rows = np.arange(len(whose)) if people is None else one_row_each(people, target.labels)
     most = 1_000_000 // (max(columns, 1) * max(len(target.names), 1))
     most = min(max(most, 10 * FEWEST), MOST_ROWS)
 
@@ -169,45 +193,125 @@ def places(target: Target, whose: Array, sites: Sequence[str], columns: int) -> 
         labels = None if target.labels is None else target.labels[rows]
         return Place(site, rows, target.goals(rows, most), labels, target.names)
 
-    own = [(name, np.flatnonzero(whose == i)) for i, name in enumerate(sites)] if len(sites) > 1 else []
+    own = [(name, own_rows[whose[own_rows] == i]) for i, name in enumerate(sites)] if len(sites) > 1 else []
     own = sorted((o for o in own if len(o[1]) >= FEWEST), key=lambda o: -len(o[1]))
     by_site = tuple(place(*o) for o in own[: max(LOOKS // max(columns, 1), 1)])
-    return Places(place("", np.arange(len(whose))), by_site, whose)
+    return Places(place("", own_rows), by_site, whose)
 
 
-def leak_of(name: str, x: Array | None, filled: Array, found: Places, category: bool = False) -> Leak | None:
+def by_site(people: Sequence[Array]) -> Array:
+    """[row of all sites] who it is about, of each site's [row], counted from 0: a number is another person's
+    at another site.
+    """
+    begins = np.cumsum([0, *(len(mine) for mine in people)])
+    return np.concatenate([mine + begin for mine, begin in zip(people, begins, strict=False)])
+
+
+def one_row_each(people: Array, labels: Array | None) -> Array:
+    """Rows of which no two are about one person, drawn by chance; a person who is of several classes has a
+    row of each, as these are not told by who it is.
+    """
+    draw = np.random.default_rng(0).permutation(len(people))
+    keys = np.column_stack([people, np.zeros(len(people)) if labels is None else labels])
+    return np.sort(draw[np.unique(keys[draw], axis=0, return_index=True)[1]])
+
+
+class ColumnScore(NamedTuple):
+    """A score, what is too good of it, and which rows it is of, if not all."""
+
+    score: Score
+    enough: float
+    where: str = ""
+
+    @property
+    def of(self) -> tuple[str, str, str]:
+        """What is compared between all rows and a site's."""
+        return self.score.measure, self.score.thing, self.where
+
+    def leak(self, name: str, site: str) -> Leak:
+        s = self.score
+        how, thing = f"predicts {s.thing} alone{self.where}", f"{s.thing}{self.where}"
+        return Leak(name, how, thing, s.measure, s.value, s.rows, site)
+
+
+def number_text(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def leak_of(
+    name: str,
+    x: Array | None,
+    filled: Array,
+    found: Places,
+    category: bool = False,
+    text: Text = number_text,
+) -> Leak | None:
     """Whether a column leaks, and how that is seen best: over all rows, else at the site where it tells most.
 
-    `x` [row] its numbers, NaN where unknown; None for one that has none, of which it is only known where it
-    is filled in [row]. Rows of sites without any value of it tell sites apart, and are left out. A site's own
-    score must be more than luck for a column that is as good as this one over all rows.
+    `x` [row] its numbers, NaN where unknown, each of which `text` names; None for one that has none, of which
+    it is only known where it is filled in [row]. Rows of sites without any value of it tell sites apart, and
+    are left out. A site's own score must be more than luck for a column that is as good as this one over all
+    rows. Single values are looked at where no score says anything.
     """
-    has, honest = found.having(filled), list[float]()
+    has, honest = found.having(filled), dict[tuple[str, str, str], float]()
     for group, most in (((found.everywhere,), LUCK), (found.sites, LUCK_OF_A_SITE)):
         leaks = list[Leak]()
         for place in group:
-            told = [] if x is None else column_scores(x, has, place, category)
-            honest = honest or [HONEST] * len(told)
+            told = [] if x is None else column_scores(x, has, found.varying(x), place, category, text)
             leaks += gap_leaks(name, filled, has, place, most)
             leaks += [
-                Leak(name, f"predicts {s.thing} alone", s.thing, s.measure, s.value, s.rows, place.site)
-                for s, usual in zip(told, honest, strict=True)
-                if s.value >= TOO_WELL[s.measure] and luck(s, usual) <= most
+                t.leak(name, place.site)
+                for t in told
+                if t.score.value >= t.enough and luck(t.score, honest.get(t.of, HONEST)) <= most
             ]
             if place is found.everywhere:
-                honest = [float(min(np.fmax(HONEST, s.value), MOST_HONEST)) for s in told]
+                for t in told:  # NaN is no more than any
+                    usual = min(np.fmax(honest.get(t.of, HONEST), t.score.value), MOST_HONEST)
+                    honest[t.of] = float(usual)
+        if x is not None and not leaks:
+            leaks = [leak for p in group for leak in value_leaks(name, x, has, p, category, text, most)]
         if leaks:
             return max(leaks, key=lambda leak: (not leak.measure, leak.score, leak.rows))
     return None
 
 
-def column_scores(x: Array, has: Array, place: Place, category: bool) -> list[Score]:
-    """Of everything that there is to tell at a place, by the rows that may."""
-    return [
-        score
-        for goal in place.goals
-        for score in scores(x[place.rows], goal.within(has[place.rows]), category)
-    ]
+def column_scores(
+    x: Array, has: Array, varied: Array, place: Place, category: bool, text: Text = number_text
+) -> list[ColumnScore]:
+    """Of everything that there is to tell at a place, by the rows that may; and, of columns with many values
+    or words, by those apart from a common value, which may stand for empty. Each with what is too good of it.
+    """
+    x, has = x[place.rows], has[place.rows]
+    many = len(np.unique(x[~np.isnan(x)]))
+    few = category or many <= max(FEW_VALUES, len(place.names))
+    common, told = common_value(x[varied[place.rows]]), list[ColumnScore]()
+    for goal in place.goals:
+        enough = TOO_WELL_OF_FEW if few and goal.measure == "AUC" else TOO_WELL[goal.measure]
+        told += [ColumnScore(score, enough) for score in scores(x, goal.within(has), category)]
+        if many <= MOST_VALUES and not (category and goal.measure == "AUC"):
+            continue  # without the middle of a few honest steps, the others tell more
+        where = "" if common is None else f" where it is other than {text(common)}"
+        told += [
+            ColumnScore(score, TOO_WELL[goal.measure], where)
+            for score in scores(x, goal.within(has & differing(x, common)), category)
+        ]
+    return told
+
+
+def value_leaks(
+    name: str, x: Array, has: Array, place: Place, category: bool, text: Text, most: float
+) -> list[Leak]:
+    """Values that rows of one class hold alone, or that are cuts of a number."""
+    here = has[place.rows]
+    x, leaks = x[place.rows], list[Leak]()
+    if place.labels is not None:
+        for words, label, rows in values_of_one_class(x[here], place.labels[here], category, text, most):
+            how = f"is {words} only where the target is {place.names[label]}"
+            leaks.append(Leak(name, how, "the target", "", 1.0, rows, place.site))
+    for goal in (goal.within(here) for goal in place.goals if goal.measure == "R²"):
+        if how := ranges_of_a_number(x, goal, text, most):
+            leaks.append(Leak(name, how, "the target", "", 1.0, len(goal.rows), place.site))
+    return leaks[:1]
 
 
 def gap_leaks(name: str, filled: Array, has: Array, place: Place, most: float) -> list[Leak]:
@@ -233,25 +337,12 @@ def gap_leaks(name: str, filled: Array, has: Array, place: Place, most: float) -
     return leaks
 
 
-def filled_for_one_class(filled: Array, y: Array, most: float = 1e-3) -> int | None:
-    """The class in whose rows alone a column is filled in, if it is one; `filled`, `y` [row]. It must not be
-    most rows' class anyhow, and so many rows of it hardly luck: a chance of `most`.
-    """
-    many = int(filled.sum())
-    if not FEW <= many < len(y):
-        return None
-    counts = np.bincount(y[filled], minlength=int(y.max()) + 1)
-    label = int(counts.argmax())
-    usual = float(np.mean(y == label))
-    enough = counts[label] >= 0.98 * many and usual**many <= most
-    return label if enough and usual < 0.85 else None
-
-
 def alone(x: Array, y: Array, classes: int) -> float:
     """How well a column predicts the target by itself: the AUC of the class that it tells best, or R² of
     numbers; NaN where rows are too few.
     """
     target = Target(y.astype(int), tuple(map(str, range(classes)))) if classes else Target(numbers=y)
     rows = places(target, np.zeros(len(x), dtype=int), [""], 1).everywhere
-    told = column_scores(x, np.ones(len(x), dtype=bool), rows, False)
-    return float(np.fmax.reduce([score.value for score in told]))
+    every = np.ones(len(x), dtype=bool)
+    told = column_scores(x, every, every, rows, False)
+    return float(np.fmax.reduce([t.score.value for t in told if not t.where]))

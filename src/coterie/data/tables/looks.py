@@ -22,7 +22,7 @@ from coterie.data.tables.encodings import WESTERN, first_foreign, likely_encodin
 from coterie.data.tables.follow import Reading, missing_marks, sites_in
 from coterie.data.tables.goals import check_event, check_goal, goal_of, timed
 from coterie.data.tables.kinds import Found, look
-from coterie.data.tables.leaks import Target, known_afterwards, leak_of, places
+from coterie.data.tables.leaks import Target, by_site, known_afterwards, leak_of, number_text, places
 from coterie.data.tables.match import Group, matched
 from coterie.data.tables.merge import merge
 from coterie.data.tables.merged import Merged
@@ -258,7 +258,9 @@ def find_leaks(
     goals = made[:, len(recipe.inputs) :]
     labelled = ~np.isnan(goals).any(axis=1)
     target = target_of(goals[labelled], [words_of(rule) for rule in recipe.goal_rules])
-    found = places(target, whose[labelled], list(tables), len(pairs))
+    found = places(
+        target, whose[labelled], list(tables), len(pairs), people_in_rows(recipe, pairs, tables)[labelled]
+    )
     names, classes = words_of(recipe.goal_rules[-1]), dict[str, Counter[str]]()
     for part, site in zip(parts, tables, strict=True):
         if names:
@@ -273,7 +275,8 @@ def find_leaks(
         if word := known_afterwards(group.name):
             why = f"its name ({word}) is that of something known only afterwards"
         else:
-            leak = leak_of(group.name, x, has, found, merged.rule.use == "category")
+            text = merged.rule.column.text if merged.rule.values else number_text
+            leak = leak_of(group.name, x, has, found, merged.rule.use == "category", text)
             why = leak.says if leak else ""
         if why and merged.rule.read:
             merged.rule, merged.kind = replace(merged.rule, use="leave-out"), "likely leak"
@@ -283,6 +286,31 @@ def find_leaks(
         elif why:
             merged.says.append(f"it would be a leak, too: {why}")
     return classes
+
+
+def people_in_rows(
+    recipe: Recipe, pairs: Sequence[tuple[Group, Merged]], tables: Mapping[str, Table]
+) -> Array:
+    """[row of all tables] whom it is about, by the columns proposed for `patient`; each row is about another
+    where there are none, or they are empty.
+    """
+    told = [(g, m.rule) for g, m in pairs if g.name in recipe.patient]
+    found = list[Array]()
+    for site, table in tables.items():
+        columns = [
+            [
+                None if same(c) in missing_marks(rule, rule.here(site)) else same(c)
+                for c in table.columns[header]
+            ]
+            for group, rule in told
+            if (header := group.headers.get(site)) is not None
+        ]
+        first = dict[tuple[str | None, ...], int]()
+        who = zip(*columns, strict=True) if columns else [(None,)] * len(table)
+        found.append(
+            np.array([first.setdefault(w, i) if any(w) else i for i, w in enumerate(who)], dtype=int)
+        )
+    return by_site(found)
 
 
 def target_of(goals: Array, words: Sequence[tuple[str, ...]]) -> Target:

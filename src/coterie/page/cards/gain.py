@@ -126,10 +126,10 @@ def leaking(view: View, say: Words) -> list[str]:
     found = [leak for leak in view.record.about.get("leaks") or () if leak["site"] in ("", view.client)]
     return [
         say(
-            "gain.leak",
+            "gain.leak" if leak["measure"] else "gain.leaking",
             column=leak["column"],
-            figure=f"{leak['measure']} {say.number(leak['score'])}",
             rows=say.whole(leak["rows"]),
+            **({"figure": f"{leak['measure']} {say.number(leak['score'])}"} if leak["measure"] else {}),
         )
         for leak in found[:NAMED]
     ]
