@@ -49,15 +49,27 @@ AGE = {"age", "alter", "eta", "edad", "alder", "leeftijd", "idade"}
 # digits that are no quantity, whatever else is in the name ...
 CODES = {
     "zip", "zipcode", "plz", "postcode", "postleitzahl", "postal", "npa", "phone", "telephone", "telefon",
-    "telefonnummer", "tel", "fax", "zip4", "zip5", "zip3", "gemeindenummer", "gemeindenr", "icd", "icd9", "icd10", "atc", "snomed", "loinc",
+    "telefonnummer", "tel", "fax", "icd", "icd9", "icd10", "atc", "snomed", "loinc",
+    "zip3", "zip4", "zip5", "gemeindenr", "gemeindenummer",
 }  # fmt: skip
+# ... with or without decimals, 250.83, where nothing else is in it ...
+DIAGNOSES = {
+    "diag",
+    "diagnosis",
+    "diagnose",
+    "dx",
+    "hauptdiagnose",
+    "nebendiagnose",
+    "diagnostic",
+    "diagnosi",
+}
 # ... or where nothing else is: a room, but no room temperature
 PLACES = {
     "room", "zimmer", "zimmernummer", "chambre", "bed", "bett", "lit", "ward", "station", "department",
     "abteilung", "service", "unit", "doctor", "arzt", "physician", "medecin", "hausarzt", "behandler",
     "zimmernr", "arztnr", "arztnummer", "gemeinde", "commune", "municipality", "bettnr", "bettnummer",
-    "stationsnr", "gp", "medico", "reparto",
-    "nurse", "operator", "surgeon", "provider", "drg", "cpt", "diag", "diagnosis", "diagnose", "procedure",
+    "stationsnr", "gp", "medico", "reparto", *DIAGNOSES,
+    "nurse", "operator", "surgeon", "provider", "drg", "cpt", "procedure",
     "mobile", "handy", "city", "region", "canton", "country",
 }  # fmt: skip
 MEASURES = {
@@ -91,10 +103,12 @@ def names_numbering(name: str) -> bool:
 
 
 def names_code(name: str, whole: bool = True) -> bool:
-    """A code by its name; ICD has decimals, a ward or a doctor has a `whole` number."""
+    """A code by its name; a diagnosis has decimals, a ward or a doctor has a `whole` number."""
     words = words_in(name)
     only = {w for w in words if not w.isdigit()} - NUMBERING - IDENTIFIERS
-    return bool(words & CODES) or (whole and (bool(only and only <= PLACES) or words == {"code"}))
+    if words & CODES or (only and only <= DIAGNOSES):
+        return True
+    return whole and (bool(only and only <= PLACES) or words == {"code"})
 
 
 def names_place(name: str) -> bool:

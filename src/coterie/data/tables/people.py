@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -37,6 +37,8 @@ FEW_VALUES = 20  # of a column that may take their place
 NARROW = 0.03  # of the range of numbers: what else may stay the same, or nearly so
 NEAR = 1 / 3  # of any two rows are so near in a quantity that moves slowly within a person
 SLOWLY, AT_CHANCE = 0.75, 0.5  # of pairs of a person's rows that are so near; of what tells no person
+WRONG = 0.3  # of the way from chance to always: how much rows of one agree in spite of wrong entries
+SELDOM = 0.2  # agreement by chance, below which a column outweighs wrong entries in another
 RARE = 0.1  # agreement by chance in what wards and doctors do not keep
 YEARS = 2.0  # that an age may change from row to row
 SEX_VALUES = 5  # at most: a column of more is no sex, whatever its name
@@ -76,8 +78,8 @@ class Kept(NamedTuple):
 
     @property
     def noisy(self) -> bool:
-        """Whether it is nearer to being kept than to chance: wrong entries, not other persons."""
-        return self.tells and self.share >= (1 + self.chance) / 2
+        """Whether it agrees so much more than by chance that wrong entries explain the rest."""
+        return self.tells and self.share >= self.chance + WRONG * (1 - self.chance)
 
     @property
     def evidence(self) -> float:
@@ -91,12 +93,15 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Feature:
-    """A column of one site beside which others are held: [row] numbers, NaN where missing."""
+    """A column of one site beside which others are held: [row] numbers, NaN where missing; of a `quantity`,
+    else of codes.
+    """
 
     name: str
     values: Array
     slack: float
     personal: bool
+    quantity: bool = False
     wide: bool = False
 
     @cached_property
@@ -109,10 +114,18 @@ class Feature:
         one, other = np.random.default_rng(0).choice(known, (2, DRAWN))
         return np.asarray(np.abs(self.values[one] - self.values[other]))
 
+    @cached_property
     def widened(self) -> Feature:
         """The same column, with what a third of any two rows differ by as its slack."""
         slack = float(np.quantile(self.apart_by_chance, NEAR))
-        return Feature(self.name, self.values, slack, self.personal, True)
+        return replace(self, slack=slack, wide=True)
+
+    def goes_with(self, beside: Pairs) -> bool:
+        """Whether a quantity follows the order of values that are `beside` each other: one is of the other,
+        as a dose is of a weight.
+        """
+        near = self.widened.agree(beside) if self.quantity else np.empty(0)
+        return len(near) > 0 and float(near.mean()) >= (1 + NEAR) / 2
 
     def agree(self, pairs: Pairs) -> Array:
         """[pair] of which both are known."""
@@ -124,7 +137,7 @@ class Feature:
         agree, there = self.agree(pairs), self.agree(beside)
         share = float(agree.mean()) if len(agree) else 0.0
         near = float(there.sum() + 2 * self.chance) / (len(there) + 2)  # few pairs tell little
-        chance = max(self.chance, near) if len(agree) else 1.0
+        chance = max(self.chance, near) if len(agree) and not self.goes_with(beside) else 1.0
         return Kept(self.name, share, len(agree), chance, self.personal, self.wide)
 
 
@@ -155,7 +168,7 @@ class Site:
         """Columns that persons keep, and others that they may: of few values, dates, or numbers."""
         made = (f for name in self.headers if (f := self.feature(name)) is not None)
         known = [f for f in made if not np.isnan(f.values).all()]
-        return known + [f.widened() for f in known if f.slack > 0]
+        return known + [f.widened for f in known if f.slack > 0]
 
     def feature(self, name: str) -> Feature | None:
         found = self.looks[self.headers[name]]
@@ -164,7 +177,9 @@ class Site:
         values = {same(c) for c in found.values}
         sex = names_sex(name) and len(values) <= SEX_VALUES
         if names_age(name) and found.kind == "number" and found.numeric:
-            return Feature(name, self.numbers(name), YEARS, True)
+            return Feature(name, self.numbers(name), YEARS, True, True)
+        if names_birth(name) and found.numeric:
+            return Feature(name, self.numbers(name), 0.0, True, True)
         if sex or (len(values) == 2 and values <= SEXES) or names_birth(name):
             return Feature(name, codes, 0.0, True)
         if names_place(name):
@@ -172,7 +187,7 @@ class Site:
         if found.kind == "number" and len(values) > FEW_VALUES:
             numbers = self.numbers(name)
             low, high = np.nanquantile(numbers, [0.05, 0.95])
-            return Feature(name, numbers, NARROW * float(high - low), False)
+            return Feature(name, numbers, NARROW * float(high - low), False, True)
         few = 2 <= len(values) <= FEW_VALUES or found.kind == "date"
         return Feature(name, codes, 0.0, False) if few else None
 
@@ -249,7 +264,7 @@ class Evidence:
         """Whether something changes from row to row of one that a person keeps; wrong entries are allowed for
         where rows agree in something else that they hardly would by chance.
         """
-        fine = any(k.chance < RARE and not k.wide for k in self.steady)
+        fine = any(k.chance < SELDOM and not k.wide for k in self.steady)
         return any(k.share < CHANGES and k.pairs >= 5 and not (fine and k.noisy) for k in self.fixed)
 
     @property
@@ -277,8 +292,9 @@ class Evidence:
         """In words."""
         keeps = sorted(self.steady, key=lambda k: (not k.personal, k.chance))[:3]
         what = ", ".join(
-            f"{k.name} ({'nearly, ' if k.wide else ''}{100 * k.share:.0f} %, by chance {100 * k.chance:.0f} %)"
+            f"{k.name} ({near}{100 * k.share:.0f} %, by chance {100 * k.chance:.0f} %)"
             for k in keeps
+            for near in ["nearly, " if k.wide else ""]
         )
         return f"{self.values} different in {self.rows} rows, and rows of one agree in {what}"
 
