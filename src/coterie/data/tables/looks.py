@@ -26,7 +26,7 @@ from coterie.data.tables.leaks import Target, known_afterwards, leak_of, places
 from coterie.data.tables.match import Group, matched
 from coterie.data.tables.merge import merge
 from coterie.data.tables.merged import Merged
-from coterie.data.tables.numerals import USUAL, marks_of
+from coterie.data.tables.numerals import USUAL, Writing, marks_of, proves_point
 from coterie.data.tables.proposed_people import find_people, say_left_out
 from coterie.data.tables.read import Table, content_of, read_table
 from coterie.data.tables.rules import Recipe, Rule
@@ -190,13 +190,21 @@ def inspect_tables(
 
 def looked_at(table: Table, headers: Sequence[str]) -> dict[str, Found]:
     """Columns of one file; where some have decimal commas, a comma is one elsewhere, and a point may divide
-    thousands.
+    thousands. Where semicolons divide cells, a comma may be the decimal mark though no cell shows it.
     """
     found = {h: look(h, table.columns[h]) for h in headers}
     if any(f.decimal == "," for f in found.values()):
         open_ones = [h for h, f in found.items() if f.kind == "number" and (f.writing == USUAL or f.grouped)]
         open_ones = [h for h in open_ones if any(marks_of(c).doubtful for c in found[h].values)]
         found |= {h: look(h, table.columns[h], commas=True) for h in open_ones}
+    elif table.separator not in ("", ",") and not any(proves_point(f.values) for f in found.values()):
+        for h, f in found.items():
+            if (
+                f.kind == "number"
+                and f.writing == USUAL
+                and all(marks_of(c).doubtful == "." for c in f.values)
+            ):
+                found[h] = replace(f, writing=Writing(doubtful=str(next(iter(f.values)))))
     return found
 
 
