@@ -335,3 +335,32 @@ def test_codes_that_agree_are_no_question(tmp_path, codes):
     rows = 8 if len(codes) == 3 else 60
     asked = inspect(coded_sites(tmp_path, "grp", codes, rows), "ill").asks
     assert not any("do they mean the same" in a for a in asked)
+
+
+@pytest.mark.parametrize("last", ["0.47", "31"])
+@pytest.mark.parametrize("sites", [("north",), ("north", "south")])
+def test_a_row_of_totals_makes_no_regression_and_no_class(tmp_path, sites, last):
+    paths = [
+        write(
+            tmp_path / f"{site}.csv",
+            {"age": [*(str(30 + i) for i in range(60)), "59.5"], "ill": [*"01" * 30, last]},
+        )
+        for site in sites
+    ]
+    seen = inspect(paths, "ill")
+    assert seen.recipe.goal_rules[0].values == ("0", "1")
+    assert [sum(c.values()) for c in seen.classes.values()] == [60] * len(sites)
+    (asked,) = (a for a in seen.asks if "totals or means?" in a)
+    assert f"{last} in {len(sites)} row(s) ({paths[0]}, line 62" in asked
+    assert not any("far from all other values" in line for line in seen.says)
+
+
+def test_numbers_to_predict_are_no_totals(tmp_path):
+    rng = random.Random(0)
+    for name, made in {
+        "halves": lambda: rng.choice("0123") + rng.choice([".5", ""]),
+        "pain": lambda: str(rng.randint(0, 10)),
+    }.items():
+        cells = [made() for _ in range(80)]
+        path = write(tmp_path / f"{name}.csv", {"age": [str(20 + i % 60) for i in range(80)], "y": cells})
+        assert not any("totals" in a for a in inspect([path], "y").asks)

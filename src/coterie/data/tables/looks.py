@@ -31,6 +31,7 @@ from coterie.data.tables.proposed_people import find_people, say_left_out
 from coterie.data.tables.read import Table, content_of, read_table
 from coterie.data.tables.rules import Recipe, Rule
 from coterie.data.tables.texts import loose, plain, same
+from coterie.data.tables.totals import without_totals
 
 SITES = {"hospital", "site", "centre", "center", "clinic", "klinik", "institution", "facility"}
 
@@ -159,6 +160,9 @@ def inspect_tables(
     looks = {s: looked_at(tables[s], names) for s, names in headers.items()}
     groups = matched(headers, looks)
     goal, seen_at = goal_of(groups, target, tables), goal_of(groups, event, tables, "the event")
+    totals = ""
+    if goal is not None and task == "auto":
+        looks, totals = without_totals(goal, looks, tables)
     pairs = [
         (g, merge(g, {s: looks[s][h] for s, h in g.headers.items()}, list(tables), task if g is goal else ""))
         for g in groups
@@ -170,6 +174,7 @@ def inspect_tables(
     if goal is not None:
         recipe = replace(recipe, target=goal.name)
         recipe = check_goal(recipe, pairs, goal, looks, tables, task)
+        next(m for g, m in pairs if g is goal).asks += [totals] if totals else []
     if seen_at is not None:
         recipe = replace(recipe, event=seen_at.name)
         recipe = check_event(recipe, pairs, seen_at, looks, tables)
