@@ -24,6 +24,8 @@ def ask_codes(merged: Merged, looks: Mapping[str, Found], target: bool) -> None:
     if merged.kind == "flag" or not merged.rule.read or (target and not merged.rule.values):
         return
     counts = {s: values_of(f) for s, f in looks.items() if f.values}
+    if any(len(c) > FEW_CODES for c in counts.values()):
+        return
     if not target and not all(coded(c) for c in counts.values()):
         return
     sites = {values: [s for s in counts if frozenset(counts[s]) == values] for values in sets_of(counts)}
@@ -52,9 +54,9 @@ def sets_of(counts: Mapping[str, Counter[str]]) -> list[frozenset[str]]:
 
 
 def coded(counts: Counter[str]) -> bool:
-    """A few whole numbers."""
+    """Whole numbers."""
     numbers = [number_of(c) for c in counts]
-    return len(counts) <= FEW_CODES and all(v is not None and v % 1 == 0 for v in numbers)
+    return all(v is not None and v % 1 == 0 for v in numbers)
 
 
 def differ(
@@ -62,10 +64,9 @@ def differ(
 ) -> bool:
     """Whether neither these sites nor the usual ones have all of the others' values, and not by chance."""
     here, there = sum((counts[s] for s in sites), Counter[str]()), sum(usual, Counter[str]())
-    always = target and max(len(here), len(there)) <= FEW_CODES
     return all(
         any(
-            always or (1 - n / one.total()) ** other.total() < BY_CHANCE
+            target or (1 - n / one.total()) ** other.total() < BY_CHANCE
             for v, n in one.items()
             if v not in other
         )
