@@ -290,3 +290,77 @@ def test_a_column_called_hospital_is_never_a_split_by_itself(tmp_path):
     data = SOURCES.make("table", path=(str(path),), target="ill").load()  # numbers, so nobody asks
     with pytest.raises(CoterieError, match=r"all does not say whose.*--table.site \(perhaps hospital\)"):
         deal_clients(data, Silos(), None, Key(0))
+
+
+def coded_sites(tmp_path, column, codes, rows=60):
+    """Files of sites, each with its own codes in turn in one column."""
+    paths = []
+    for site, values in codes.items():
+        other = "ill" if column != "ill" else "flag"
+        lines = [f"x,{column},{other}"]
+        lines += [f"{i * 7 % 50}.5,{values[i % len(values)]},{'yn'[i * i % 3 % 2]}" for i in range(rows)]
+        paths.append(tmp_path / f"{site}.csv")
+        paths[-1].write_text("\n".join(lines) + "\n")
+    return paths
+
+
+@pytest.mark.parametrize("column", ["sex", "ill"])
+def test_codes_that_differ_between_sites_are_asked_about(tmp_path, column):
+    paths = coded_sites(tmp_path, column, {"north": "01", "south": "01", "west": "12"})
+    (asked,) = (a for a in inspect(paths, "ill").asks if f"column '{column}'" in a)
+    assert "0, 1 at north, south; 1, 2 at west: do they mean the same?" in asked
+    assert "at.west.spellings" in asked
+
+
+def test_codes_of_the_target_follow_the_answer(tmp_path):
+    paths = coded_sites(tmp_path, "ill", {"north": "01", "west": "12"})
+    seen = inspect(paths, "ill")
+    assert 'values = ["0", "1"]' in " ".join(seen.asks)
+    table = seen.recipe.table()
+    table["columns"]["ill"] |= {"values": ["0", "1"], "at": {"west": {"spellings": {"0": ["1"], "1": ["2"]}}}}
+    north, west = (rows_of(recipe_of(table), p, p.stem).raw for p in paths)
+    np.testing.assert_array_equal(north, west)
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        {"north": "0123", "south": "01", "west": "123"},  # a site may lack what it has no row of
+        {"north": "012", "south": "123", "west": "0123"},
+        {"north": "01", "south": ["no", "yes"]},  # no and yes, however written
+        {"north": ["a", "b"], "south": ["b", "c"]},  # words say what they mean
+    ],
+)
+def test_codes_that_agree_are_no_question(tmp_path, codes):
+    rows = 8 if len(codes) == 3 else 60
+    asked = inspect(coded_sites(tmp_path, "grp", codes, rows), "ill").asks
+    assert not any("do they mean the same" in a for a in asked)
+
+
+@pytest.mark.parametrize("last", ["0.47", "31"])
+@pytest.mark.parametrize("sites", [("north",), ("north", "south")])
+def test_a_row_of_totals_makes_no_regression_and_no_class(tmp_path, sites, last):
+    paths = [
+        write(
+            tmp_path / f"{site}.csv",
+            {"age": [*(str(30 + i) for i in range(60)), "59.5"], "ill": [*"01" * 30, last]},
+        )
+        for site in sites
+    ]
+    seen = inspect(paths, "ill")
+    assert seen.recipe.goal_rules[0].values == ("0", "1")
+    assert [sum(c.values()) for c in seen.classes.values()] == [60] * len(sites)
+    (asked,) = (a for a in seen.asks if "totals or means?" in a)
+    assert f"{last} in {len(sites)} row(s) ({paths[0]}, line 62" in asked
+    assert not any("far from all other values" in line for line in seen.says)
+
+
+def test_numbers_to_predict_are_no_totals(tmp_path):
+    rng = random.Random(0)
+    for name, made in {
+        "halves": lambda: rng.choice("0123") + rng.choice([".5", ""]),
+        "pain": lambda: str(rng.randint(0, 10)),
+    }.items():
+        cells = [made() for _ in range(80)]
+        path = write(tmp_path / f"{name}.csv", {"age": [str(20 + i % 60) for i in range(80)], "y": cells})
+        assert not any("totals" in a for a in inspect([path], "y").asks)

@@ -155,3 +155,35 @@ def test_marks_in_recipes(tmp_path):
         recipe_of({"columns": {"x": {"use": "number", "decimal": ",", "thousands": ","}}})
     with pytest.raises(Several, match=r'thousands = "." beside decimal = ".": one mark cannot be both'):
         recipe_of({"columns": {"x": {"use": "number", "thousands": "."}}})
+
+
+def three_digits(mark, seed, low=1.001, high=9.9):
+    rng = random.Random(seed)
+    return [f"{rng.uniform(low, high):.3f}".replace(".", mark) for _ in range(40)]
+
+
+@pytest.mark.parametrize("mark", [",", "."])
+def test_sites_in_doubt_do_not_prove_each_other(tmp_path, mark):
+    paths = [
+        table(tmp_path / f"{site}.csv", {"leuko": three_digits(mark, i), "ill": ill(40)})
+        for i, site in enumerate(["north", "south"])
+    ]
+    seen = inspect(paths, "ill")
+    for site in ("north", "south"):
+        (asked,) = (a for a in seen.asks if f"of {site} is read as" in a)
+        assert "column 'leuko': '" in asked
+    assert not any("as the other sites' numbers show" in line for line in seen.says)
+
+
+def test_a_site_without_marks_tells_what_the_points_of_another_are(tmp_path):
+    north = table(tmp_path / "north.csv", {"leuko": three_digits(".", 0, 5, 9), "ill": ill(40)})
+    whole = [c.replace(".", "") for c in three_digits(".", 1, 5, 9)]
+    south = table(tmp_path / "south.csv", {"leuko": whole, "ill": ill(40)})
+    seen = inspect([north, south], "ill")
+    assert seen.asks == ()
+    assert seen.recipe.rule("leuko").marks("north") == (",", ".")
+
+
+def test_a_point_that_another_column_proves_is_no_question(tmp_path):
+    columns = {"leuko": three_digits(".", 0), "hb": [f"{12 + i / 10:.1f}" for i in range(40)], "ill": ill(40)}
+    assert inspect([table(tmp_path / "a.csv", columns)], "ill").asks == ()

@@ -129,6 +129,13 @@ def test_four_laboratory_columns_stay_inputs(tmp_path):
         ("room temperature", [str(15 + i % 12) for i in range(90)], "number", ""),
         ("x", [f"{i:05}" for i in range(7, 5000, 61)], "code", "zeros before its numbers"),
         ("ward_id", [str(i % 4) for i in range(60)], "category", ""),
+        ("hausarzt", [str(100 + i % 30) for i in range(90)], "category", ""),
+        ("Behandler", [str(100 + i % 30) for i in range(90)], "category", ""),
+        ("zimmernr", [str(100 + i % 30) for i in range(90)], "category", ""),
+        ("arztnummer", [str(1000 + 7 * i) for i in range(80)], "code", "is that of a code"),
+        ("Gemeinde", [str(1000 + 7 * i) for i in range(80)], "code", "is that of a code"),
+        ("zip4", [str(1000 + 7 * i) for i in range(80)], "code", "is that of a code"),
+        ("diag_1", ["250.83", "401", "428.1"] * 20, "category", ""),
         ("Patientennummer", [str(5 * i) for i in range(60)], "identifier", ""),
     ],
 )
@@ -211,3 +218,79 @@ def test_questions_about_persons_are_on_screen(tmp_path, monkeypatch, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "? column 'K1': does it tell who a row is about? 100 different in" in said
     assert "left out: K1 (person)" in said
+
+
+def cohort(key="v7", years=6, wrong=0.0, number=lambda i: str(2000 + 7919 * i % 9967), drop=(), **more):
+    """Waves of a cohort: age and weight move, sex stays; `wrong` of the entries of sex are."""
+    rng, rows = random.Random(1), []
+    for i in range(120):
+        person = {"sex": rng.choice("12"), "age": rng.randint(30, 70), "weight": rng.gauss(78, 14)}
+        person |= {"ill": rng.choice("01")}
+        for wave in range(rng.randint(1, 4)):
+            sex = str(3 - int(person["sex"])) if rng.random() < wrong else person["sex"]
+            row = {key: number(i), "sex": sex, "age": str(person["age"] + years * wave)}
+            row |= {"weight": f"{person['weight'] + rng.gauss(0, 2):.1f}", "chol": str(rng.randint(150, 300))}
+            row |= {"ill": person["ill"]}
+            rows.append({k: v for k, v in row.items() if k not in drop})
+    return rows
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        cohort(),
+        cohort(years=10),
+        cohort(number=lambda i: f"X{7919 * i:07}"),  # as many texts as free text has
+        cohort(drop=["sex"]),
+        cohort(drop=["sex", "age"]),  # the outcome, and a weight that moves slowly
+        renamed(cohort(drop=["age"]), sex="male"),
+        cohort(years=0, wrong=0.12),
+    ],
+)
+def test_persons_of_a_cohort_are_found_though_they_grow_older(tmp_path, rows):
+    seen = inspect([written(tmp_path / "a.csv", rows)], "ill")
+    assert seen.recipe.patient == ("v7",)
+    assert any("'v7': does it tell who a row is about?" in a for a in seen.asks)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PTID", "USUBJID", "RID", "RANDID", "NIP", "IPP", "no_dossier", "persnr", "chart_no", "study_id",
+     "Versicherten-Nr"],
+)  # fmt: skip
+def test_names_of_persons_are_believed(tmp_path, name):
+    seen = inspect([written(tmp_path / "a.csv", cohort(name))], "ill")
+    assert seen.recipe.patient == (name,)
+    assert seen.asks == ()
+
+
+def patients(rows=400, **more):
+    """One row each; `more` makes further columns of (rng, row)."""
+    rng, made = random.Random(2), []
+    for _ in range(rows):
+        row = {"age": str(rng.randint(30, 90)), "weight": f"{rng.gauss(78, 14):.1f}", "sex": rng.choice("fm")}
+        row |= {"ill": rng.choice("01")}
+        made.append(row | {n: f(rng, row) for n, f in more.items()})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("drop", "more"),
+    [
+        (["sex"], {"school": lambda r, p: str(2027 - int(p["age"]))}),
+        (["sex"], {"pension": lambda r, p: str(int(p["age"]) - 20 + r.randint(0, 1))}),
+        (
+            ["sex", "age"],
+            {
+                "drug": lambda r, p: f"{float(p['weight']) * 1.5:.0f}",
+                "bsa": lambda r, p: f"{float(p['weight']) / 40:.1f}",
+            },
+        ),
+        (["age"], {"team": lambda r, p: str(r.randint(1, 15) + 20 * (p["sex"] == "m"))}),
+        ([], {"visited": lambda r, p: str(2 * r.randint(1, 15) + (p["sex"] == "m"))}),  # doctors of one sex
+        (["sex"], {"seen_by": lambda r, p: str(r.randint(1, 40))}),
+    ],
+)
+def test_what_goes_with_another_column_tells_no_persons(tmp_path, drop, more):
+    rows = [{k: v for k, v in row.items() if k not in drop} for row in patients(**more)]
+    assert inspect([written(tmp_path / "a.csv", rows)], "ill").recipe.patient == ()

@@ -26,11 +26,12 @@ from coterie.data.tables.leaks import Target, by_site, known_afterwards, leak_of
 from coterie.data.tables.match import Group, matched
 from coterie.data.tables.merge import merge
 from coterie.data.tables.merged import Merged
-from coterie.data.tables.numerals import USUAL, marks_of
+from coterie.data.tables.numerals import USUAL, Writing, marks_of, proves_point
 from coterie.data.tables.proposed_people import find_people, say_left_out
 from coterie.data.tables.read import Table, content_of, read_table
 from coterie.data.tables.rules import Recipe, Rule
 from coterie.data.tables.texts import loose, plain, same
+from coterie.data.tables.totals import without_totals
 
 SITES = {"hospital", "site", "centre", "center", "clinic", "klinik", "institution", "facility"}
 
@@ -159,6 +160,9 @@ def inspect_tables(
     looks = {s: looked_at(tables[s], names) for s, names in headers.items()}
     groups = matched(headers, looks)
     goal, seen_at = goal_of(groups, target, tables), goal_of(groups, event, tables, "the event")
+    totals = ""
+    if goal is not None and task == "auto":
+        looks, totals = without_totals(goal, looks, tables)
     pairs = [
         (g, merge(g, {s: looks[s][h] for s, h in g.headers.items()}, list(tables), task if g is goal else ""))
         for g in groups
@@ -170,6 +174,7 @@ def inspect_tables(
     if goal is not None:
         recipe = replace(recipe, target=goal.name)
         recipe = check_goal(recipe, pairs, goal, looks, tables, task)
+        next(m for g, m in pairs if g is goal).asks += [totals] if totals else []
     if seen_at is not None:
         recipe = replace(recipe, event=seen_at.name)
         recipe = check_event(recipe, pairs, seen_at, looks, tables)
@@ -190,13 +195,21 @@ def inspect_tables(
 
 def looked_at(table: Table, headers: Sequence[str]) -> dict[str, Found]:
     """Columns of one file; where some have decimal commas, a comma is one elsewhere, and a point may divide
-    thousands.
+    thousands. Where semicolons divide cells, a comma may be the decimal mark though no cell shows it.
     """
     found = {h: look(h, table.columns[h]) for h in headers}
     if any(f.decimal == "," for f in found.values()):
         open_ones = [h for h, f in found.items() if f.kind == "number" and (f.writing == USUAL or f.grouped)]
         open_ones = [h for h in open_ones if any(marks_of(c).doubtful for c in found[h].values)]
         found |= {h: look(h, table.columns[h], commas=True) for h in open_ones}
+    elif table.separator not in ("", ",") and not any(proves_point(f.values) for f in found.values()):
+        for h, f in found.items():
+            if (
+                f.kind == "number"
+                and f.writing == USUAL
+                and all(marks_of(c).doubtful == "." for c in f.values)
+            ):
+                found[h] = replace(f, writing=Writing(doubtful=str(next(iter(f.values)))))
     return found
 
 

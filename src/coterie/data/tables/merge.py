@@ -10,9 +10,10 @@ from coterie.data.tables.kinds import FLAGS, NO, Found, look
 from coterie.data.tables.match import Group
 from coterie.data.tables.merge_numbers import as_number, told_by_others
 from coterie.data.tables.merged import Merged
-from coterie.data.tables.number_kinds import MOST_VALUES, read_as
+from coterie.data.tables.number_kinds import HIGH_CODES, LOW_CODES, MOST_VALUES, read_as
 from coterie.data.tables.numerals import USUAL
 from coterie.data.tables.rules import Here, Rule, Spellings
+from coterie.data.tables.site_codes import ask_codes
 from coterie.data.tables.texts import Cell, number_of, plain, same, shown, some
 from coterie.data.tables.units import name_and_unit
 from coterie.data.targets import kind_of_numbers
@@ -55,6 +56,7 @@ def merge(group: Group, looks: Mapping[str, Found], sites: Sequence[str], task: 
         merged.asks.append(doubt)
     if merged.rule.read or kind == "date":
         merged.asks += [f"at {s}: {ask}" for s, f in looks.items() for ask in f.asks]
+    ask_codes(merged, {s: f for s, f in looks.items() if s not in apart}, bool(task))
     for site in apart:
         if merged.rule.read:
             merged.differs(site, absent=True)
@@ -221,6 +223,6 @@ def missing(merged: Merged, looks: Mapping[str, Found]) -> None:
             for site, found in looks.items():
                 if mark in found.marks:
                     merged.differs(site, missing=(*merged.here.get(site, Here()).missing, mark))
-    codes = [m for m in sorted(marks) if number_of(m) is not None]
+    codes = [m for m in sorted(marks) if (v := number_of(m)) is not None and v in (*LOW_CODES, *HIGH_CODES)]
     if codes:
         merged.says.append(f"{', '.join(codes)} taken as missing: far from all other values")

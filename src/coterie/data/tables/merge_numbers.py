@@ -168,11 +168,11 @@ def bound(merged: Merged, looks: Mapping[str, Found], which: Callable[[list[floa
 
 def told_by_others(looks: Mapping[str, Found]) -> dict[str, Found]:
     """A site whose cells may be thousands or have a decimal mark, 1,003, writes them as brings it nearest to
-    the other sites, if they tell.
+    the other sites, if they tell; one that is in doubt itself tells nothing.
     """
     made = dict(looks)
+    others = sure_levels(looks)
     for site, found in looks.items():
-        others = [float(np.median(n)) for s, f in looks.items() if s != site and len(n := f.numbers())]
         if not found.grouped or not others:
             continue
         comma = marks_of(found.grouped).doubtful == ","
@@ -184,6 +184,11 @@ def told_by_others(looks: Mapping[str, Found]) -> dict[str, Found]:
     return made
 
 
+def sure_levels(looks: Mapping[str, Found]) -> list[float]:
+    """Medians of sites at which no mark is in doubt."""
+    return [float(np.median(n)) for f in looks.values() if not f.writing.doubtful and len(n := f.numbers())]
+
+
 def thousands(merged: Merged, looks: Mapping[str, Found]) -> None:
     """Asks what a mark means, unless the other sites' numbers tell."""
     for site, found in looks.items():
@@ -193,7 +198,7 @@ def thousands(merged: Merged, looks: Mapping[str, Found]) -> None:
         mark = marks_of(found.grouped).doubtful
         taken, else_ = both if found.decimal == mark or not found.writing.thousands else both[::-1]
         what = "thousands with a" if taken == both[1] else "a decimal"
-        others = [float(np.median(f.numbers())) for s, f in looks.items() if s != site and len(f.numbers())]
+        others = sure_levels(looks)
         mine = float(np.median(found.numbers()))
         if others and apart(mine, float(np.median(others))) < ANOTHER_UNIT:
             merged.says.append(f"{what} {NAMES[mark]} at {site}, as the other sites' numbers show")

@@ -67,6 +67,11 @@ def marks_of(cell: Cell) -> Marks:
     return Marks(doubtful=mark) if whole and is_group(body, mark) else Marks(mark)
 
 
+def proves_point(cells: Iterable[Cell]) -> bool:
+    """Whether a cell can only have a decimal point."""
+    return any(marks_of(c).decimal == "." for c in cells)
+
+
 def is_group(body: str, mark: str) -> bool:
     """Whether a mark may divide thousands: 1,003 but not 0,003 or 1234,567."""
     return re.fullmatch(rf"[1-9]\d{{0,2}}{re.escape(mark)}\d{{3}}", body) is not None

@@ -1,10 +1,12 @@
 """Who a row is about: columns whose values stand for persons, found by how a table hangs together.
 
-A person keeps some things from row to row: sex, date of birth, an age that hardly changes. So a column tells
-persons if its values stand in several rows, and rows of one value agree in what persons keep far more often
-than any two rows do. Wards, doctors and postcodes stand in several rows too, but sex changes within them;
-laboratory values repeat by chance alone. Where no column is known to be a sex or a birth, several columns
-that stay the same take their place: one of them with many values, or a value must not stand in too many rows.
+A person keeps some things from row to row: sex, date of birth; an age or a weight moves slowly. So a column
+tells persons if its values stand in several rows, and rows of one value agree in what persons keep far more
+often than any two rows do, and than rows of neighbouring values do: a year of school goes with an age, but so
+does the year after. Wards, doctors and postcodes stand in several rows too, but sex changes within them;
+laboratory values repeat by chance alone. An age speaks for persons, not against them: a cohort is seen again
+after years. Where no column is known to be a sex or a birth, several columns that stay the same take their
+place: one of them with many values, or a value must not stand in too many rows.
 
 Names are not needed for it, but they are believed: patient_id is one, postcode is none.
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -33,9 +35,16 @@ HANDFUL = 10  # values: fewer are wards
 MOST_EACH = 10  # rows of one, where neither sex nor birth is known
 FEW_VALUES = 20  # of a column that may take their place
 NARROW = 0.03  # of the range of numbers: what else may stay the same, or nearly so
+NEAR = 1 / 3  # of any two rows are so near in a quantity that moves slowly within a person
+SLOWLY, AT_CHANCE = 0.75, 0.5  # of pairs of a person's rows that are so near; of what tells no person
+WRONG = 0.3  # of the way from chance to always: how much rows of one agree in spite of wrong entries
+SELDOM = 0.2  # agreement by chance, below which a column outweighs wrong entries in another
 RARE = 0.1  # agreement by chance in what wards and doctors do not keep
 YEARS = 2.0  # that an age may change from row to row
+SEX_VALUES = 5  # at most: a column of more is no sex, whatever its name
 DRAWN = 4000  # pairs of rows by which chance is told
+Pairs = tuple[Array, Array]  # of rows
+NO_PAIRS: Pairs = (np.empty(0, int), np.empty(0, int))
 SEXES = {
     "f", "m", "w", "h", "female", "male", "man", "woman", "mannlich", "männlich", "weiblich", "homme",
     "femme",
@@ -43,8 +52,8 @@ SEXES = {
 
 
 class Kept(NamedTuple):
-    """How often rows of one value agree in a column, of how many pairs, and any two rows; `personal` of what
-    all persons keep.
+    """How often rows of one value agree in a column, of how many pairs, and other rows; `personal` of what
+    all persons keep, `wide` of a quantity in which they are near each other.
     """
 
     name: str
@@ -52,40 +61,84 @@ class Kept(NamedTuple):
     pairs: float
     chance: float
     personal: bool
+    wide: bool = False
 
     @property
     def tells(self) -> bool:
         return self.pairs > 0 and self.chance < USUALLY
 
     @property
+    def fixed(self) -> bool:
+        """Sex or birth, which no person changes."""
+        return self.personal and not names_age(self.name)
+
+    @property
+    def steady(self) -> bool:
+        return self.tells and self.share >= (SLOWLY if self.wide else KEEPS)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether it agrees so much more than by chance that wrong entries explain the rest."""
+        return self.tells and self.share >= self.chance + WRONG * (1 - self.chance)
+
+    @property
     def evidence(self) -> float:
-        return -self.pairs * math.log(max(self.chance, 1e-4))
+        """The logarithm of how much likelier so much agreement is than by chance."""
+        chance, share = max(self.chance, 1e-4), self.share
+        if share <= chance:
+            return 0.0
+        differ = (1 - share) * math.log((1 - share) / (1 - chance)) if share < 1 else 0.0
+        return self.pairs * (share * math.log(share / chance) + differ)
 
 
 @dataclass(frozen=True, eq=False)
 class Feature:
-    """A column of one site beside which others are held: [row] numbers, NaN where missing."""
+    """A column of one site beside which others are held: [row] numbers, NaN where missing; of a `quantity`,
+    else of codes.
+    """
 
     name: str
     values: Array
     slack: float
     personal: bool
+    quantity: bool = False
+    wide: bool = False
 
     @cached_property
     def chance(self) -> float:
+        return float((self.apart_by_chance <= self.slack).mean())
+
+    @cached_property
+    def apart_by_chance(self) -> Array:
         known = np.flatnonzero(~np.isnan(self.values))
         one, other = np.random.default_rng(0).choice(known, (2, DRAWN))
-        return float(self.agree(one, other).mean())
+        return np.asarray(np.abs(self.values[one] - self.values[other]))
 
-    def agree(self, one: Array, other: Array) -> Array:
-        return np.asarray(np.abs(self.values[one] - self.values[other]) <= self.slack)
+    @cached_property
+    def widened(self) -> Feature:
+        """The same column, with what a third of any two rows differ by as its slack."""
+        slack = float(np.quantile(self.apart_by_chance, NEAR))
+        return replace(self, slack=slack, wide=True)
 
-    def kept(self, one: Array, other: Array) -> Kept:
-        """By these pairs of rows."""
-        both = ~np.isnan(self.values[one]) & ~np.isnan(self.values[other])
-        pairs = int(both.sum())
-        share = float(self.agree(one[both], other[both]).mean()) if pairs else 0.0
-        return Kept(self.name, share, pairs, self.chance if pairs else 1.0, self.personal)
+    def goes_with(self, beside: Pairs) -> bool:
+        """Whether a quantity follows the order of values that are `beside` each other: one is of the other,
+        as a dose is of a weight.
+        """
+        near = self.widened.agree(beside) if self.quantity else np.empty(0)
+        return len(near) > 0 and float(near.mean()) >= (1 + NEAR) / 2
+
+    def agree(self, pairs: Pairs) -> Array:
+        """[pair] of which both are known."""
+        apart = np.abs(self.values[pairs[0]] - self.values[pairs[1]])
+        return np.asarray(apart[~np.isnan(apart)] <= self.slack)
+
+    def kept(self, pairs: Pairs, beside: Pairs = NO_PAIRS) -> Kept:
+        """By these pairs of rows, against any two rows and those of values `beside` each other."""
+        agree, there = self.agree(pairs), self.agree(beside)
+        share = float(agree.mean()) if len(agree) else 0.0
+        near = float(there.sum() + 2 * self.chance) / (len(there) + 2)  # few pairs tell little
+        chance = max(self.chance, near) if len(agree) and not self.goes_with(beside) else 1.0
+        return Kept(self.name, share, len(agree), chance, self.personal, self.wide)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,27 +166,39 @@ class Site:
     @cached_property
     def features(self) -> list[Feature]:
         """Columns that persons keep, and others that they may: of few values, dates, or numbers."""
-        made = (self.feature(name) for name in self.headers)
-        return [f for f in made if f is not None and not np.isnan(f.values).all()]
+        made = (f for name in self.headers if (f := self.feature(name)) is not None)
+        known = [f for f in made if not np.isnan(f.values).all()]
+        return known + [f.widened for f in known if f.slack > 0]
 
     def feature(self, name: str) -> Feature | None:
         found = self.looks[self.headers[name]]
         codes = self.codes(name).astype(float)
         codes[codes < 0] = np.nan
         values = {same(c) for c in found.values}
-        sex = names_sex(name) or (len(values) == 2 and values <= SEXES)
+        sex = names_sex(name) and len(values) <= SEX_VALUES
         if names_age(name) and found.kind == "number" and found.numeric:
-            return Feature(name, self.numbers(name), YEARS, True)
-        if sex or names_birth(name):
+            return Feature(name, self.numbers(name), YEARS, True, True)
+        if names_birth(name) and found.numeric:
+            return Feature(name, self.numbers(name), 0.0, True, True)
+        if sex or (len(values) == 2 and values <= SEXES) or names_birth(name):
             return Feature(name, codes, 0.0, True)
         if names_place(name):
             return None
         if found.kind == "number" and len(values) > FEW_VALUES:
             numbers = self.numbers(name)
             low, high = np.nanquantile(numbers, [0.05, 0.95])
-            return Feature(name, numbers, NARROW * float(high - low), False)
+            return Feature(name, numbers, NARROW * float(high - low), False, True)
         few = 2 <= len(values) <= FEW_VALUES or found.kind == "date"
         return Feature(name, codes, 0.0, False) if few else None
+
+    def beside(self, name: str) -> Pairs:
+        """A row of each value with one of the next, in the order of its numbers or texts."""
+        codes, texts = self.codes(name), [same(c) for c in self.cells(name)]
+        numeric = self.looks[self.headers[name]].numeric
+        order = self.numbers(name) if numeric else np.unique(texts, return_inverse=True)[1]
+        rows = np.array([i for i in np.argsort(order, kind="stable") if codes[i] >= 0], dtype=int)
+        steps = codes[rows[1:]] != codes[rows[:-1]]
+        return rows[:-1][steps], rows[1:][steps]
 
     def numbers(self, name: str) -> Array:
         found = self.looks[self.headers[name]]
@@ -158,7 +223,7 @@ class Site:
         return whole and not measured and 3 <= len(found.values) < found.known
 
 
-def pairs_of(codes: Array) -> tuple[Array, Array]:
+def pairs_of(codes: Array) -> Pairs:
     """Rows of one value, each with the next one of it."""
     order = np.argsort(codes, kind="stable")
     order = order[codes[order] >= 0]
@@ -185,34 +250,52 @@ class Evidence:
     against: tuple[str, ...] = ()
 
     @cached_property
-    def personal(self) -> list[Kept]:
-        return [k for k in self.kept if k.personal and k.tells]
+    def fixed(self) -> list[Kept]:
+        return [k for k in self.kept if k.fixed and k.tells]
 
     @cached_property
     def steady(self) -> list[Kept]:
-        return [k for k in self.kept if k.tells and k.share >= KEEPS]
+        """What stays the same, or nearly so where it never stays the same; a column once."""
+        steady = [k for k in self.kept if k.steady]
+        return [k for k in steady if not k.wide or all(o.wide or o.name != k.name for o in steady)]
 
     @property
     def changed(self) -> bool:
-        """Whether something changes from row to row of one that a person keeps."""
-        return any(k.share < CHANGES and k.pairs >= 5 for k in self.personal)
+        """Whether something changes from row to row of one that a person keeps; wrong entries are allowed for
+        where rows agree in something else that they hardly would by chance.
+        """
+        fine = any(k.chance < SELDOM and not k.wide for k in self.steady)
+        return any(k.share < CHANGES and k.pairs >= 5 and not (fine and k.noisy) for k in self.fixed)
+
+    @property
+    def ages_at_chance(self) -> bool:
+        ages = [k for k in self.kept if k.personal and not k.fixed and k.wide and k.tells]
+        return any(k.share < AT_CHANCE for k in ages)
 
     @property
     def speaks(self) -> bool:
         """Whether these are persons."""
         if self.values < HANDFUL or self.changed or sum(k.evidence for k in self.steady) < SURE:
             return False
-        if self.personal:
-            return any(k.personal for k in self.steady)
-        common = [k for k in self.kept if k.tells and k.chance >= RARE]
-        enough = len(self.steady) >= 2 and 3 * len(self.steady) >= len(common)
         fine = any(k.chance < RARE for k in self.steady)
+        several = len(self.steady) >= 2
+        if self.fixed:  # a doctor may see men only, of any age
+            kept = all(k.noisy for k in self.fixed)
+            return kept and (several or fine or not self.ages_at_chance)
+        if any(k.personal and not k.wide for k in self.steady):
+            return True
+        common = [k for k in self.kept if k.tells and k.chance >= RARE and not k.wide]
+        enough = several and 3 * len(self.steady) >= len(common) and not self.ages_at_chance
         return enough and (fine or self.rows <= MOST_EACH * self.values)
 
     def told(self) -> str:
         """In words."""
         keeps = sorted(self.steady, key=lambda k: (not k.personal, k.chance))[:3]
-        what = ", ".join(f"{k.name} ({100 * k.share:.0f} %, by chance {100 * k.chance:.0f} %)" for k in keeps)
+        what = ", ".join(
+            f"{k.name} ({near}{100 * k.share:.0f} %, by chance {100 * k.chance:.0f} %)"
+            for k in keeps
+            for near in ["nearly, " if k.wide else ""]
+        )
         return f"{self.values} different in {self.rows} rows, and rows of one agree in {what}"
 
 
@@ -221,13 +304,13 @@ def evidence_of(columns: Sequence[str], sites: Mapping[str, Site], believed: boo
     their name is believed.
     """
     values = rows = again = 0
-    by_name, against = dict[str, list[Kept]](), list[str]()
+    by_name, against = dict[tuple[str, bool], list[Kept]](), list[str]()
     for site, here in sites.items():
         if not all(c in here.headers for c in columns):
             continue
         codes = joint([here.codes(c) for c in columns])
-        one, other = pairs_of(codes)
-        kept = [f.kept(one, other) for f in here.features if f.name not in columns]
+        pairs, beside = pairs_of(codes), here.beside(columns[0]) if len(columns) == 1 else NO_PAIRS
+        kept = [f.kept(pairs, beside) for f in here.features if f.name not in columns]
         alone = Evidence(tuple(columns), 0, 0, 0, tuple(kept))
         if alone.changed and not believed:
             against.append(site)
@@ -235,7 +318,7 @@ def evidence_of(columns: Sequence[str], sites: Mapping[str, Site], believed: boo
         _, counts = np.unique(codes[codes >= 0], return_counts=True)
         values, rows, again = values + len(counts), rows + int(counts.sum()), again + int((counts > 1).sum())
         for k in kept:
-            by_name.setdefault(k.name, []).append(k)
+            by_name.setdefault((k.name, k.wide), []).append(k)
     kept_at_all = [added(parts) for parts in by_name.values()]
     return Evidence(tuple(columns), values, rows, again, tuple(kept_at_all), tuple(against))
 
@@ -246,7 +329,7 @@ def added(parts: Sequence[Kept]) -> Kept:
     if not pairs:
         return parts[0]
     share, chance = (sum(getattr(k, w) * k.pairs for k in parts) / pairs for w in ("share", "chance"))
-    return Kept(parts[0].name, share, pairs, chance, parts[0].personal)
+    return parts[0]._replace(share=share, pairs=pairs, chance=chance)
 
 
 def determines(one: str, other: str, sites: Mapping[str, Site]) -> bool:
@@ -263,18 +346,18 @@ def joins_persons(fine: Evidence, coarse: str, sites: Mapping[str, Site]) -> boo
     persons keep or, where that is not known, in most of what rows of one fine value keep.
     """
     name, by_name = fine.columns[0], dict[str, list[Kept]]()
-    wanted = {k.name for k in fine.steady} - {coarse}
+    wanted = {(k.name, k.wide) for k in fine.steady if k.name != coarse}
     for site in sites.values():
         if name in site.headers and coarse in site.headers:
             one, other = pairs_of(site.codes(coarse))
             differ = site.codes(name)[one] != site.codes(name)[other]
-            for feature in (f for f in site.features if f.name in wanted):
-                by_name.setdefault(feature.name, []).append(feature.kept(one[differ], other[differ]))
+            for feature in (f for f in site.features if (f.name, f.wide) in wanted):
+                by_name.setdefault(feature.name, []).append(feature.kept((one[differ], other[differ])))
     kept = [k for parts in by_name.values() if (k := added(parts)).tells]
-    personal = [k for k in kept if k.personal]
-    if personal:
-        return all(k.share >= CHANGES for k in personal)
-    return bool(kept) and 2 * sum(k.share >= CHANGES for k in kept) >= len(kept)
+    fixed = [k for k in kept if k.fixed]
+    if fixed:
+        return all(k.share >= CHANGES for k in fixed)
+    return bool(kept) and 2 * sum(k.steady or k.share >= CHANGES for k in kept) >= len(kept)
 
 
 def at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]:
@@ -287,7 +370,8 @@ def at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]:
         both = sorted(first[a].keys() & first[b].keys())
         shared |= set(both)
         where |= {a, b} if both else set()
-        for feature in (f for f in sites[a].features if f.personal and f.name in sites[b].headers):
+        lasting = (f for f in sites[a].features if f.personal and not f.wide)
+        for feature in (f for f in lasting if f.name in sites[b].headers):
             texts = [
                 [same(c) for c in sites[s].table.columns[sites[s].headers[feature.name]]] for s in (a, b)
             ]

@@ -49,12 +49,12 @@ def find_people(
     tables: Mapping[str, Table],
     goals: Collection[str],
 ) -> tuple[str, ...]:
-    """The columns for `patient`; they are no inputs, and what is not certain is asked."""
+    """The columns for `patient`; they are no inputs, and what is not certain is asked. A goal is never one,
+    but persons keep it as they keep other columns.
+    """
     merged = {g.name: m for g, m in pairs if g.name not in goals}
     headers = {s: {g.name: g.headers[s] for g, _ in pairs if s in g.headers} for s in tables}
-    sites = {
-        s: Site(t, {n: h for n, h in headers[s].items() if n in merged}, looks[s]) for s, t in tables.items()
-    }
+    sites = {s: Site(t, headers[s], looks[s]) for s, t in tables.items()}
     found = ordered(proposals(merged, sites), sites)
     having = {s: [p for p in found if set(p.columns) <= here.headers.keys()] for s, here in sites.items()}
     people = [p for p in found if any(mine[:1] == [p] for mine in having.values())]

@@ -12,7 +12,7 @@ import math
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,13 +41,14 @@ class Table:
     lines: Array  # [row] in the file, whose header is line 1; of a frame, rows from 1
     row_word: str = "line"
     broken: Mapping[int, str] = field(default_factory=dict)  # {line: what is wrong}, where cells are blank
+    separator: str = ""  # of a text file
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def take(self, rows: Array) -> Table:
         columns = {name: cells[rows] for name, cells in self.columns.items()}
-        return Table(self.name, columns, self.lines[rows], self.row_word, self.broken)
+        return replace(self, columns=columns, lines=self.lines[rows])
 
     def where(self, row: int) -> str:
         return f"{self.name}, {self.row_word} {self.lines[row]}"
@@ -152,7 +153,7 @@ def read_csv(
         for i, h in enumerate(headers)
         if h
     }
-    return Table(name, columns, np.array([line for line, _ in filled]), broken=broken)
+    return Table(name, columns, np.array([line for line, _ in filled]), broken=broken, separator=separator)
 
 
 def records_of(name: str, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:

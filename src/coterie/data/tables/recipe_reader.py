@@ -235,15 +235,18 @@ class Reader:
             return self.wrong(place, f"used as {rule.use}, it needs {wanted}; got {list(rule.values)}")
         if rule.codes and len(rule.codes) != len(rule.values):
             self.wrong(place, f"{len(rule.codes)} codes for {len(rule.values)} values: give one for each")
-        for spot, mapped in [
-            (place, rule.spellings),
-            *((f"{place}.at.{s}", {**rule.spellings, **h.spellings}) for s, h in rule.at.items()),
-        ]:
+        for spot, mapped, moved in [
+            (place, rule.spellings, set[str]()),
+            *(
+                (f"{place}.at.{s}", {**rule.spellings, **h.spellings}, {same(v) for v in h.spellings})
+                for s, h in rule.at.items()
+            ),
+        ]:  # a site that writes 1 and 2 for 0 and 1 says so of both: its 1 is then no other site's 1
             known = {same(v) for v in rule.values}
             for value in mapped:
                 if same(value) not in known:
                     self.wrong(f"{spot}.spellings", str(UnknownName("value", value, rule.values)))
-            said = Counter({same(v) for v in rule.values})
+            said = Counter({same(v) for v in rule.values} - moved)
             for value, words in mapped.items():
                 said.update({same(w) for w in words} - {same(value)})
             for word, count in said.items():
