@@ -90,9 +90,23 @@ def test_a_gain_has_to_be_clear_over_rows_too(make_known):
     assert said.endswith(words.BRACKETS)
     assert advice.sentences(records) == [
         "a: no clear gain: fedavg gains 50.0 points (the same in 2 seeds) [−14.3 to +100.0].",
-        "b: no clear gain: fedavg changes nothing.",
+        "b: no clear gain: fedavg makes no difference on these rows [−49.0 to +49.0].",
     ]
     assert advice.legend(records).endswith(words.BRACKETS)
+
+
+def test_no_difference_on_these_rows_has_its_bounds(make_known):
+    """Two methods that are right on the same rows may differ on others: nothing is said to change nothing."""
+    records = [
+        tell(make_known({"accuracy": [0.5, 1.0]}, label, seed), [1, 0] * 4 + [1] * 4)
+        for label in ("local", "fedavg")
+        for seed in range(2)
+    ]
+    said = headline(records).replace(words.GAP, " ")
+    # of 8 rows 1.96² / (8 + 1.96²) = 0.3244, of 4 rows 0.4899: √(0.3244² + 0.4899²) / 2 = 0.2938
+    assert "training together makes no difference on these rows [−29.4 to +29.4]" in said
+    assert said.endswith(words.BRACKETS)
+    assert "changes nothing" not in said
 
 
 def test_bounds_are_in_tables_and_files(make_known):
