@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from pages import SITES
 
 from coterie.metrics import operating
+from coterie.metrics.summary import Interval
 from coterie.page import letter
 from coterie.page.cards import CARDS, gain
 from coterie.page.catalogue import LANGUAGES, Words
@@ -101,6 +103,34 @@ def test_the_gain_is_the_difference_to_training_alone_on_the_same_rows(shelf):
     assert card.answer == "Your accuracy is the same as with training alone."
     assert "on your 27 test rows" in " ".join(card.lines)
     assert any("may change by" in line for line in card.lines)  # no interval of width zero
+
+
+@pytest.mark.parametrize(
+    ("gained", "answer"),
+    [  # (mean, half over seeds, seeds, low and high over rows)
+        (Interval(0.05, 0.01, 3, -0.02, 0.12), "It cannot be told whether you gain"),
+        (Interval(-0.05, 0.01, 3, -0.12, 0.02), "It cannot be told whether you gain"),
+        (Interval(0.05, 0.06, 3, 0.02, 0.12), "It cannot be told whether you gain"),
+        (Interval(0.05, 0.01, 3, 0.02, 0.12), "You gain 5.0 points"),
+        (Interval(-0.05, 0.01, 3), "You lose 5.0 points"),
+        (Interval(0.05, math.nan, 1, 0.02, 0.12), "In this single run you gain 5.0 points"),
+        (Interval(-0.05, math.nan, 1, -0.12, -0.02), "In this single run you lose 5.0 points"),
+        (Interval(0.05, math.nan, 1), "You gain 5.0 points of accuracy over training alone; how much of"),
+        (Interval(0.0, 0.02, 3), "Your accuracy is the same"),
+    ],
+)
+def test_a_gain_is_clear_where_the_report_calls_it_clear(shelf, gained, answer):
+    view = look(shelf, label="fedavg")
+    assert gain.answer(view, "accuracy", gained, EN).startswith(answer)
+
+
+def test_an_interval_over_training_alone_says_nothing_of_other_rows():
+    said = " ".join(gain.unsure("accuracy", Interval(0.0, 0.02, 3), False, EN))
+    assert "may change by −2" in said
+    assert "over 3 repetitions" in said
+    assert "rows" not in said
+    both = " ".join(gain.unsure("accuracy", Interval(0.05, 0.01, 3, -0.02, 0.12), False, EN))
+    assert "3 repetitions and which test rows" in both
 
 
 def test_an_accuracy_is_told_beside_what_no_model_would_have(shelf):
