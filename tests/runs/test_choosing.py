@@ -253,3 +253,19 @@ def test_intervals_of_shares_by_hand():
 
 def test_an_interval_over_equal_folds_is_none():
     assert math.isnan(interval_of(np.array([0.1, 0.1, 0.1])).half)
+
+
+def test_a_sensitivity_stands_beside_that_of_calling_ill_by_chance():
+    """At the usual specificity, 0.9, one in ten: a way that reaches 8 % is no better than none."""
+    bench = bench_of(roster(), "sensitivity", inner=0)
+    answer, said, _ = told(bench, trials_of(bench, {ALONE: [0.08] * FOLDS}))
+    assert answer.no_model == pytest.approx(1 - bench.method.specificity) == pytest.approx(0.1)
+    assert "without any model 10.0 %: your own model is no better than none" in said
+
+
+@pytest.mark.parametrize(("counts", "unsure"), [((91, 9), True), ((90, 10), False), ((14, 13), True)])
+def test_without_inner_folds_few_events_are_hardly_sure_too(counts, unsure):
+    bench = bench_of(roster(counts), "auc", inner=0)
+    figures = {ALONE: [0.6, 0.7, 0.65, 0.62, 0.7]}
+    _, said, _ = told(bench, trials_of(bench, figures))
+    assert ("How sure: hardly: there are few rows to go by (" in said) == unsure

@@ -67,7 +67,8 @@ def choice_of(trials: Trials, bench: Bench, client: int) -> Choice:
     rmse, r2 = (figures(trials, ALONE, name, client, folds) for name in ("rmse", "r2"))
     held = [fold.roster.members[client].test for fold in bench.outer]
     scored, own_loss = list(zip(rmse, r2, held, strict=True)), bench.own.loss is not None
-    nothing = no_model_at(bench.metric, bench.footing.roster, client, own_loss, scored)
+    specificity = bench.method.specificity
+    nothing = no_model_at(bench.metric, bench.footing.roster, client, own_loss, scored, specificity)
     worth = {way: tried[way] for way in tried if beats(trials, bench, client, way, nothing)}
     looked = choose(tried, sure)
     if not bench.inner:

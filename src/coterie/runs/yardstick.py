@@ -99,10 +99,16 @@ def measure_of(asked: str, roster: Roster, asks: Sequence[int]) -> Measure:
 
 
 def no_model_at(
-    metric: str, roster: Roster, client: int, own_loss: bool, scored: Sequence[tuple[float, float, int]]
+    metric: str,
+    roster: Roster,
+    client: int,
+    own_loss: bool,
+    scored: Sequence[tuple[float, float, int]],
+    specificity: float,
 ) -> float:
-    """What a client would have without any model: from its counts of classes or, for numbers, from (RMSE, R²,
-    rows) of any model [fold]; NaN where that is not known.
+    """What a client would have without any model: from its counts of classes and the specificity at which a
+    sensitivity is read or, for numbers, from (RMSE, R², rows) of any model [fold]; NaN where that is not
+    known.
     """
     if metric == "rmse":
         found = [no_model.of_figures(*fold) for fold in scored]
@@ -110,4 +116,4 @@ def no_model_at(
         return sum(known) / len(known) if known else math.nan
     if metric == "loss" and roster.task == "classification" and not own_loss:
         metric = SEEING  # which it is, unless somebody brought another
-    return no_model.of_labels(metric, labels_of(roster.members[client]))
+    return no_model.of_labels(metric, labels_of(roster.members[client]), specificity)
