@@ -232,7 +232,10 @@ def doubts_of(answer: Answer) -> list[str]:
             else ["these rows do not show that others are worse, only none that is clearly better"]
         )
     else:
-        said = [] if answer.expected is None or answer.expected.bounds[0] > 0 else ["the gain may be none"]
+        # the way's own interval is as wide as a choice among all ways asks for, and may hold 0 where the
+        # promise does not
+        counted = [g for g in (answer.expected, answer.gains[answer.choice]) if g is not None]
+        said = [] if all(g.bounds[0] > 0 for g in counted) else ["the gain may be none"]
         if answer.repeats.get(answer.choice, 0) < 2:
             said.append("that others help came out again, but not in which way")
     return [*said, FEW] if few(answer) else said
