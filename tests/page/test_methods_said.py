@@ -130,3 +130,13 @@ def test_a_rule_other_than_the_mean_gives_no_shares():
 
 def test_who_follows_advice_has_the_shares_of_what_it_follows():
     assert with_whom.summed_in(view_of("advised", "c0")) == "model"  # fedavg
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nobody_is_chosen_for_a_reason(monkeypatch, language):
+    say, view = Words(language), view_of("local", "c0")
+    monkeypatch.setattr(why, "reasons", lambda view: dict.fromkeys(view.others, "few"))
+    few = say("reason.few", name="")
+    assert why.chosen(view, say) == say("why.nobody", reason=few.rstrip("."))
+    monkeypatch.setattr(why, "reasons", lambda view: {1: "few", 2: "own"})
+    assert "c2" in why.chosen(view, say)
