@@ -100,7 +100,17 @@ def test_who_counted_before_is_not_denied():
 
 
 PARTS = ("ditto", "apfl", "pfedme", "per-fedavg", "fedper", "fedrep")
-NO_SHARES = ("robust", "cyclic", "wbayavg", "bayavg", "fl-swag", "fedala", "fedamp", "fedadam", "robust-personal")
+NO_SHARES = (
+    "robust",
+    "robust-personal",
+    "cyclic",
+    "wbayavg",
+    "bayavg",
+    "fl-swag",
+    "fedala",
+    "fedamp",
+    "fedadam",
+)
 
 
 @pytest.mark.parametrize("method", [*PARTS, *NO_SHARES])

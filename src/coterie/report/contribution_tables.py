@@ -65,7 +65,7 @@ def amount(value: float, places: int, half: float = 0.0) -> str:
 
 
 def alone_at_the_top(values: np.ndarray) -> int | None:
-    """The place of the largest, in the flat array; None where another is as large, as then nobody is first."""
+    """The place of the largest, in the flat array; None where another is as large: then nobody is first."""
     most = float(np.nanmax(values))
     near = np.flatnonzero(values >= most - ROUNDING * abs(most))
     return int(near[0]) if len(near) == 1 else None

@@ -185,5 +185,6 @@ def most(found: Contributed) -> list[str]:
         told[1:3] = found.clients[best], amount(given[best], digits(given), around[best])
     if largest is not None:
         r, j = np.unravel_index(largest, others.shape)
-        told[3:5] = f"{found.clients[j]} to {found.clients[r]}", amount(value[r, j], digits(others), half[r, j])
+        size = amount(value[r, j], digits(others), half[r, j])
+        told[3:5] = f"{found.clients[j]} to {found.clients[r]}", size
     return told

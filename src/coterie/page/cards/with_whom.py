@@ -2,8 +2,8 @@
 
 weights[r][i, j]    what the model of j counted in the one of i in round r, as it was mixed
 
-Where a client's own model is not that sum, shares of it would be false: of methods that share a part, they are
-told of that part, and of others whose weights are no shares of any model, none are told (`summed_in`).
+Where a client's own model is not that sum, shares of it would be false: of methods that share a part, they
+are told of that part, and of others whose weights are no shares of any model, none are told (`summed_in`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SUMS = (
     | {"pens", "dac", "gossip", "d-psgd", "greedy", "epsilon-greedy", "random", "random-weighted"}
     | {"ndoye", "influence", "similar"}
 )
-"""Methods that are known to make a client's model by the weights of their record, if their rule is the mean."""
+"""Methods that are known to make a client's model by the weights of their record, where the rule is a mean."""
 SUMS_OF_A_PART = frozenset(("ditto", "apfl", "pfedme", "per-fedavg", "fedper", "fedrep"))
 """Methods that make a model for all, or some layers, by these weights; a client's own model is another."""
 
@@ -145,7 +145,10 @@ def pictures(view: View, say: Words, what: Summed) -> list[Picture]:
     ]
     layout = {
         "xaxis": {"title": {"text": say("axis.round")}, **({"dtick": 1} if view.rounds[-1] <= 10 else {})},
-        "yaxis": {"title": {"text": say("with.axis" if what == "model" else "with.axis_part")}, "range": [0, 100]},
+        "yaxis": {
+            "title": {"text": say("with.axis" if what == "model" else "with.axis_part")},
+            "range": [0, 100],
+        },
         "hovermode": "x unified",
     }
     return [Picture("with-rounds", {"choices": [{"name": "", "data": data, "layout": layout}]},
