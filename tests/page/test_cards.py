@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -141,6 +142,16 @@ def test_an_accuracy_is_told_beside_what_no_model_would_have(shelf):
     name = view.record.about["classes"][most]
     line = f"Without any model, always saying “{name}”, it would be {share}."
     assert line in CARDS["gain"](view, EN).lines
+
+
+def test_what_no_model_would_have_is_the_mean_over_seeds():
+    """6 of 10, then 9 of 10 test rows; in the second split another class is the most frequent."""
+    counts = ([[7, 3], [0, 0], [6, 4]], [[4, 6], [0, 0], [1, 9]])
+    runs = [SimpleNamespace(about={"clients": [{"labels": of}], "classes": ["no", "yes"]}) for of in counts]
+    said = gain.without_model(SimpleNamespace(runs=runs, record=runs[0], number=0), "accuracy", EN)
+    assert said == [f"Without any model, always saying “no / yes”, it would be {EN.percent(0.75, 1)}."]
+    runs[1].about["clients"][0]["labels"] = None  # not told in one of them
+    assert gain.without_model(SimpleNamespace(runs=runs, record=runs[0], number=0), "accuracy", EN) == []
 
 
 def test_models_that_are_right_on_the_same_rows_may_differ_on_others(shelf):

@@ -201,16 +201,16 @@ def level(view: View, metric: str, say: Words) -> list[str]:
 
 def without_model(view: View, metric: str, say: Words) -> list[str]:
     """What always the class that is most frequent in training would have on the test rows, where it is known:
-    an accuracy by itself says little.
+    an accuracy by itself says little. The mean over seeds, as the level beside it: each may have other rows.
     """
-    labels = view.record.about["clients"][view.number].get("labels")
-    if metric != "accuracy" or not labels or not sum(labels[0]) or not sum(labels[-1]):
+    each = [run.about["clients"][view.number].get("labels") for run in view.runs]
+    if metric != "accuracy" or not all(of and sum(of[0]) and sum(of[-1]) for of in each):
         return []
-    train, test = labels[0], labels[-1]
-    most = max(range(len(train)), key=lambda c: train[c])
+    most = [max(range(len(train)), key=lambda c: train[c]) for train, *_ in each]
     names = list(view.record.about.get("classes") or ())
-    name = names[most] if most < len(names) else str(most)
-    return [say("gain.no_model", name=name, value=figure(test[most] / sum(test), metric, say))]
+    named = [names[c] if c < len(names) else str(c) for c in dict.fromkeys(most)]
+    share = float(np.mean([of[-1][c] / sum(of[-1]) for of, c in zip(each, most, strict=True)]))
+    return [say("gain.no_model", name=" / ".join(named), value=figure(share, metric, say))]
 
 
 def mean_of(runs: Sequence[Record], metric: str, client: int) -> float:

@@ -37,7 +37,7 @@ SUMS = (
     | {"pens", "dac", "gossip", "d-psgd", "greedy", "epsilon-greedy", "random", "random-weighted"}
     | {"ndoye", "influence", "similar"}
 )
-"""Methods that are known to make a client's model by the weights of their record, where the rule is a mean."""
+"""Methods that are known to make a client's model by the weights of their record, if the rule is a mean."""
 SUMS_OF_A_PART = frozenset(("ditto", "apfl", "pfedme", "per-fedavg", "fedper", "fedrep"))
 """Methods that make a model for all, or some layers, by these weights; a client's own model is another."""
 
