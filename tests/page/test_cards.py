@@ -125,6 +125,17 @@ def test_a_gain_is_clear_where_the_report_calls_it_clear(shelf, gained, answer):
     assert gain.answer(view, "accuracy", gained, EN).startswith(answer)
 
 
+def test_rows_of_one_seed_prove_nothing_of_a_gain_in_several(shelf, monkeypatch):
+    """Splits that all agree have no interval: the report tells no clear gain, and neither does the card."""
+    view = look(shelf, label="fedavg")
+    p, y = np.eye(2)[[0] * 20], np.zeros(20, dtype=int)
+    for mean, known in ((0.5, False), (0.0, True)):
+        found = [Interval(mean, math.nan, 3)] * len(view.names)
+        monkeypatch.setattr(views, "gain_by_client", lambda *args, found=found: found)
+        got, _ = gain.gain_over_alone(view, "accuracy", (p, y), (1 - p, y))
+        assert math.isfinite(got.low) == known
+
+
 def test_an_interval_over_training_alone_says_nothing_of_other_rows():
     said = " ".join(gain.unsure("accuracy", Interval(0.0, 0.02, 3), False, EN))
     assert "may change by −2" in said

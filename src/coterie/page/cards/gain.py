@@ -91,6 +91,8 @@ def gain_over_alone(
     if math.isnan(found.mean):
         return None, False
     unknown = math.isnan(found.half) and math.isnan(found.low) and metric == "accuracy"
+    if found.seeds > 1 and found.mean != 0:
+        return found, False  # the rows of one seed prove nothing of a gain in several
     if unknown and mine is not None and theirs is not None and np.array_equal(mine[1], theirs[1]):
         low, high = over_rows(mine, theirs)
         return found._replace(low=low, high=high), False

@@ -12,7 +12,6 @@ from typing import Literal
 
 import numpy as np
 
-from coterie.methods.advised import Advised
 from coterie.page.cards.base import Card, Picture, Table, tinted
 from coterie.page.catalogue import Words
 from coterie.page.standing import reason
@@ -45,7 +44,7 @@ SUMS_OF_A_PART = frozenset(("ditto", "apfl", "pfedme", "per-fedavg", "fedper", "
 def summed_in(view: View) -> Summed:
     """What the weights are shares of: a client's model, the part that all share, or nothing that is known."""
     method = view.method
-    if method == Advised.name:
+    if method == "advised":
         choice = view.record.config.get(method, {}).get("choice") or ()
         method = str(choice[view.number]).partition(":")[0] if len(choice) > view.number else ""
     if view.record.config.get(method, {}).get("rule", "mean") != "mean":
@@ -176,8 +175,11 @@ def table(view: View, say: Words, columns: tuple[str, ...]) -> Table:
             ]
         )
     places = [COLUMNS.index(name) for name in columns]
-    shown, kept = ([[row[p] for p in places] for row in some] for some in (rows, raw))
-    return Table([say(f"with.column.{name}") for name in columns], shown, kept)
+    return Table(
+        [say(f"with.column.{name}") for name in columns],
+        [[row[p] for p in places] for row in rows],
+        [[row[p] for p in places] for row in raw],
+    )
 
 
 def collected(view: View) -> np.ndarray:
