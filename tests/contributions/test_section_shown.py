@@ -15,7 +15,7 @@ from coterie.report import contributions, views
 from coterie.report.inks import inks
 from coterie.report.page import Section, render_page
 from coterie.report.terminal import render_contributions
-from coterie.runs.contributed import ranks, spearman
+from coterie.runs.contributed import Contributed, ranks, spearman
 from coterie.runs.record import Record, line
 
 NAMES = ["a <b>", "b", "c"]
@@ -199,3 +199,22 @@ def test_a_mistake_gets_one_line(folder, capsys, words, said):
     assert said in printed.err
     assert len(printed.err.strip().splitlines()) == 1
     assert printed.out == ""
+
+
+def weighed(weight) -> Contributed:
+    """Two rounds of three clients by weights [receiver, sender], which nobody valued."""
+    weight = np.array(weight)
+    times = np.full((3, 3), 2.0)
+    return Contributed(["a", "b", "c"], 2, times, times.sum(axis=0), weight, {}, 0.95, {}, True)
+
+
+def test_of_equals_nobody_gave_most():
+    even = weighed(np.full((3, 3), 2 / 3))  # as scaffold has it: each counts a third in two rounds
+    assert tables.sentence(even) == "Several gave the others the same, and nobody more (by weight: 1.33)."
+    assert tables.pairs(even)[1] == [[name, "—", "—", "0.667"] for name in "abc"]
+    assert contributions.most(even) == ["weight", "—", "—", "—", "—"]
+    # by rows, as fedavg has it: b counts most, and as much to a as to c
+    by_rows = weighed([[0.4, 1.0, 0.6]] * 3)
+    assert tables.sentence(by_rows) == "b gave most to the others (by weight: 2.00)."
+    assert contributions.most(by_rows) == ["weight", "b", "2.00", "—", "—"]
+    assert tables.pairs(by_rows)[1][0] == ["a", "b 1.00", "c 0.60", "0.40"]

@@ -114,3 +114,24 @@ def test_where_rows_differ_bounds_are_those_of_the_draws():
     draws = differences(ours, theirs, sizes, ACCURACY, rng())
     np.testing.assert_array_equal(bounds_by_client(draws, sizes, ACCURACY), bounds(draws))
     np.testing.assert_array_equal(bounds_of_mean(draws, sizes, ACCURACY), bounds(draws[:, 0]))
+
+
+def test_a_client_whose_rows_all_say_the_same_brings_its_own_bounds_to_the_mean():
+    """Of 4 rows all are lost, of 200 one: the mean is -0.5025, and it is not known to half a point.
+
+    -1 of 4 rows lies between -1 and -1 + √((1 - 0.5101)² + 0.4899²) = -0.3072 (Wilson: 0.5101, 0.4899), half
+    of which is 0.3464; one row in 200 adds next to nothing.
+    """
+    ours, theirs = np.array([[0.0] * 5 + [1.0] * 199]), np.ones((1, 204))
+    sizes = np.array([4, 200])
+    low, high = bounds_of_mean(differences(ours, theirs, sizes, ACCURACY, rng()), sizes, ACCURACY)
+    assert low == pytest.approx(-0.5025 - 0.0050, abs=2e-3)
+    assert high == pytest.approx(-0.5025 + 0.3464, abs=2e-3)
+
+
+def test_the_same_model_at_a_client_adds_nothing_to_the_bounds_of_an_error():
+    ours, theirs = np.array([[1.0, 2, 3, 4, 5]]), np.array([[1.0, 2, 4, 4, 9]])
+    sizes = np.array([2, 3])
+    draws = differences(ours, theirs, sizes, RMSE, rng())
+    draws[:, 0] = 0.0
+    np.testing.assert_allclose(bounds_of_mean(draws, sizes, RMSE), bounds(draws[:, 1]) / 2, atol=1e-12)

@@ -65,7 +65,7 @@ def test_the_bounds_are_the_wider_of_all_that_is_known(found, bounds, side):
         ("nll", -0.9 * math.log(0.9) - 0.1 * math.log(0.1)),
         ("brier", 1 - 0.81 - 0.01),
         ("auc", 0.5),
-        ("sensitivity", 0.0),
+        ("sensitivity", math.nan),  # at no specificity there is none
         ("concordance", 0.5),
         ("r2", 0.0),
         ("rmse", math.nan),
@@ -74,6 +74,11 @@ def test_the_bounds_are_the_wider_of_all_that_is_known(found, bounds, side):
 )
 def test_what_no_model_has(metric, known):
     assert no_model.of_labels(metric, [9, 1, 0]) == pytest.approx(known, nan_ok=True)
+
+
+def test_by_chance_as_many_of_the_ill_are_called_ill_as_of_the_well():
+    assert no_model.of_labels("sensitivity", [9, 1], 0.9) == pytest.approx(0.1)
+    assert no_model.of_labels("sensitivity", [], 0.95) == pytest.approx(0.05)
 
 
 def test_no_model_of_no_rows_and_of_numbers():

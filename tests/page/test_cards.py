@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from pages import SITES
 
 from coterie.metrics import operating
+from coterie.metrics.summary import Interval
 from coterie.page import letter
 from coterie.page.cards import CARDS, gain
 from coterie.page.catalogue import LANGUAGES, Words
@@ -103,6 +106,45 @@ def test_the_gain_is_the_difference_to_training_alone_on_the_same_rows(shelf):
     assert any("may change by" in line for line in card.lines)  # no interval of width zero
 
 
+@pytest.mark.parametrize(
+    ("gained", "answer"),
+    [  # (mean, half over seeds, seeds, low and high over rows)
+        (Interval(0.05, 0.01, 3, -0.02, 0.12), "It cannot be told whether you gain"),
+        (Interval(-0.05, 0.01, 3, -0.12, 0.02), "It cannot be told whether you gain"),
+        (Interval(0.05, 0.06, 3, 0.02, 0.12), "It cannot be told whether you gain"),
+        (Interval(0.05, 0.01, 3, 0.02, 0.12), "You gain 5.0 points"),
+        (Interval(-0.05, 0.01, 3), "You lose 5.0 points"),
+        (Interval(0.05, math.nan, 1, 0.02, 0.12), "In this single run you gain 5.0 points"),
+        (Interval(-0.05, math.nan, 1, -0.12, -0.02), "In this single run you lose 5.0 points"),
+        (Interval(0.05, math.nan, 1), "You gain 5.0 points of accuracy over training alone; how much of"),
+        (Interval(0.0, 0.02, 3), "Your accuracy is the same"),
+    ],
+)
+def test_a_gain_is_clear_where_the_report_calls_it_clear(shelf, gained, answer):
+    view = look(shelf, label="fedavg")
+    assert gain.answer(view, "accuracy", gained, EN).startswith(answer)
+
+
+def test_rows_of_one_seed_prove_nothing_of_a_gain_in_several(shelf, monkeypatch):
+    """Splits that all agree have no interval: the report tells no clear gain, and neither does the card."""
+    view = look(shelf, label="fedavg")
+    p, y = np.eye(2)[[0] * 20], np.zeros(20, dtype=int)
+    for mean, known in ((0.5, False), (0.0, True)):
+        found = [Interval(mean, math.nan, 3)] * len(view.names)
+        monkeypatch.setattr(views, "gain_by_client", lambda *args, found=found: found)
+        got, _ = gain.gain_over_alone(view, "accuracy", (p, y), (1 - p, y))
+        assert math.isfinite(got.low) == known
+
+
+def test_an_interval_over_training_alone_says_nothing_of_other_rows():
+    said = " ".join(gain.unsure("accuracy", Interval(0.0, 0.02, 3), False, EN))
+    assert "may change by −2" in said
+    assert "over 3 repetitions" in said
+    assert "rows" not in said
+    both = " ".join(gain.unsure("accuracy", Interval(0.05, 0.01, 3, -0.02, 0.12), False, EN))
+    assert "3 repetitions and which test rows" in both
+
+
 def test_an_accuracy_is_told_beside_what_no_model_would_have(shelf):
     view = look(shelf, label="fedavg")
     train, _, test = view.record.about["clients"][view.number]["labels"]
@@ -111,6 +153,16 @@ def test_an_accuracy_is_told_beside_what_no_model_would_have(shelf):
     name = view.record.about["classes"][most]
     line = f"Without any model, always saying “{name}”, it would be {share}."
     assert line in CARDS["gain"](view, EN).lines
+
+
+def test_what_no_model_would_have_is_the_mean_over_seeds():
+    """6 of 10, then 9 of 10 test rows; in the second split another class is the most frequent."""
+    counts = ([[7, 3], [0, 0], [6, 4]], [[4, 6], [0, 0], [1, 9]])
+    runs = [SimpleNamespace(about={"clients": [{"labels": of}], "classes": ["no", "yes"]}) for of in counts]
+    said = gain.without_model(SimpleNamespace(runs=runs, record=runs[0], number=0), "accuracy", EN)
+    assert said == [f"Without any model, always saying “no / yes”, it would be {EN.percent(0.75, 1)}."]
+    runs[1].about["clients"][0]["labels"] = None  # not told in one of them
+    assert gain.without_model(SimpleNamespace(runs=runs, record=runs[0], number=0), "accuracy", EN) == []
 
 
 def test_models_that_are_right_on_the_same_rows_may_differ_on_others(shelf):

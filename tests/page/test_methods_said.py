@@ -97,3 +97,56 @@ def test_who_counted_before_is_not_denied():
     """The last round of fine-tuning is alone, those before were not."""
     assert with_whom.card(view_of("finetune", "c0"), EN).answer == EN("with.alone_now")
     assert with_whom.card(view_of("local", "c0"), EN).answer == EN("with.alone")
+
+
+PARTS = ("ditto", "apfl", "pfedme", "per-fedavg", "fedper", "fedrep")
+NO_SHARES = (
+    "robust",
+    "robust-personal",
+    "cyclic",
+    "wbayavg",
+    "bayavg",
+    "fl-swag",
+    "fedala",
+    "fedamp",
+    "fedadam",
+)
+
+
+@pytest.mark.parametrize("method", [*PARTS, *NO_SHARES])
+def test_no_shares_are_told_of_a_model_that_is_no_weighted_sum(method):
+    card = with_whom.card(view_of(method, "c0"), EN)
+    assert "Your model learns with c1 (" not in card.answer
+    assert "Your model is made of" not in card.answer
+    assert not any("Your own model counts in those of" in line for line in card.lines)
+    assert EN("with.how") not in card.how
+    assert "own_weight_there" not in card.columns
+    if method in PARTS:
+        assert card.answer.startswith("The part that all share is learned with ")
+        assert "%" in card.answer
+    else:
+        assert "%" not in " ".join([card.answer, *card.lines])
+        assert not card.pictures
+        assert card.table.raw[0][0] in record_of(method).clients
+        assert all(len(row) == len(card.columns) == 3 for row in card.table.raw)
+
+
+def test_a_rule_other_than_the_mean_gives_no_shares():
+    view = view_of("pens", "c0")
+    assert with_whom.summed_in(view) == "model"
+    record = replace(view.record, config={**view.record.config, "pens": {"rule": "median"}})
+    assert with_whom.summed_in(replace(view, runs=[record])) == ""
+
+
+def test_who_follows_advice_has_the_shares_of_what_it_follows():
+    assert with_whom.summed_in(view_of("advised", "c0")) == "model"  # fedavg
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nobody_is_chosen_for_a_reason(monkeypatch, language):
+    say, view = Words(language), view_of("local", "c0")
+    monkeypatch.setattr(why, "reasons", lambda view: dict.fromkeys(view.others, "few"))
+    few = say("reason.few", name="")
+    assert why.chosen(view, say) == say("why.nobody", reason=few.rstrip("."))
+    monkeypatch.setattr(why, "reasons", lambda view: {1: "few", 2: "own"})
+    assert "c2" in why.chosen(view, say)

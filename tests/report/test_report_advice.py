@@ -52,7 +52,7 @@ def test_what_would_cost_is_named(make_known):
         names=("a",),
     )
     assert advice.sentences(records) == [
-        "a: no clear gain: pens (the best of 3) changes nothing; "
+        "a: no clear gain: pens (the best of 3) makes no difference on these rows; "
         "fedavg would cost 20.0 points (±0.9 over 2 seeds)."
     ]
 

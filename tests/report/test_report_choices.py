@@ -127,6 +127,19 @@ def test_several_of_one_reason_are_named_together():
     assert alone_lines({"local": [replace(record, config={"method": "local"})]}) == []
 
 
+@pytest.mark.parametrize(
+    ("record", "because"),
+    [
+        (pair(0.1, there=0.5, above=0.1), "too few rows to tell who is worth it for"),  # no standard error
+        (pair(0.5, **WORSE), "nobody was worth it for"),
+        (pair(0.1, **NEAR, options={"best": 1}), "nobody was chosen for"),
+    ],
+)
+def test_in_short_nobody_is_called_worthless_for_want_of_rows(record, because):
+    lines = alone_in_short({"ndoye": [record], "local": [replace(record, config={"method": "local"})]})
+    assert lines == [f"ndoye: {because} site 0: alone then; the report says why"]
+
+
 def test_who_withdrew_is_said_to_have():
     record = pair(0.1, **NEAR)
     told = [{"site": "site 1", "receiver": "site 0", "of": "circle", "why": "share 0.5 above 0.4"}]

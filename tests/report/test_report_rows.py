@@ -33,6 +33,11 @@ def compared(make_known, seeds=1, digests=("same", "same"), **about):
     ]
 
 
+# a lies between 1 - 8/7 and 1, at 0.5 in the mean, and b, whose rows say nothing of others, 0.4899 around 0:
+# 0.25 - √((0.5 + 1/7)² + 0.4899²) / 2 = -0.1541 to 0.25 + √(0.5² + 0.4899²) / 2 = 0.6000; a's mean is drawn
+MEAN = (pytest.approx(-0.1541, abs=3e-3), pytest.approx(0.6000, abs=3e-3))
+
+
 def gain(records):
     by_label = views.groups(records)
     return views.gain_over_seeds(by_label["fedavg"], by_label["local"], "accuracy")
@@ -47,15 +52,15 @@ def test_bounds_are_those_of_rows_drawn_anew(make_known):
     assert (a.mean, a.low, a.high) == (0.5, pytest.approx(1 - 8 / 7), 1.0)
     # four rows that both have right say nothing of others: Wilson's bound of 0 of 4 is 1.96² / (4 + 1.96²)
     assert (b.mean, b.low, b.high) == (0.0, pytest.approx(-0.4899, abs=1e-4), pytest.approx(0.4899, abs=1e-4))
-    assert gain(records)[3:] == (pytest.approx((1 - 8 / 7) / 2), 0.5)
+    assert gain(records)[3:] == MEAN
 
 
 def test_seeds_on_the_same_rows_are_averaged_first_and_other_rows_later(make_known):
     once, twice = compared(make_known), compared(make_known, 2)
     assert gain(twice)[3:] == gain(once)[3:]
     published = compared(make_known, 2, ("one", "two"), published_tests=True)
-    # each seed has draws of its own; bounds of such few rows are the same
-    assert gain(published)[3:] == gain(once)[3:]
+    # each seed has draws of its own; bounds of such few rows are nearly the same
+    assert gain(published)[3:] == MEAN
 
 
 @pytest.mark.parametrize(
@@ -86,27 +91,44 @@ def test_a_gain_has_to_be_clear_over_rows_too(make_known):
     assert math.isnan(found.half)  # two seeds that agree have no spread, which is no interval of width zero
     assert found.side == 0
     said = headline(records).replace(words.GAP, " ")
-    assert "gains 25.0 points [−7.1 to +50.0], which these test rows cannot tell from none" in said
+    around = words.beside(found, "accuracy")
+    assert around.startswith(" [−15.")
+    assert f"gains 25.0 points{around}, which these test rows cannot tell from none" in said
     assert said.endswith(words.BRACKETS)
     assert advice.sentences(records) == [
         "a: no clear gain: fedavg gains 50.0 points (the same in 2 seeds) [−14.3 to +100.0].",
-        "b: no clear gain: fedavg changes nothing.",
+        "b: no clear gain: fedavg makes no difference on these rows [−49.0 to +49.0].",
     ]
     assert advice.legend(records).endswith(words.BRACKETS)
+
+
+def test_no_difference_on_these_rows_has_its_bounds(make_known):
+    """Two methods that are right on the same rows may differ on others: nothing is said to change nothing."""
+    records = [
+        tell(make_known({"accuracy": [0.5, 1.0]}, label, seed), [1, 0] * 4 + [1] * 4)
+        for label in ("local", "fedavg")
+        for seed in range(2)
+    ]
+    said = headline(records).replace(words.GAP, " ")
+    # of 8 rows 1.96² / (8 + 1.96²) = 0.3244, of 4 rows 0.4899: √(0.3244² + 0.4899²) / 2 = 0.2938
+    assert "training together makes no difference on these rows [−29.4 to +29.4]" in said
+    assert said.endswith(words.BRACKETS)
+    assert "changes nothing" not in said
 
 
 def test_bounds_are_in_tables_and_files(make_known):
     records = compared(make_known, 2)
     out = io.StringIO()
     print_table(records, Console(file=out, width=200))
-    assert "+25.0 ± — [−7.1 to +50.0]" in out.getvalue()
+    assert f"+25.0 ± —{words.beside(gain(records), 'accuracy')}" in out.getvalue()
     row = summary_frame(records).set_index("method").loc["fedavg"]
     assert (row["interval"], row["overlap"]) == ("training", 0)
-    assert (row["gain_low"], row["gain_high"]) == (pytest.approx((1 - 8 / 7) / 2), 0.5)
+    assert (row["gain_low"], row["gain_high"]) == MEAN
 
 
 def test_one_seed_has_bounds_over_rows_and_no_verdict(make_known):
     records = compared(make_known)
     said = headline(records).replace(words.GAP, " ")
-    assert "25.0 points more [−7.1 to +50.0] in a single run, which only more seeds can tell" in said
+    around = words.beside(gain(records), "accuracy")
+    assert f"25.0 points more{around} in a single run, which only more seeds can tell" in said
     assert summary_frame(records)["interval"].tolist() == ["none", "none"]

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -184,3 +185,35 @@ def test_a_folder_is_written_once_and_not_where_nobody_answers(tmp_path):
     assert not (tmp_path / "two").exists()
     with pytest.raises(coterie.CoterieError, match="wrap"):
         coterie.similar(clients, wrap="absent=0.3")
+
+
+def planted(terms, expected, rows=(10, 10)) -> SimpleNamespace:
+    """Two sites and the columns that `terms` and `expected` are of, in deviations."""
+    columns = [f"x{c}" for c in range(len(terms))]
+    tables = [np.broadcast_to(np.array(of), (2, 2, len(columns))) for of in (terms, expected)]
+    return SimpleNamespace(
+        sites=["a", "b"], rows=np.array(rows), columns=columns, terms=tables[0], expected=tables[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected", "said"),
+    [
+        (
+            [0.682, 0.3],
+            [0.35, 0.3],
+            "a and b: these rows (10 and 10) cannot tell them apart",
+        ),
+        (
+            [0.03, 0.02],
+            [0.35, 0.3],
+            "a and b: these rows (10 and 10) cannot tell them apart",
+        ),
+        ([0.1, 0.05], [0.05, 0.05], "a and b measure every column as alike as two samples of the same rows."),
+        ([2.0, 0.3], [0.35, 0.4], "a and b differ most in x0 (2.00 deviations); in other columns these rows"),
+        ([2.0, 0.3], [0.35, 0.1], "a and b measure x1 alike; they differ most in x0 (2.00 deviations)."),
+    ],
+)
+def test_few_rows_do_not_make_sites_alike(terms, expected, said):
+    """Three times what chance makes is clear: above a deviation, nothing is called alike."""
+    assert words.of_pair(planted(terms, expected), 0, 1).startswith(said)

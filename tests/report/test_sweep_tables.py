@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 
 import pytest
 
+from coterie.metrics.summary import Interval
 from coterie.report.inks import inks
-from coterie.report.latex import escaped, latex_table
+from coterie.report.latex import escaped, is_tie, latex_table
 from coterie.report.sweeps import part, sweep_frame, swept
 from coterie.report.views import baseline, groups
 
@@ -50,6 +52,30 @@ def test_the_best_and_its_ties_are_marked(make_known):
     )
     assert r"near\_1\% & " in text
     assert cell(text, "far", 3).startswith("+31.0")  # the gain over local, which is not marked
+
+
+def test_seeds_that_all_agree_prove_nothing(make_known):
+    """A point apart in either seed: there is no interval, so the best is not told from the other."""
+    text = latex_table(runs(make_known, {"a": [[0.90, 0.90]] * 2, "b": [[0.89, 0.89]] * 2}))
+    assert cell(text, "a", 1) == r"\textbf{90.0}"
+    assert cell(text, "b", 1) == r"89.0$^{\dagger}$"
+    assert "Also where all seeds agree" in text
+
+
+@pytest.mark.parametrize(
+    ("gap", "tie"),
+    [
+        (Interval(-0.1, math.nan, 3), True),
+        (Interval(-0.1, math.nan, 3, -0.2, -0.05), False),  # test rows tell them apart
+        (Interval(-0.1, math.nan, 3, -0.2, 0.05), True),
+        (Interval(-0.1, 0.05, 3, -0.3, 0.1), True),
+        (Interval(-0.1, 0.05, 3), False),
+        (Interval(-0.1, math.nan, 1), False),
+        (Interval(0.0, math.nan, 1), True),
+    ],
+)
+def test_what_is_a_tie(gap, tie):
+    assert is_tie(gap) == tie
 
 
 def test_one_seed_has_a_best_and_no_ties_but_equals(make_known):

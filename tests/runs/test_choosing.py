@@ -15,8 +15,8 @@ from coterie.report.answers import cells, legend, sentences
 from coterie.report.answers_page import render_advice
 from coterie.runs.answers import advice_in, advice_of
 from coterie.runs.choosing import choice_of, interval_of, interval_of_shares
-from coterie.runs.trying import OUTER, Bench, Place, Trial
-from coterie.runs.yardstick import measure_of
+from coterie.runs.trying import OUTER, Bench, Place, Trial, without_one_class
+from coterie.runs.yardstick import balanced_always_the_same, measure_of
 from coterie.sites.footing import Footing
 
 WAYS = ("fedavg", "finetune", "pens")
@@ -253,3 +253,52 @@ def test_intervals_of_shares_by_hand():
 
 def test_an_interval_over_equal_folds_is_none():
     assert math.isnan(interval_of(np.array([0.1, 0.1, 0.1])).half)
+
+
+def test_a_sensitivity_stands_beside_that_of_calling_ill_by_chance():
+    """At the usual specificity, 0.9, one in ten: a way that reaches 8 % is no better than none."""
+    bench = bench_of(roster(), "sensitivity", inner=0)
+    answer, said, _ = told(bench, trials_of(bench, {ALONE: [0.08] * FOLDS}))
+    assert answer.no_model == pytest.approx(1 - bench.method.specificity) == pytest.approx(0.1)
+    assert "without any model 10.0 %: your own model is no better than none" in said
+
+
+@pytest.mark.parametrize(("counts", "unsure"), [((91, 9), True), ((90, 10), False), ((14, 13), True)])
+def test_without_inner_folds_few_events_are_hardly_sure_too(counts, unsure):
+    bench = bench_of(roster(counts), "auc", inner=0)
+    figures = {ALONE: [0.6, 0.7, 0.65, 0.62, 0.7]}
+    _, said, _ = told(bench, trials_of(bench, figures))
+    assert ("How sure: hardly: there are few rows to go by (" in said) == unsure
+
+
+def test_a_part_of_one_class_has_no_balanced_accuracy():
+    """A constant model has all of such a part: 1, 0.5 and 0.5 would make 66.7 % of knowing nothing."""
+    labels = [{"labels": [[8, 2], [0, 0], test]} for test in ([4, 0], [3, 1], [3, 1])]
+    scores = {"balanced_accuracy": [1.0, 0.5, 0.5], "accuracy": [1.0, 0.75, 0.75]}
+    found = without_one_class(scores, labels)
+    assert found == {"balanced_accuracy": [None, 0.5, 0.5], "accuracy": [1.0, 0.75, 0.75]}
+    hidden = without_one_class({**scores, "auc": [None, 0.5, 0.5]}, [{}] * 3)  # labels are not told
+    assert hidden["balanced_accuracy"] == [None, 0.5, 0.5]
+    assert without_one_class({"rmse": [1.0]}, [{}]) == {"rmse": [1.0]}
+
+
+def test_always_the_same_class_by_the_classes_of_each_part():
+    """Class 0 is the commonest: of parts with 3, 2 and 1 classes 1/3 and 1/2; of one without it, nothing."""
+
+    def fold(test):
+        labels = ((9, 5, 3), (0, 0, 0), test)
+        return Roster((Member("north", 17, 0, sum(test), labels),), "classification", (3,), 3)
+
+    parts = [fold(test) for test in ((2, 1, 1), (3, 1, 0), (4, 0, 0), (0, 2, 2))]
+    assert balanced_always_the_same(parts, 0) == pytest.approx((1 / 3 + 1 / 2 + 0) / 3)
+    assert math.isnan(balanced_always_the_same(parts[2:3], 0))
+
+
+def test_quite_does_not_stand_beside_a_starred_interval_that_holds_zero():
+    """72 and 58 of 100: 95 % leave out 0 for the promise, and do not for one of three ways (2.394)."""
+    bench = bench_of(roster((50, 50)))
+    outer = {ALONE: [0.55, 0.6, 0.55, 0.6, 0.6], "fedavg": [0.75, 0.7, 0.75, 0.7, 0.7]}
+    answer, said, _ = told(bench, trials_of(bench, outer))
+    assert (answer.choice, answer.repeats) == ("fedavg", {"fedavg": FOLDS})
+    assert answer.gains["fedavg"].bounds[0] < 0 < answer.expected.bounds[0]
+    assert "How sure: somewhat: the gain may be none." in said

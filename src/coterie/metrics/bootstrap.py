@@ -8,8 +8,9 @@ two means on the same rows is nearly symmetric, so that nothing is gained by cor
 A figure has such bounds if it is a mean over rows, or a function of one (`FIGURES`). What looks at several
 rows at once, as AUC does, has none.
 
-Where all rows say the same, so do all draws, and that is no certainty: a share of rows then has the bounds
-that so many rows allow (`rows_changed.py`), other figures have none.
+Where all rows of a client say the same, so do all draws, and that is no certainty: a share of rows then has
+the bounds that so many rows allow (`rows_changed.py`), also in a mean with other clients; other figures have
+none.
 """
 
 from __future__ import annotations
@@ -99,11 +100,17 @@ def bounds_by_client(draws: np.ndarray, sizes: np.ndarray, figure: Figure) -> np
 
 
 def bounds_of_mean(draws: np.ndarray, sizes: np.ndarray, figure: Figure) -> np.ndarray:
-    """[2] of the mean over clients. Where no draw differs from another, each client's own bounds are put
-    together, as those of independent differences are: the squares of their distances add up.
+    """[2] of the mean over clients. Those whose draws do not differ have no spread in them: each brings its
+    own bounds, and they are put together with those of the others, as of independent differences: the squares
+    of their distances add up. A figure that has no such bounds is the same to the last digit of a real number
+    only where models are the same, which adds nothing; where all are, nothing is known.
     """
-    if (np.ptp(draws, axis=0) > ROUNDING).any():
+    fixed = np.ptp(draws, axis=0) <= ROUNDING
+    if not fixed.any():
         return bounds(draws.mean(axis=1))
-    each, middle = bounds_by_client(draws, sizes, figure), draws[0]
-    apart = np.sqrt(np.square(each - middle).sum(axis=1)) / len(sizes)
-    return np.asarray(middle.mean() + apart * np.array([-1, 1]))
+    each = bounds_by_client(draws, sizes, figure)[:, fixed] - draws[0, fixed]
+    if not fixed.all():
+        others = draws[:, ~fixed].sum(axis=1)
+        each = np.column_stack([np.nan_to_num(each), bounds(others) - others.mean()])
+    apart = np.sqrt(np.square(each).sum(axis=1)) / len(sizes)
+    return np.asarray(draws.mean() + apart * np.array([-1, 1]))

@@ -4,7 +4,7 @@ Of n rows with n_c of class c, and shares s_c = n_c / n:
 
     accuracy            max_c s_c               always saying the most frequent class
     balanced accuracy   1 / classes present     the same
-    sensitivity         0                       nobody is told from anybody
+    sensitivity         1 - specificity         calling ill by chance as many of the ill as of the well
     nll (log loss)      -Σ_c s_c log s_c        always saying the shares
     brier               1 - Σ_c s_c²            the same
     AUC, concordance    1/2                     nobody is told from anybody
@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-CONSTANT = {"auc": 0.5, "concordance": 0.5, "r2": 0.0, "sensitivity": 0.0}
+CONSTANT = {"auc": 0.5, "concordance": 0.5, "r2": 0.0}
 
 
 def entropy(shares: np.ndarray) -> float:
@@ -38,8 +38,12 @@ OF_SHARES: Mapping[str, Callable[[np.ndarray], float]] = {
 }
 
 
-def of_labels(metric: str, counts: Sequence[int]) -> float:
-    """From how many rows there are of each class; NaN where that does not say it."""
+def of_labels(metric: str, counts: Sequence[int], specificity: float = math.nan) -> float:
+    """From how many rows there are of each class, and for a sensitivity at which specificity it is read; NaN
+    where that does not say it.
+    """
+    if metric == "sensitivity":
+        return 1 - specificity
     if metric in CONSTANT:
         return CONSTANT[metric]
     total = sum(counts)

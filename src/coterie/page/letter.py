@@ -118,6 +118,13 @@ def section(view: View, say: Words) -> str:
 <p>{escape(say("letter.about"))}</p><ul>{items}</ul></section>"""
 
 
+def counting(view: View, weight: float, say: Words) -> str:
+    """How much a partner counted, where that is a share of a model; else that it did."""
+    if with_whom.summed_in(view) == "model":
+        return say("letter.counts", weight=say.percent(weight))
+    return say("letter.took_part")
+
+
 def text(view: View, partner: str, say: Words) -> str:
     """The letter."""
     found = feedback(view, partner)
@@ -126,7 +133,7 @@ def text(view: View, partner: str, say: Words) -> str:
         say("letter.head", partner=partner, client=view.client),
         time.strftime("%Y-%m-%d"),
         say("letter.study", study=view.entry.name, method=view.label, rounds=say.whole(view.record.done)),
-        say("letter.counts", weight=say.percent(found.weight)) if counted else say("letter.does_not"),
+        counting(view, found.weight, say) if counted else say("letter.does_not"),
     ]
     reason = why.reasons(view).get(view.names.index(partner))
     parts += [say(f"letter.because.{BECAUSE[reason]}")] if reason else []

@@ -73,7 +73,7 @@ def sentence(tries: Sequence[Try], metric: str) -> str:
 def apart(name: str, gain: Interval, metric: str) -> str:
     """A difference from training alone, without a verdict."""
     if gain.mean == 0:
-        return f"{name} changes nothing"
+        return f"{name} makes {words.no_difference(gain, metric)}"
     return f"{name} {'gains' if gain.mean > 0 else 'loses'} {words.size_of(gain, metric)}"
 
 

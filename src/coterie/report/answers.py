@@ -31,6 +31,7 @@ MOST = 6  # partners that are named
 SURE = ((0.8, "quite"), (0.5, "somewhat"), (0.0, "hardly"))
 """From which share of repetitions that choose the same on, which word."""
 FEW_ROWS, FEW_EVENTS = 30, 10  # below, nobody is quite sure of anything
+FEW = "there are few rows to go by"
 LEGEND = (
     "Gain over training alone on held-out parts of each client's own training rows; in brackets its 95 % "
     "interval ({kind}), as wide as a choice among {ways} asks for; — where these rows allow none. * what "
@@ -204,8 +205,8 @@ def sentence(text: str) -> str:
 
 def sureness(advice: Advice, answer: Answer) -> str:
     """How often the same advice came out on other parts of the rows, and what speaks against it."""
-    if not answer.repeats:
-        return ""
+    if not answer.repeats:  # without inner folds nothing is repeated
+        return f"How sure: hardly: {FEW} ({scarce(advice, answer)})." if few(answer) else ""
     total, same = repetitions(answer), repeated(answer)
     doubts, word = doubts_of(answer), next(word for least, word in SURE if same >= least * total)
     if same < 2 or few(answer):  # what came out once may as well be chance
@@ -231,10 +232,13 @@ def doubts_of(answer: Answer) -> list[str]:
             else ["these rows do not show that others are worse, only none that is clearly better"]
         )
     else:
-        said = [] if answer.expected is None or answer.expected.bounds[0] > 0 else ["the gain may be none"]
+        # the way's own interval is as wide as a choice among all ways asks for, and may hold 0 where the
+        # promise does not
+        counted = [g for g in (answer.expected, answer.gains[answer.choice]) if g is not None]
+        said = [] if all(g.bounds[0] > 0 for g in counted) else ["the gain may be none"]
         if answer.repeats.get(answer.choice, 0) < 2:
             said.append("that others help came out again, but not in which way")
-    return [*said, "there are few rows to go by"] if few(answer) else said
+    return [*said, FEW] if few(answer) else said
 
 
 def few(answer: Answer) -> bool:

@@ -132,6 +132,7 @@ REASONS = {
 }
 """In the order in which they are asked."""
 IN = ("first", "helps", "better", "suits")  # why somebody is in
+JUDGED = frozenset(("guess", "even", "own", "harms", "threshold", "chance"))  # not good enough, by figures
 
 
 def open_to(found: Ranked, r: int) -> list[int]:
@@ -226,16 +227,33 @@ def alone_lines(by_label: views.Groups) -> list[str]:
     return lines if more <= 0 else [*lines[:LINES], f"{more} more that train alone are not listed"]
 
 
+def why_alone(runs: Sequence[Record], client: str) -> str:
+    """Why a client trains alone, in short, from the reasons of all seeds in which it does."""
+    names = set[str]()
+    for record in runs:
+        if client in alone(record):
+            found = ranked(record)
+            r = found.clients.index(client)
+            names |= {reason(found, r, j) for j in found.order(r)}
+    if names == {"few"}:
+        return "too few rows to tell who is worth it for"
+    return "nobody was worth it for" if names <= JUDGED else "nobody was chosen for"
+
+
 def alone_in_short(by_label: views.Groups) -> list[str]:
-    """A line for each method: who trains alone, and in how many seeds. A single run says why."""
+    """A line for each method and kind of reason: who trains alone, and in how many seeds. A single run says
+    why in full.
+    """
     if all(len(runs) == 1 for runs in by_label.values()) and len(by_label) == 1:
         return alone_lines(by_label)
     lines = []
     for label, runs in by_label.items():
-        who = [
-            f"{name} ({len(why)} of {len(runs)} seeds)" if len(runs) > 1 else name
-            for name, why in alone_by_seed(runs).items()
+        by_reason: dict[str, list[str]] = {}
+        for name, why in alone_by_seed(runs).items():
+            said = f"{name} ({len(why)} of {len(runs)} seeds)" if len(runs) > 1 else name
+            by_reason.setdefault(why_alone(runs, name), []).append(said)
+        lines += [
+            f"{label}: {because} {listed(who)}: alone then; the report says why"
+            for because, who in by_reason.items()
         ]
-        if who:
-            lines.append(f"{label}: nobody was worth it for {listed(who)}: alone then; the report says why")
     return lines

@@ -11,6 +11,7 @@ import numpy as np
 from coterie.report import views, words
 from coterie.runs.contributed import WEIGHT, Contributed, Summed, without_own
 
+ROUNDING = 1e-6  # weights are float32: two that lie nearer to each other are the same
 FEW = 30  # clients of a method that a table lists one by one
 FREE = ("rounds", WEIGHT)
 BEST = ("exact-shapley", "gtg", "shapley", "leave-one-out", "first-order", WEIGHT)
@@ -63,6 +64,13 @@ def amount(value: float, places: int, half: float = 0.0) -> str:
     return f"{said} ± {half:.{places}f}" if half > 0 and math.isfinite(half) else said
 
 
+def alone_at_the_top(values: np.ndarray) -> int | None:
+    """The place of the largest, in the flat array; None where another is as large: then nobody is first."""
+    most = float(np.nanmax(values))
+    near = np.flatnonzero(values >= most - ROUNDING * abs(most))
+    return int(near[0]) if len(near) == 1 else None
+
+
 def cells(found: Contributed) -> tuple[list[str], list[list[str]]]:
     """A line for each client: what it gave to others, by kind; who gave most comes first."""
     told = kinds(found)
@@ -94,10 +102,15 @@ def pairs(found: Contributed) -> tuple[list[str], list[list[str]]]:
         known = np.flatnonzero(np.isfinite(others[r]) & (others[r] != 0))
         if not len(known):
             continue
-        best, worst = known[others[r][known].argmax()], known[others[r][known].argmin()]
-        told = [f"{found.clients[j]} {amount(value[r, j], places, half[r, j])}" for j in (best, worst)]
+        ends = [alone_at_the_top(sign * others[r][known]) for sign in (1, -1)]
+        told = [
+            "—"
+            if end is None
+            else f"{found.clients[known[end]]} {amount(value[r, known[end]], places, half[r, known[end]])}"
+            for end in ends
+        ]
         own = amount(value[r, r], digits(value), half[r, r])
-        rows.append([name, told[0], told[1] if best != worst else "—", own])
+        rows.append([name, told[0], told[1] if len(known) > 1 else "—", own])
     return ["requester", "was given most by", "least by", "gave itself"], rows
 
 
@@ -185,19 +198,24 @@ def drawn(s: Summed) -> str:
 
 
 def sentence(found: Contributed) -> str:
-    """Who gave most to whom, in total."""
+    """Who gave most to whom, in total; of equals nobody is named first."""
     kind = leading(found)
     value, half, given, around = kinds(found)[kind]
     known = np.flatnonzero(np.isfinite(given))
     others = without_own(value)
     if not len(known) or not np.isfinite(others).any():
         return "Nothing was given that could be valued."
-    best = known[given[known].argmax()]
-    r, j = np.unravel_index(np.nanargmax(others), others.shape)
+    best, first = known[given[known].argmax()], alone_at_the_top(given)
     total = amount(given[best], digits(given), around[best])
     who = f"{found.clients[best]} gave most to the others (by {kind}: {total})"
+    if first is None:
+        who = f"Several gave the others the same, and nobody more (by {kind}: {total})"
     if given[best] <= 0:
-        who = f"In sum nobody gave the others anything (by {kind}; nearest is {found.clients[best]}, {total})"
+        nearest = "" if first is None else f"; nearest is {found.clients[best]}, {total}"
+        who = f"In sum nobody gave the others anything (by {kind}{nearest})"
+    if (largest := alone_at_the_top(others)) is None:
+        return f"{who}."
+    r, j = np.unravel_index(largest, others.shape)
     return (
         f"{who}; the largest single gift is from {found.clients[j]} to {found.clients[r]} "
         f"({amount(value[r, j], digits(others), half[r, j])})."

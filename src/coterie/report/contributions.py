@@ -13,6 +13,7 @@ from coterie.report import page_tables, plotly_data, views
 from coterie.report.contribution_tables import (
     Found,
     agreement,
+    alone_at_the_top,
     amount,
     cells,
     digits,
@@ -178,12 +179,12 @@ def most(found: Contributed) -> list[str]:
     others = without_own(value)
     if not np.isfinite(given).any() or not np.isfinite(others).any():
         return [kind, "—", "—", "—", "—"]
-    best = int(np.nanargmax(given))
-    r, j = np.unravel_index(np.nanargmax(others), others.shape)
-    return [
-        kind,
-        found.clients[best],
-        amount(given[best], digits(given), around[best]),
-        f"{found.clients[j]} to {found.clients[r]}",
-        amount(value[r, j], digits(others), half[r, j]),
-    ]
+    best, largest = alone_at_the_top(given), alone_at_the_top(others)
+    told = [kind, "—", "—", "—", "—"]  # of equals nobody is named first
+    if best is not None:
+        told[1:3] = found.clients[best], amount(given[best], digits(given), around[best])
+    if largest is not None:
+        r, j = np.unravel_index(largest, others.shape)
+        size = amount(value[r, j], digits(others), half[r, j])
+        told[3:5] = f"{found.clients[j]} to {found.clients[r]}", size
+    return told

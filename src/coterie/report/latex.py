@@ -134,8 +134,10 @@ def difference(runs: Sequence[Record], best: Sequence[Record], column: str) -> I
 
 
 def is_tie(gap: Interval) -> bool:
-    """Whether the interval over seeds holds 0; with one seed only no difference at all is a tie."""
-    return abs(gap.mean) <= ROUNDING or abs(gap.mean) <= gap.half
+    """Whether what is known of a difference holds 0. Seeds that all agree have no interval, which proves
+    nothing: a tie too. With one seed, of which no ties are told, only no difference at all is one.
+    """
+    return abs(gap.mean) <= ROUNDING or (gap.seeds > 1 and gap.side == 0)
 
 
 def caption(records: Sequence[Record], name: str, alike: bool) -> str:
@@ -152,7 +154,7 @@ def caption(records: Sequence[Record], name: str, alike: bool) -> str:
         said.append("Bold: the best of a column (↓: the lowest).")
         if seeds > 1:
             said.append("Dagger: a tie, the 95 % interval over seeds of its paired difference to the best")
-            said[-1] += " holds 0."
+            said[-1] += " holds 0. Also where all seeds agree, or test rows cannot tell the two apart."
         else:
             said.append("With one seed ties cannot be told.")
     elif len(by_label) > 1:

@@ -1,8 +1,8 @@
-"""Which methods are worse than knowing nothing of the inputs, by the figures of a record.
+"""Which methods are worse than knowing nothing of the inputs, or no better, by the figures of a record.
 
-regression        R² below 0: always saying the mean of the test targets has a smaller error
-classification    an accuracy below the share of the most frequent class
-survival          a concordance below one half, that of an order by chance
+regression        R² of 0 or below: always saying the mean of the test targets has no larger an error
+classification    an accuracy of no more than the share of the most frequent class
+survival          a concordance of no more than one half, that of an order by chance
 """
 
 from __future__ import annotations
@@ -15,31 +15,39 @@ from coterie.report import views
 from coterie.runs.record import Record
 
 HALF = 0.5  # the concordance of an order by chance
+ROUNDING = 1e-6  # figures are float32: two that lie nearer to each other are the same
 
 
 def worse_than_nothing(runs: Sequence[Record], among: np.ndarray) -> str:
-    """Than what a method is worse, over its runs and clients `among` [client]; nothing where it is not, or
-    where that is not known.
+    """Than what a method is worse or no better, over its runs and clients `among` [client]; nothing where it
+    is better, or where that is not known.
     """
     task = runs[0].about["task"]
     if task == "regression":
         r2 = views.over_seeds(runs, "r2", among=among).mean
-        return "worse than always saying the mean of the targets (R² below 0)" if r2 < 0 else ""
+        below = "below" if r2 < -ROUNDING else "of"
+        return _not_above(r2, 0.0, f"always saying the mean of the targets (R² {below} 0)")
     if task == "survival":
         order = views.over_seeds(runs, "concordance", among=among).mean
-        return "worse than an order by chance" if order < HALF else ""
+        return _not_above(order, HALF, "an order by chance")
     shares = [share for run in runs if (share := most_frequent(run, among)) is not None]
     accuracy = views.over_seeds(runs, "accuracy", among=among).mean
-    if len(shares) < len(runs) or not accuracy < np.mean(shares):
+    if len(shares) < len(runs):
         return ""
-    return (
-        "worse than always saying each client's most frequent class, which is right in "
-        f"{100 * np.mean(shares):.1f} %"
-    )
+    share = float(np.mean(shares))
+    always = f"always saying each client's most frequent class, which is right in {100 * share:.1f} %"
+    return _not_above(accuracy, share, always)
+
+
+def _not_above(figure: float, nothing: float, what: str) -> str:
+    """Worse than `what` has, or no better where both are the same; nothing where the figure is above it."""
+    if figure < nothing - ROUNDING:
+        return f"worse than {what}"
+    return f"no better than {what}" if figure <= nothing + ROUNDING else ""
 
 
 def worse_lines(by_label: views.Groups) -> list[str]:
-    """A line for all methods that are worse than the same."""
+    """A line for all methods that are worse, or no better, than the same."""
     found = dict[str, list[str]]()
     for label, runs in by_label.items():
         if worse := worse_than_nothing(runs, views.with_figure(runs, views.headline_metric(runs))):

@@ -10,6 +10,7 @@ from coterie.runs.alike import MEASURES, Similarity
 
 NAMED = 3  # columns that a sentence names
 CLEAR = 3.0  # times what chance makes: two samples of the same rows reach it in fewer than 1 of 300 columns
+SMALL, LARGE = 0.05, 1.0  # deviations: what is none, and what rows must not miss to call columns alike
 CALLED = {
     "quantiles": "quantile distance",
     "transport": "transport distance",
@@ -43,14 +44,27 @@ def of_pair(found: Similarity, i: int, j: int) -> str:
     if not terms.size or not np.isfinite(terms).any():
         return f"{one} and {other}: no quantiles to compare columns by."
     order = np.argsort(-terms, kind="stable")
-    differ = [c for c in order if terms[c] > CLEAR * found.expected[i, j, c] and terms[c] > 0.05]
-    same = [c for c in order[::-1] if terms[c] <= CLEAR * found.expected[i, j, c] or terms[c] <= 0.05]
+    clear = CLEAR * found.expected[i, j]
+    differ = [c for c in order if terms[c] > max(clear[c], SMALL)]
+    rest = [c for c in order[::-1] if terms[c] <= max(clear[c], SMALL)]
+    same = [c for c in rest if clear[c] <= LARGE]
     most = [f"{found.columns[c]} ({terms[c]:.2f} deviations)" for c in differ[:NAMED]]
-    least = [found.columns[c] for c in same[:NAMED]]
     if not most:
+        if len(same) < len(rest):
+            rows = " and ".join(f"{found.rows[k]:.0f}" for k in (i, j))
+            return (
+                f"{one} and {other}: these rows ({rows}) cannot tell them apart, as chance alone may make "
+                f"{clear[rest].max():.2f} deviations between columns."
+            )
         return f"{one} and {other} measure every column as alike as two samples of the same rows."
-    if not least:
+    if not rest:
         return f"{one} and {other} differ in every column, most in {listed(most)}."
+    if not same:
+        return (
+            f"{one} and {other} differ most in {listed(most)}; in other columns these rows cannot tell them "
+            "apart."
+        )
+    least = [found.columns[c] for c in same[:NAMED]]
     return f"{one} and {other} measure {listed(least)} alike; they differ most in {listed(most)}."
 
 

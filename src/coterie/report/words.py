@@ -190,7 +190,7 @@ def beside(gain: Interval, metric: str) -> str:
     """The bounds of a gain over test rows, where there are any: " [+0.2 to +2.4]"."""
     if math.isnan(gain.low):
         return ""
-    low, high = (figure(v, metric, sign=True, like=gain.mean) for v in (gain.low, gain.high))
+    low, high = (figure(v, metric, sign=True, like=gain.mean or None) for v in (gain.low, gain.high))
     return f" [{low} to {high}]"
 
 
@@ -278,7 +278,7 @@ def _verdict(gain: Interval, metric: str) -> str:
     """Gain or loss over several seeds, and whether they can tell it from nothing."""
     mean, half, seeds = gain.mean, gain.half, gain.seeds
     if mean == 0:
-        return "training together changes nothing"
+        return f"training together makes {no_difference(gain, metric)}"
     around = "" if math.isnan(half) else f" (±{half_of(gain, metric)})"
     amount = f"{_difference(abs(mean), metric)}{around}{beside(gain, metric)}"
     if metric in PERCENT:
@@ -298,11 +298,20 @@ def _difference(value: float, metric: str) -> str:
     return f"{text} point{'' if text == '1.0' else 's'}" if metric in PERCENT else text
 
 
+def no_difference(gain: Interval, metric: str) -> str:
+    """Two figures that are the same on these rows, which may differ on others: what is known of that."""
+    return f"no difference on these rows{_over_seeds(gain, metric)}{beside(gain, metric)}"
+
+
+def _over_seeds(gain: Interval, metric: str) -> str:
+    known = not math.isnan(gain.half)
+    return f" (±{half_of(gain, metric)} over {several(gain.seeds, 'seed')})" if known else ""
+
+
 def size_of(gain: Interval, metric: str) -> str:
     """How much it is, whichever way it goes: "3.1 points (±1.2 over 5 seeds)", "0.42 (...) in RMSE"."""
-    over = f" over {several(gain.seeds, 'seed')}"
     same = f" (the same in {several(gain.seeds, 'seed')})" if gain.seeds > 1 else ""
-    half = same if math.isnan(gain.half) else f" (±{half_of(gain, metric)}{over})"
+    half = _over_seeds(gain, metric) or same
     what = "" if metric in PERCENT else f" in {NAMES[metric]}"
     return f"{_difference(abs(gain.mean), metric)}{half}{what}{beside(gain, metric)}"
 

@@ -32,7 +32,7 @@ from coterie.methods.advised import ALONE, Advised, Gain, choose, overlap_of
 from coterie.metrics import operating
 from coterie.metrics.summary import Interval, interval, telling
 from coterie.runs.trying import OUTER, Bench, Memory, Place, Trials, every
-from coterie.runs.yardstick import labels_of, no_model_at
+from coterie.runs.yardstick import balanced_always_the_same, labels_of, no_model_at
 
 LEVEL = 0.95
 SHARES = ("accuracy", "sensitivity")
@@ -67,7 +67,11 @@ def choice_of(trials: Trials, bench: Bench, client: int) -> Choice:
     rmse, r2 = (figures(trials, ALONE, name, client, folds) for name in ("rmse", "r2"))
     held = [fold.roster.members[client].test for fold in bench.outer]
     scored, own_loss = list(zip(rmse, r2, held, strict=True)), bench.own.loss is not None
-    nothing = no_model_at(bench.metric, bench.footing.roster, client, own_loss, scored)
+    if bench.metric == "balanced_accuracy":
+        nothing = balanced_always_the_same([fold.roster for fold in bench.outer], client)
+    else:
+        at = bench.method.specificity
+        nothing = no_model_at(bench.metric, bench.footing.roster, client, own_loss, scored, at)
     worth = {way: tried[way] for way in tried if beats(trials, bench, client, way, nothing)}
     looked = choose(tried, sure)
     if not bench.inner:

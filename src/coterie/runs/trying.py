@@ -184,6 +184,7 @@ class Bench:
 def trial_of(record: Record, metric: str, bare: bool) -> Trial:
     """What a run on a fold says; of one that only chooses, the figures it chooses by and what it moved."""
     scores = (record.metrics[-1]["scores"] or {}).get("own/test", {})  # who is away in the end has none
+    scores = without_one_class(scores, record.about["clients"])
     figures = {name: values for name, values in scores.items() if not bare or name == metric}
     passed = record.passed_in_all().tolist()
     if bare:
@@ -196,6 +197,24 @@ def trial_of(record: Record, metric: str, bare: bool) -> Trial:
     epsilon = [] if privacy is None else [site["epsilon"] for site in privacy["sites"]]
     seconds = record.traffic()["seconds"]
     return Trial(figures, np.round(weights, 6).tolist(), passed, ranked, seconds, epsilon)
+
+
+def without_one_class(
+    scores: Mapping[str, Sequence[float | None]], clients: Sequence[Mapping[str, Any]]
+) -> dict[str, Sequence[float | None]]:
+    """No balanced accuracy of a part of one class alone: always saying that class would have all of it. Which
+    parts these are is in the labels, or, where a site keeps these, in an AUC that there is not.
+    """
+    found = dict(scores)
+    if "balanced_accuracy" not in found:
+        return found
+    aucs = found.get("auc", found["balanced_accuracy"])
+    known = [sum(count > 0 for count in c["labels"][2]) if c.get("labels") else 2 for c in clients]
+    found["balanced_accuracy"] = [
+        value if classes > 1 and auc is not None else None
+        for value, classes, auc in zip(found["balanced_accuracy"], known, aucs, strict=True)
+    ]
+    return found
 
 
 def told(matrix: np.ndarray) -> list[list[float | None]]:

@@ -80,6 +80,20 @@ def parts_without(folds: Sequence[Roster], client: int) -> int | None:
     return sum(sum(test) <= test[commonest(train)] for train, test in parts)
 
 
+def balanced_always_the_same(folds: Sequence[Roster], client: int) -> float:
+    """The balanced accuracy of always saying the most frequent class, the mean over held-out parts of two
+    classes or more: how many classes a part has may differ. NaN where that is not known.
+    """
+    members = [roster.members[client].labels for roster in folds]
+    parts = [(labels[0], labels[2]) for labels in members if labels]
+    found = [
+        (test[commonest(train)] > 0) / classes
+        for train, test in parts
+        if (classes := sum(count > 0 for count in test)) > 1
+    ]
+    return sum(found) / len(found) if found else math.nan
+
+
 def measure_of(asked: str, roster: Roster, asks: Sequence[int]) -> Measure:
     """What was asked for, else the usual figure of the task, unless it is blind for somebody who asks."""
     name = HEADLINE[roster.task] if asked == "auto" else asked
@@ -99,10 +113,16 @@ def measure_of(asked: str, roster: Roster, asks: Sequence[int]) -> Measure:
 
 
 def no_model_at(
-    metric: str, roster: Roster, client: int, own_loss: bool, scored: Sequence[tuple[float, float, int]]
+    metric: str,
+    roster: Roster,
+    client: int,
+    own_loss: bool,
+    scored: Sequence[tuple[float, float, int]],
+    specificity: float,
 ) -> float:
-    """What a client would have without any model: from its counts of classes or, for numbers, from (RMSE, R²,
-    rows) of any model [fold]; NaN where that is not known.
+    """What a client would have without any model: from its counts of classes and the specificity at which a
+    sensitivity is read or, for numbers, from (RMSE, R², rows) of any model [fold]; NaN where that is not
+    known.
     """
     if metric == "rmse":
         found = [no_model.of_figures(*fold) for fold in scored]
@@ -110,4 +130,4 @@ def no_model_at(
         return sum(known) / len(known) if known else math.nan
     if metric == "loss" and roster.task == "classification" and not own_loss:
         metric = SEEING  # which it is, unless somebody brought another
-    return no_model.of_labels(metric, labels_of(roster.members[client]))
+    return no_model.of_labels(metric, labels_of(roster.members[client]), specificity)

@@ -1,8 +1,9 @@
 """What do I gain: this client's own model on its own test rows, beside training alone on the same rows.
 
-gain        the difference in the headline figure; its interval is over seeds where there are several, else
-            over test rows (a paired bootstrap, `metrics/bootstrap.py`), else, while a site's run goes on,
-            that of two accuracies (`operating.difference`)
+gain        the difference in the headline figure; its interval is the wider, at either end, of that over
+            seeds and that over test rows (a paired bootstrap, `metrics/bootstrap.py`), or, while a site's run
+            goes on, that of two accuracies (`operating.difference`). It is clear as in reports
+            (`Interval.side`): never from one seed alone
 threshold   sensitivity and specificity at a probability that the reader moves (`metrics/operating.py`)
 trust       how often it is right when it says how sure it is, and what it is worth to let it be silent
 """
@@ -43,7 +44,7 @@ def card(view: View, say: Words) -> Card:
         [
             *leaking(view, say),
             *level(view, metric, say),
-            *unsure(view, metric, gain, wide, say),
+            *unsure(metric, gain, wide, say),
             *trust(mine, say),
         ],
         pictures(view, metric, mine, theirs, say),
@@ -90,6 +91,8 @@ def gain_over_alone(
     if math.isnan(found.mean):
         return None, False
     unknown = math.isnan(found.half) and math.isnan(found.low) and metric == "accuracy"
+    if found.seeds > 1 and found.mean != 0:
+        return found, False  # the rows of one seed prove nothing of a gain in several
     if unknown and mine is not None and theirs is not None and np.array_equal(mine[1], theirs[1]):
         low, high = over_rows(mine, theirs)
         return found._replace(low=low, high=high), False
@@ -135,13 +138,6 @@ def leaking(view: View, say: Words) -> list[str]:
     ]
 
 
-def bounds(gain: Interval) -> tuple[float, float]:
-    """Over seeds, else over rows; NaN where neither is known."""
-    if math.isfinite(gain.half):
-        return gain.mean - gain.half, gain.mean + gain.half
-    return gain.low, gain.high
-
-
 def amount(value: float, metric: str, say: Words) -> str:
     """A difference: points of per cent, or a number."""
     if metric in words.PERCENT:
@@ -160,7 +156,7 @@ def answer(view: View, metric: str, gain: Interval | None, say: Words) -> str:
         return say("gain.is_alone")
     if gain is None:
         return say("gain.no_alone")
-    called, (low, high) = say(f"metric.{metric}"), bounds(gain)
+    called, (low, high) = say(f"metric.{metric}"), gain.bounds
     blanks = {
         "amount": amount(abs(gain.mean), metric, say),
         "metric": called,
@@ -168,15 +164,21 @@ def answer(view: View, metric: str, gain: Interval | None, say: Words) -> str:
         "high": amount(high, metric, say),
     }
     points = "points" if metric in words.PERCENT else "number"
-    if math.isnan(low) or gain.mean == 0:
-        return say(
-            f"gain.{points}.{'better' if gain.mean > 0 else 'worse' if gain.mean < 0 else 'same'}", **blanks
-        )
-    if low > 0:
-        return say(f"gain.{points}.clear", **blanks)
-    if high < 0:
-        return say(f"gain.{points}.harm", **blanks)
-    return say(f"gain.{points}.unclear", **blanks)
+    return say(f"gain.{points}.{verdict(gain)}", **blanks)
+
+
+def verdict(gain: Interval) -> str:
+    """Which text is true of it."""
+    low, high = gain.bounds
+    if gain.mean == 0:
+        return "same"
+    if math.isnan(low):
+        return "better" if gain.mean > 0 else "worse"
+    if gain.side:
+        return "clear" if gain.side > 0 else "harm"
+    if low <= 0 <= high:
+        return "unclear"
+    return "once_better" if gain.mean > 0 else "once_worse"  # test rows can tell, a single seed cannot
 
 
 def level(view: View, metric: str, say: Words) -> list[str]:
@@ -201,16 +203,16 @@ def level(view: View, metric: str, say: Words) -> list[str]:
 
 def without_model(view: View, metric: str, say: Words) -> list[str]:
     """What always the class that is most frequent in training would have on the test rows, where it is known:
-    an accuracy by itself says little.
+    an accuracy by itself says little. The mean over seeds, as the level beside it: each may have other rows.
     """
-    labels = view.record.about["clients"][view.number].get("labels")
-    if metric != "accuracy" or not labels or not sum(labels[0]) or not sum(labels[-1]):
+    each = [run.about["clients"][view.number].get("labels") for run in view.runs]
+    if metric != "accuracy" or not all(of and sum(of[0]) and sum(of[-1]) for of in each):
         return []
-    train, test = labels[0], labels[-1]
-    most = max(range(len(train)), key=lambda c: train[c])
+    most = [max(range(len(train)), key=lambda c: train[c]) for train, *_ in each]
     names = list(view.record.about.get("classes") or ())
-    name = names[most] if most < len(names) else str(most)
-    return [say("gain.no_model", name=name, value=figure(test[most] / sum(test), metric, say))]
+    named = [names[c] if c < len(names) else str(c) for c in dict.fromkeys(most)]
+    share = float(np.mean([of[-1][c] / sum(of[-1]) for of, c in zip(each, most, strict=True)]))
+    return [say("gain.no_model", name=" / ".join(named), value=figure(share, metric, say))]
 
 
 def mean_of(runs: Sequence[Record], metric: str, client: int) -> float:
@@ -218,11 +220,11 @@ def mean_of(runs: Sequence[Record], metric: str, client: int) -> float:
     return float(np.mean([views.final(r, metric)[client] for r in runs])) if runs else math.nan
 
 
-def unsure(view: View, metric: str, gain: Interval | None, wide: bool, say: Words) -> list[str]:
+def unsure(metric: str, gain: Interval | None, wide: bool, say: Words) -> list[str]:
     """What the interval is of."""
     if gain is None:
         return []
-    low, high = bounds(gain)
+    low, high = gain.bounds
     if math.isnan(low):
         return [say("gain.one_seed")]
     said = []
@@ -231,7 +233,8 @@ def unsure(view: View, metric: str, gain: Interval | None, wide: bool, say: Word
         ends = {"low": amount(low, metric, say), "high": amount(high, metric, say)}
         said = [say(f"gain.{points}.same_range", **ends)]
     if math.isfinite(gain.half):
-        return [*said, say("gain.over_seeds", n=len(view.runs))]
+        both = math.isfinite(gain.low)
+        return [*said, say("gain.over_both" if both else "gain.over_seeds", n=gain.seeds)]
     return [*said, say("gain.wide" if wide else "gain.over_rows")]
 
 

@@ -25,7 +25,7 @@ CHOOSES_NOBODY = frozenset(
 """Methods that are known to train alone, or with everybody alike. Of one that is neither here nor among the
 texts (`way.*`) nothing is said of how it chooses: it may well choose, and measure.
 """
-NAMED = 3  # columns of a sentence
+NAMED = 3  # columns, or reasons, of a sentence
 LISTED = 12  # columns of each other that the table shows; its file has all
 COLUMNS = ("partner", "measure", "value", "by_chance", "reason")
 
@@ -104,8 +104,9 @@ def chosen(view: View, say: Words) -> str:
     if not by_other:
         return ""
     picked = [j for j, name in by_other.items() if name in IN]
-    if not picked:
-        return say("why.nobody")
+    if not picked:  # the same reason for all is said once, as where there are too few rows to tell
+        said = dict.fromkeys(say(f"reason.{key}", name=view.names[j]) for j, key in by_other.items())
+        return say("why.nobody", reason="; ".join(text.rstrip(".") for text in list(said)[:NAMED]))
     first = say(f"reason.{by_other[picked[0]]}", name=view.names[picked[0]])
     return say("why.picked", names=say.listed([view.names[j] for j in picked]), reason=first)
 

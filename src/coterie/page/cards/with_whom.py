@@ -1,9 +1,14 @@
 """With whom: whose models count how much in this client's, round by round.
 
 weights[r][i, j]    what the model of j counted in the one of i in round r, as it was mixed
+
+Where a client's own model is not that sum, shares of it would be false: of methods that share a part, they
+are told of that part, and of others whose weights are no shares of any model, none are told (`summed_in`).
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 
@@ -18,17 +23,47 @@ LEAST = 0.005  # of a model: whoever counts less is not named
 LINES = 8  # others that are drawn one by one
 GONE = 3  # others of whom a sentence says that they do not count any more
 COLUMNS = ("partner", "weight_now", "weight_mean", "rounds_counted", "own_weight_there", "training_rows")
+Summed = Literal["model", "part", ""]
+SHOWN: dict[Summed, tuple[str, ...]] = {
+    "model": COLUMNS,
+    "part": tuple(c for c in COLUMNS if c != "own_weight_there"),
+    "": ("partner", "rounds_counted", "training_rows"),
+}
+SUMS = (
+    frozenset(("local", "bayes-local", "central", "fedavg", "finetune", "fedprox", "scaffold"))
+    | {"one-shot-fedavg", "one-shot-wfedavg", "weight-erosion", "ifca", "cfl", "oracle"}
+    | {"pfedgraph", "fedfomo"}
+    | {"pens", "dac", "gossip", "d-psgd", "greedy", "epsilon-greedy", "random", "random-weighted"}
+    | {"ndoye", "influence", "similar"}
+)
+"""Methods that are known to make a client's model by the weights of their record, if the rule is a mean."""
+SUMS_OF_A_PART = frozenset(("ditto", "apfl", "pfedme", "per-fedavg", "fedper", "fedrep"))
+"""Methods that make a model for all, or some layers, by these weights; a client's own model is another."""
+
+
+def summed_in(view: View) -> Summed:
+    """What the weights are shares of: a client's model, the part that all share, or nothing that is known."""
+    method = view.method
+    if method == "advised":
+        choice = view.record.config.get(method, {}).get("choice") or ()
+        method = str(choice[view.number]).partition(":")[0] if len(choice) > view.number else ""
+    if view.record.config.get(method, {}).get("rule", "mean") != "mean":
+        return ""
+    return "model" if method in SUMS else "part" if method in SUMS_OF_A_PART else ""
 
 
 def card(view: View, say: Words) -> Card:
+    what = summed_in(view)
+    how = {"model": say("with.how"), "part": say("with.how_part"), "": say("with.how_none")}[what]
+    drawn = [say("with.how_rounds", n=len(view.rounds), of=len(view.record.weights))] if what else []
     return Card(
         "with",
         answer(view, say),
-        [*dropped(view, say), *listeners(view, say), *absent(view, say)],
-        pictures(view, say),
-        table(view, say),
-        COLUMNS,
-        [say("with.how"), say("with.how_rounds", n=len(view.rounds), of=len(view.record.weights))],
+        [*dropped(view, say), *(listeners(view, say) if what == "model" else ()), *absent(view, say)],
+        pictures(view, say, what) if what else [],
+        table(view, say, SHOWN[what]),
+        SHOWN[what],
+        [how, *drawn],
     )
 
 
@@ -42,8 +77,12 @@ def answer(view: View, say: Words) -> str:
     if not partners:
         before = view.rows(sorted(view.record.weights))[:, view.others] >= LEAST
         return say("with.alone_now" if before.any() else "with.alone")
+    what, own = summed_in(view), row[view.number]
+    if not what:
+        return say("with.others_too", names=say.listed([view.names[j] for j in partners]))
     named = say.listed([f"{view.names[j]} ({say.percent(row[j])})" for j in partners])
-    own = row[view.number]
+    if what == "part":
+        return say("with.part", names=named, own=say.percent(own))
     return (
         say("with.circle", names=named, own=say.percent(own))
         if own >= LEAST
@@ -78,7 +117,7 @@ def absent(view: View, say: Words) -> list[str]:
     return [say("with.away", name=name, why=reason(why, say)) for name, why in list(away.items())[:GONE]]
 
 
-def pictures(view: View, say: Words) -> list[Picture]:
+def pictures(view: View, say: Words, what: Summed) -> list[Picture]:
     if not len(view.heard):
         return []
     mean = view.heard.mean(axis=0)
@@ -105,15 +144,18 @@ def pictures(view: View, say: Words) -> list[Picture]:
     ]
     layout = {
         "xaxis": {"title": {"text": say("axis.round")}, **({"dtick": 1} if view.rounds[-1] <= 10 else {})},
-        "yaxis": {"title": {"text": say("with.axis")}, "range": [0, 100]},
+        "yaxis": {
+            "title": {"text": say("with.axis" if what == "model" else "with.axis_part")},
+            "range": [0, 100],
+        },
         "hovermode": "x unified",
     }
     return [Picture("with-rounds", {"choices": [{"name": "", "data": data, "layout": layout}]},
-                    say("with.picture"))]  # fmt: skip
+                    say("with.picture" if what == "model" else "with.picture_part"))]  # fmt: skip
 
 
-def table(view: View, say: Words) -> Table:
-    """A row for each other, the heaviest first."""
+def table(view: View, say: Words, columns: tuple[str, ...]) -> Table:
+    """A row for each other, the heaviest first; some of COLUMNS."""
     mean = view.heard.mean(axis=0) if len(view.heard) else np.zeros(len(view.names))
     times = collected(view)
     sizes = views.sizes(view.record)["train"]
@@ -132,7 +174,12 @@ def table(view: View, say: Words) -> Table:
                 say.whole(size) if size else "–",
             ]
         )
-    return Table([say(f"with.column.{name}") for name in COLUMNS], rows, raw)
+    places = [COLUMNS.index(name) for name in columns]
+    return Table(
+        [say(f"with.column.{name}") for name in columns],
+        [[row[p] for p in places] for row in rows],
+        [[row[p] for p in places] for row in raw],
+    )
 
 
 def collected(view: View) -> np.ndarray:
