@@ -87,8 +87,8 @@ def one(name: str, seed: int, work: Path, jobs: int) -> list[dict]:
         row += [tested[ALONE][i], gains[a.choice], commit()]
         told = dict(zip(COLUMNS, row, strict=True))
         told |= {f"cv {spec}": a.gains[spec].mean for spec in a.gains}
-        for end, name in enumerate(("low", "high")):
-            told |= {f"cv {name} {spec}": a.gains[spec].bounds[end] for spec in a.gains}
+        for end, side in enumerate(("low", "high")):
+            told |= {f"cv {side} {spec}": a.gains[spec].bounds[end] for spec in a.gains}
         rows.append(told | {f"test {spec}": gains[spec] for spec in a.gains})
     write_whole(done, json.dumps(rows))
     return rows
@@ -133,8 +133,6 @@ def page(rows: list[dict], command: str) -> str:
     worse = sum(line[-1] == "worse" for line in clients)
     better = sum(line[-1] == "better" for line in clients)
     followed = [row for row in rows if row["choice"] != ALONE and known(row["gain"])]
-    held = [row for row in followed if row["low"] <= row["gain"] <= row["high"]]
-    below = [row for row in followed if row["gain"] < row["low"]]
     at = ", ".join(dict.fromkeys(row["commit"] for row in rows))
     texts = {
         "command": f"`{command}`, seeds {seeds[0]} to {seeds[-1]}, commit {at}",
@@ -144,14 +142,26 @@ def page(rows: list[dict], command: str) -> str:
         "better": better,
         "followed": len(followed),
         "asked": len(rows),
-        "held": len(held),
-        "below": len(below),
-        "gained": sum(row["gain"] > 0 for row in followed),
-        "lost": sum(row["gain"] < 0 for row in followed),
+        "then": then(followed),
         "sets": table(SETS, [set_line(name, of(rows, data=name)) for name in names]),
         "table": table(CLIENTS, clients),
     }
     return PAGE.format(**texts)
+
+
+def then(followed: list[dict]) -> str:
+    """What came of answers to join, if there were any."""
+    if not followed:
+        return "Nobody could be promised a gain, so that nothing was gained or lost by following it."
+    gained, lost = (sum(sign * row["gain"] > 0 for row in followed) for sign in (1, -1))
+    held = sum(row["low"] <= row["gain"] <= row["high"] for row in followed)
+    below = sum(row["gain"] < row["low"] for row in followed)
+    return (
+        f"On its test rows the client then gained in {gained} of them and lost in {lost}.\n"
+        f"- **The promise**: the test figure lay within the promised 95 % interval in {held} of "
+        f"{len(followed)}, below it in {below}. A single test set of a few dozen rows adds noise of its own, "
+        "so that fewer than 95 % are to be expected inside."
+    )
 
 
 SETS = ("data", "measure", "alone", "advised: gain", "told to join", "then: gain", "promise held")
@@ -201,7 +211,7 @@ def client_lines(rows: list[dict]) -> list[list[str]]:
 def by_seed(rows: list[dict], column: str) -> Interval:
     """The mean over clients of each seed, then over seeds that split the same rows anew."""
     seeds = list(dict.fromkeys(row["seed"] for row in rows))
-    values = [mean([row[column] for row in of(rows, seed=seed)]) for seed in seeds]
+    values = [mean([row.get(column) for row in of(rows, seed=seed)]) for seed in seeds]
     overlap = np.mean([row["test_rows"] / row["rows"] for row in rows])
     return telling(interval(values, overlap=float(overlap)))
 
@@ -257,17 +267,12 @@ corrected for it ([which is which](../measures.md)).
 
 - **Never worse than alone by more than its interval**: of {clients} clients {worse} are. {better} are better
   by more than theirs.
-- The advice was to join others in {followed} of {asked} answers. On its test rows the client then gained in
-  {gained} of them and lost in {lost}.
-- **The promise**: the test figure lay within the promised 95 % interval in {held} of {followed}, below it in
-  {below}. The interval is of the gain to be expected; a single test set of a few dozen rows adds noise of its
-  own, so that fewer than 95 % are to be expected inside.
+- The advice was to join others in {followed} of {asked} answers. {then}
 - **There is little to gain here.** Even the best single way in hindsight, which is picked by the very test
   rows that it is measured on, so that nobody could have followed it, is hardly above alone. Where nothing is
-  to be gained the right answer is alone, and an answer to join is chance: what it costs is in the column
-  *then: gain*. Where there is something to gain (digits), most are told to join.
-- How the rule was chosen: it is that of Breiman et al. for trees. Looked at on seeds 100 to 102 beside it,
-  half a standard error joined more often and lost on breast cancer, one and a half joined half as often.
+  to be gained the right answer is alone. An answer to join needs a promise whose interval lies above 0
+  ([how it is found](../advice.md)); a gain of a point or two is less than so few rows can promise, and the
+  answers say so.
 
 ## Client by client
 {table}
