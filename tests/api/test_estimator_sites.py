@@ -139,3 +139,11 @@ class TestSitesInX:
         X, y = table
         with pytest.raises(ValueError, match=r"^groups have no site in row 3: name one for each row$"):
             CoterieClassifier(sites="hospital").fit(X.assign(hospital=X["hospital"].where(X.index != 2)), y)
+
+
+def test_a_column_of_numbers_is_no_column_of_sites():
+    """A feature by mistake, or a column that was moved: every row would be a site of its own."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)), np.tile([0, 1], 20)
+    with pytest.warns(coterie.CoterieWarning, match="40 sites for 40 rows, so that most have one row: name"):
+        CoterieClassifier("local", rounds=1, sites=1).fit(X, y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +17,7 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor, nn
 
 from coterie.core.client import Client
-from coterie.core.errors import BadData, BadInput, shown
+from coterie.core.errors import BadData, BadInput, CoterieWarning, shown
 from coterie.data.clients import samples
 from coterie.data.dataset import Arrays
 from coterie.data.frame_columns import MOST_VALUES
@@ -25,6 +26,7 @@ from coterie.data.preparation import Column, Preparation
 from coterie.data.tabular import TabularPrepare
 from coterie.metrics.calibration import logits_of, probabilities
 
+MANY = 20  # rows from which on it is odd that most are a site each
 ONE = "all"  # the name of all sites together, or of the only one
 
 
@@ -150,6 +152,12 @@ def dealt(groups: Any, rows: int) -> tuple[list[Any], list[Array]]:
     for name in names:
         if names.count(name) > 1:
             raise BadData(f"groups hold {name} as a text and as a number: use one of them")
+    if rows >= MANY and 2 * len(sites) > rows:
+        warnings.warn(
+            f"{len(sites)} sites for {rows} rows, so that most have one row: name what says whose a row is",
+            CoterieWarning,
+            stacklevel=4,
+        )
     numbers = {site: i for i, site in enumerate(sites)}
     owner = np.array([numbers[s] for s in found])
     return sites, [np.flatnonzero(owner == i) for i in range(len(sites))]
