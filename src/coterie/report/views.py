@@ -173,8 +173,7 @@ def over_seeds(
 ) -> Interval:
     """Mean over clients, or `among` some [client] of them, then over seeds."""
     values = _among(np.stack([final(r, metric, scores) for r in runs]), among)
-    found = _over_seeds(runs, values)
-    return found if scores == MEASURED else telling(found)  # what was counted may well be the same each time
+    return telling(_over_seeds(runs, values))
 
 
 def _over_seeds(runs: Sequence[Record], values: np.ndarray) -> Interval:
