@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from coterie.metrics.no_model import CONSTANT
 from coterie.report import views
 from coterie.runs.record import Record
 
-HALF = 0.5  # the concordance of an order by chance
 ROUNDING = 1e-6  # figures are float32: two that lie nearer to each other are the same
 
 
@@ -26,10 +26,10 @@ def worse_than_nothing(runs: Sequence[Record], among: np.ndarray) -> str:
     if task == "regression":
         r2 = views.over_seeds(runs, "r2", among=among).mean
         below = "below" if r2 < -ROUNDING else "of"
-        return _not_above(r2, 0.0, f"always saying the mean of the targets (R² {below} 0)")
+        return _not_above(r2, CONSTANT["r2"], f"always saying the mean of the targets (R² {below} 0)")
     if task == "survival":
         order = views.over_seeds(runs, "concordance", among=among).mean
-        return _not_above(order, HALF, "an order by chance")
+        return _not_above(order, CONSTANT["concordance"], "an order by chance")
     shares = [share for run in runs if (share := most_frequent(run, among)) is not None]
     accuracy = views.over_seeds(runs, "accuracy", among=among).mean
     if len(shares) < len(runs):
