@@ -21,6 +21,7 @@ from coterie.core.method import Reveals
 from coterie.core.seeds import Key
 from coterie.core.wire import unpack
 from coterie.federation import policy as rules
+from coterie.federation.origins import Origins
 from coterie.federation.policy import MAY, Policy, Work, check_begin, check_message, read_policy, told
 from coterie.federation.session import Session
 from coterie.kernels import SGD, Fold
@@ -289,14 +290,6 @@ def test_sizes_are_counted_by_the_site(refused):
         rules.check_model(Policy(), "mlp", 100_000_001)
 
 
-def test_a_copy_of_what_came_from_others_is_still_theirs():
-    copy = {"do": "copy", "rows": [[[1, ["w"]]], [[2, ["w"]]]], "new": [7, 8]}
-    assert rules.foreign_after(copy, {1}) == {1, 7}
-    assert rules.foreign_after({"do": "keep", "live": [7]}, {1, 7}) == {7}
-    assert rules.foreign_after({"do": "mix", "rows": [], "new": [9]}, {1}) == {1}
-    assert rules.foreign_after({"do": "begin"}, {1}) == frozenset()
-
-
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
@@ -326,18 +319,19 @@ class Guarded(Here):
     def __init__(self, clients, policy) -> None:
         super().__init__(clients)
         self.policy, self.visits = policy, 0
-        self.foreign = [frozenset[int]() for _ in self.sites]
+        self.origins = [Origins("here") for _ in self.sites]
         self.posted = set()
 
     def ask(self, messages):
         answers = {}
         for site, data in messages.items():
             message, tensors = unpack(data)
-            self.visits = check_message(self.policy, message, len(data), self.visits, self.foreign[site])
+            held = self.origins[site]
+            self.visits = check_message(self.policy, message, len(data), self.visits, held.whole)
             answers[site] = self.sites[site].answer(data)
-            self.foreign[site] = rules.foreign_after(message, self.foreign[site])
+            held.after(message, tensors)
             if message["do"] == "take" and data in self.posted:
-                self.foreign[site] |= {int(name.partition("/")[0]) for name in tensors}
+                held.came("there", {int(name.partition("/")[0]) for name in tensors}, {})
             if message["do"] == "letter":
                 self.posted.add(answers[site])
         return answers

@@ -65,6 +65,22 @@ class Plan:
         return len(self.rows)
 
 
+class Extent(NamedTuple):
+    """How much one visit of local work takes, known before it is planned.
+
+    steps     of the visit
+    batch     rows of a step, or of the smallest part of one that is looked at by itself; the last step of a
+              pass may have fewer
+    evenly    whether each row that it works on is taken equally often
+    rows      the training rows that it works on; None: all
+    """
+
+    steps: int
+    batch: int
+    evenly: bool
+    rows: Tensor | None = None
+
+
 class Tick(NamedTuple):
     """What a plan says of one step."""
 
@@ -81,7 +97,10 @@ class Reply(NamedTuple):
 
 
 class Trainer(Protocol):
-    """Local work. `keeps` says whether memory (an optimiser's state) lasts from visit to visit."""
+    """Local work. `keeps` says whether memory (an optimiser's state) lasts from visit to visit.
+
+    One with `extent(samples)` says how much a visit takes before it is planned: see `extent_of`.
+    """
 
     @property
     def keeps(self) -> bool: ...
@@ -200,12 +219,29 @@ def gradient_steps(kernel: Any, samples: int) -> int:
         return _planned.__wrapped__(kernel, samples)
 
 
-@lru_cache(maxsize=4096)
-def _planned(kernel: Any, samples: int) -> int:
+def extent_of(kernel: Any, samples: int) -> Extent | None:
+    """How much a visit takes at a client of so many training rows; None for work that plans in a way of its
+    own and does not say.
+    """
+    classes = type(kernel).__mro__
+    plans, says = (next((i for i, c in enumerate(classes) if n in vars(c)), None) for n in ("plan", "extent"))
+    if plans is None or says is None or plans < says:
+        return None
+    found: Extent | None = kernel.extent(samples)
+    return found
+
+
+def gradients_of(kernel: Any) -> int:
+    """Of one step."""
     work, each = kernel, 1
     while work is not None:
         each, work = each * int(getattr(work, "gradients", 1)), getattr(work, "inner", None)
-    return each * len(kernel.plan(samples, Key(0)))
+    return each
+
+
+@lru_cache(maxsize=4096)
+def _planned(kernel: Any, samples: int) -> int:
+    return gradients_of(kernel) * len(kernel.plan(samples, Key(0)))
 
 
 KERNELS: Registry[Any] = Registry("kernel")

@@ -23,6 +23,7 @@ from coterie.core.dropout import SeededDropout
 from coterie.core.errors import BadInput
 from coterie.core.groups import Groups, beside, each
 from coterie.core.survival import cox
+from coterie.core.watch import Watch
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Of outputs [n, ...] and targets y [n], one number for each row [n]: padding counts by a weight of 0."""
@@ -89,6 +90,7 @@ class Learner:
         transform: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.task, self.rule, self.transform = task, loss or LOSSES[task], transform
+        self.watch = Watch()
         self.training = copy.deepcopy(model).train()
         self.scoring = copy.deepcopy(model).eval()
         self.trainable = tuple(n for n, p in model.named_parameters() if p.requires_grad)
@@ -115,6 +117,7 @@ class Learner:
 
     def outputs(self, belief: Belief, x: Tensor) -> Tensor:
         """Predictions without training: batch norm by its running statistics, no dropout."""
+        self.watch.check()
         out: Tensor = functional_call(self.scoring, dict(belief), (x,))
         return out
 
@@ -127,6 +130,7 @@ class Learner:
 
     def gradient(self, belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
         """∇ of the mean loss over the batch's real rows; `seed` draws the dropout masks."""
+        self.watch.check()
         moving = [belief[n] for n in self.trainable]
         still = {n: t for n, t in belief.items() if n not in self.trainable}
         tensors = (seed, *batch, *still.values(), *moving)

@@ -127,27 +127,42 @@ def parted(
 ) -> list[Arrays]:
     """A client's rows for training, validation and testing, drawn by its number among the clients; `held` is
     its share of a published test set, where there is one.
+    """
+    kept, aside, out = parted_rows(data, rows, held is not None, test, validation, key, number, whose)
+    return [data.train.take(kept), data.train.take(aside), data.train.take(out) if held is None else held]
+
+
+def parted_rows(
+    data: Dataset,
+    rows: Array,
+    published: bool,
+    test: float,
+    validation: float,
+    key: Key,
+    number: int,
+    whose: str,
+) -> tuple[Array, Array, Array]:
+    """Which rows these are; none for testing where a published set is for that.
 
     Nothing here depends on what other clients have, so that each can do it where its rows are.
     """
-    units = units_of(data.train, data.together, rows)
-    if held is None and data.order is not None:
-        keep, out = hold_out_last(data.order[rows], units, test, whose)
-        held = data.train.take(rows[out])
-        rows, units = rows[keep], units[keep]
-    if held is None:
-        keep, out = hold_out_whole(data.train.y[rows], units, test, key.at("test", number).numpy(), whose)
-        held = data.train.take(rows[out])
-        rows, units = rows[keep], units[keep]
+    units, out = units_of(data.train, data.together, rows), rows[:0]
+    if not published:
+        if data.order is not None:
+            keep, held = hold_out_last(data.order[rows], units, test, whose)
+        else:
+            rng = key.at("test", number).numpy()
+            keep, held = hold_out_whole(data.train.y[rows], units, test, rng, whose)
+        out, rows, units = rows[held], rows[keep], units[keep]
     kept, aside = rows, rows[:0]
     if validation:
         if data.order is not None:
-            keep, out = hold_out_last(data.order[rows], units, validation, whose)
+            keep, held = hold_out_last(data.order[rows], units, validation, whose)
         else:
             rng = key.at("validation", number).numpy()
-            keep, out = hold_out_whole(data.train.y[rows], units, validation, rng, whose)
-        kept, aside = rows[keep], rows[out]
-    return [data.train.take(kept), data.train.take(aside), held]
+            keep, held = hold_out_whole(data.train.y[rows], units, validation, rng, whose)
+        kept, aside = rows[keep], rows[held]
+    return kept, aside, out
 
 
 def as_dealt(data: Dataset, deal: Deal, published: Deal | None) -> Dataset:

@@ -25,7 +25,7 @@ class EagerLearner(Learner):
 
     def __init__(self, learner: Learner) -> None:
         self.task, self.rule, self.scoring = learner.task, learner.rule, learner.scoring
-        self.transform = learner.transform
+        self.transform, self.watch = learner.transform, learner.watch
         self.training = copy.deepcopy(learner.training)
         self.buffers, self.drops = learner.buffers, learner.drops
         self.layout = Layout(learner.trainable, belief_of(learner.training))
@@ -45,6 +45,7 @@ class EagerLearner(Learner):
         return self
 
     def gradient(self, belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
+        self.watch.check()
         buffers = self._placed(belief)
         with torch.enable_grad(), dropout_of(self, seed):
             loss = self._loss(batch)

@@ -56,6 +56,7 @@ def alone(
     plan = kernel.plan(len(data), key)
     carry, device = kernel.start(belief, memory, beside), data.x.device
     for s in range(len(plan)):
+        learner.watch.check()
         seed = torch.tensor(plan.seed + s, device=device)
         batch = learner.drawn(batch_of(data.x, data.y, plan.rows[s]), seed)
         carry = kernel.step(learner, carry, batch, Tick(plan.rates[s].to(device, widest(device)), seed))

@@ -153,6 +153,7 @@ class Passage:
 
     def side_by_side(self, learner: Learner, turns: Sequence[int]) -> Passed:
         """Several guests in one pass, each over as many rows as the one who has most."""
+        learner.watch.check()
         longest = max(self.rows[turn] for turn in turns)
         with threads_for(len(turns) * longest * self._per_row):
             some = torch.tensor([v for turn in turns for v in range(*self._firsts[turn : turn + 2])])

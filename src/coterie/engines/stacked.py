@@ -31,6 +31,7 @@ from coterie.engines.memory import budget_in_bytes
 from coterie.engines.replay import BatchedKernel, Stretch
 from coterie.engines.threads import threads_for
 
+STRETCH = 1024  # steps in a row
 LOCKSTEP = 128  # edges at once: more gain nothing, fall out of the caches and take memory
 
 
@@ -93,6 +94,7 @@ def lockstep(net: Ground, kernel: Trainer, visit: Visit, plans: Sequence[Plan]) 
     beside = {k: {m: t.expand(n, *t.shape[1:]) for m, t in b.items()} for k, b in visit.beside.items()}
     carry = batched.start(tree.rows(visit.beliefs, guests), memory_of(kernel, visit.memory, hosts), beside)
     for first, last in pairwise(cuts(len(whole.active), marks)):
+        net.learner.watch.check()
         carry = batched.steps(carry, whole.between(first, last))
         if marks and any(marks[last - 1]):
             carry = batched.mark(carry, marks[last - 1])
@@ -115,8 +117,9 @@ def stretch_of(bank: Bank, plans: Sequence[Plan], hosts: Tensor) -> Stretch:
 
 
 def cuts(steps: int, marks: Sequence[Sequence[bool]]) -> list[int]:
-    """Where stretches of steps begin and end: at marks."""
-    return sorted({0, steps, *(s + 1 for s, marked in enumerate(marks) if any(marked))})
+    """Where stretches of steps begin and end: at marks, and often enough to be ended between two."""
+    marked = (s + 1 for s, some in enumerate(marks) if any(some))
+    return sorted({0, steps, *range(0, steps, STRETCH), *marked})
 
 
 def marks_of(plans: Sequence[Plan]) -> list[list[bool]]:

@@ -55,10 +55,17 @@ class Policy:
     max_visits      models that a run may train or score here, counted one by one
     max_bytes       bytes of one message
     max_parameters  numbers of a model
+    max_steps       gradients that one visit may take for one model
+    max_seconds     that one message may take; work is then ended
+    max_memory      bytes that one message may take up here
     min_sites       sites that a run must have, this one among them
     runs_a_day      runs that may begin within 24 hours
     deals_a_day     ways to set rows aside for testing within 24 hours: one for each seed, share, and roster
-    min_rows        rows that each part must have that is trained, validated or tested on, if it has any
+    answers_a_day   models that may be trained or scored here within 24 hours, whoever asks
+    min_rows        rows that each part must have that is trained, validated or tested on, if it has any; that
+                    each visit looks at, and each of its steps; and by which the rows of visits, and of any
+                    combination of visits, differ if they do (`row_sets.py`)
+    row_leverage    how much of what is one row's own the rows of all visits together may give away, up to 1
     to_coordinator  may models trained here go to whoever leads a run, to be mixed there?
     open            may whoever leads a run look at single ones? Needs to_coordinator
     to_peers        may models trained here go to other sites?
@@ -93,10 +100,15 @@ class Policy:
     max_visits: int = 100_000
     max_bytes: int = 2**30
     max_parameters: int = 100_000_000
+    max_steps: int = 1_000_000
+    max_seconds: float = 600.0
+    max_memory: int = 2**33
     min_sites: int = 2
     runs_a_day: int = 1000
     deals_a_day: int = 30
+    answers_a_day: int = 1_000_000
     min_rows: int = 5
+    row_leverage: float = 0.5
     to_coordinator: bool = True
     open: bool = False
     to_peers: bool = True
@@ -127,9 +139,11 @@ class Policy:
         if self.epsilon_a_requester is not None and self.epsilon is None:
             wrong.add("epsilon_a_requester needs epsilon, for all together: set it too")
         for f in fields(self):
-            if f.name.startswith(("max_", "min_")) and getattr(self, f.name) < 1:
+            if f.name.startswith(("max_", "min_")) and not 1 <= getattr(self, f.name) < 1e18:
                 wrong.add(f"{f.name} = {getattr(self, f.name)} must be at least 1: try {f.default}")
-        for name in ("runs_a_day", "deal"):
+        if not 0 < self.row_leverage <= 1:
+            wrong.add(f"row_leverage = {self.row_leverage} must be above 0 and at most 1: try 0.5")
+        for name in ("runs_a_day", "answers_a_day", "deal"):
             if (getattr(self, name) or 0) < 0:
                 wrong.add(f"{name} = {getattr(self, name)} must be at least 0: try 0, or leave it out")
         with wrong.one():
@@ -288,7 +302,7 @@ def check_message(
     """Any message that a site may be asked to act on (`nets/site.py`), of `size` bytes.
 
     `visits` is how many models the run has tried here so far; how many it has after this one is returned.
-    `foreign` are ids of what came from other sites and is as it came (`foreign_after`).
+    `foreign` are ids of what came from other sites and is as it came (`origins.py`).
     """
     check_size(policy, size)
     what = message.get("do") if isinstance(message, Mapping) else message
@@ -470,17 +484,3 @@ def names_in(kernel: Mapping[str, Any]) -> list[str]:
 def holds(rows: Sequence[Any], ids: Collection[int]) -> bool:
     """Whether any of these beliefs, each in parts [id, names], has a part with one of these ids."""
     return any(part[0] in ids for row in rows for part in row)
-
-
-def foreign_after(message: Mapping[str, Any], foreign: Collection[int]) -> frozenset[int]:
-    """Ids of what is as it came from other sites, after a message that was done: copies of it are too.
-
-    A letter that arrives adds its ids: whoever takes it in knows whose it is. A sum or a trained model is the
-    site's own, though a sum of one model alone says as much as that model.
-    """
-    if message["do"] in ("begin", "keep"):
-        return frozenset(foreign) & frozenset(message.get("live", ()))
-    if message["do"] != "copy":
-        return frozenset(foreign)
-    pairs = zip(message["rows"], message["new"], strict=True)
-    return frozenset(foreign) | {new for row, new in pairs if holds([row], foreign)}

@@ -26,7 +26,7 @@ from coterie.core.checks import is_number, is_whole
 from coterie.core.client import Client, class_count, counts_of, digest_of
 from coterie.core.errors import BadData, BadInput, Refused, UnknownName, naming_flags_of, shown
 from coterie.core.seeds import Key
-from coterie.data.build import apart_from_split, as_dealt, client_of, parted, turned
+from coterie.data.build import apart_from_split, as_dealt, client_of, parted_rows, turned
 from coterie.data.columns import without
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.fit_together import check_clients
@@ -50,9 +50,12 @@ FEWEST = 3  # of one or two values, the mean and the deviation are as good as th
 
 @dataclass(frozen=True)
 class Share:
-    """How a run sets a site's rows aside."""
+    """How a run sets a site's rows aside: the rows of each part, and their places in the site's table, in
+    which those of a published test set come last.
+    """
 
     pools: tuple[Arrays, ...]
+    places: Mapping[str, Array]
     number: int
     one_class: bool
     lacks: tuple[bool, ...]
@@ -179,10 +182,14 @@ class Holding:
             if not is_whole(whole) or not 0 <= whole < 2**63:
                 raise BadInput(f"{what}={shown(whole)} must be a whole number of at least 0: try 0")
         data, key, whose = self.data, Key(deal_seed).at("data"), f"client {self.name!r}"
-        rows = np.arange(len(data.train))
-        pools = tuple(parted(data, rows, data.test, test, validation, key, number, whose))
+        rows, published = np.arange(len(data.train)), data.test is not None
+        kept, aside, out = parted_rows(data, rows, published, test, validation, key, number, whose)
+        held = data.train.take(out) if data.test is None else data.test
+        pools = (data.train.take(kept), data.train.take(aside), held)
+        beyond = len(data.train) + np.arange(len(held)) if published else out
+        places = dict(zip(PARTS, (kept, aside, beyond), strict=True))
         lacks = () if self.prepare is None else self.prepare.lacks(pools[0], f"{whose}: ")
-        self.share, self.client = Share(pools, number, one_class, lacks), None
+        self.share, self.client = Share(pools, places, number, one_class, lacks), None
         return {**dict(zip(PARTS, map(len, pools), strict=True)), "lacks": list(lacks)}
 
     def sums(self, gaps: Any, fewest: int = FEWEST) -> list[Told]:
@@ -217,7 +224,15 @@ class Holding:
 
     def part(self, fold: Mapping[str, Any] | None) -> Client:
         """Its client; of a tuning's trial, without a fold of its training rows, on which it is tested."""
-        return self._client() if fold is None else without_fold(self._client(), fold, self._share().number)
+        return self._folded(fold)[0]
+
+    def places(self, fold: Mapping[str, Any] | None) -> Mapping[str, Array]:
+        """Where the rows of each part of that client are in the site's table."""
+        return self._share().places if fold is None else self._folded(fold)[1]
+
+    def _folded(self, fold: Mapping[str, Any] | None) -> tuple[Client, Mapping[str, Array]]:
+        client, places = self._client(), self._share().places
+        return (client, places) if fold is None else without_fold(client, places, fold, self._share().number)
 
     def facts(self) -> dict[str, Any]:
         """What the roster needs of its client: sizes, shape, names of inputs."""
@@ -274,13 +289,15 @@ def refuse_new_gaps(name: str, prepare: TabularPrepare, gaps: Any, lacks: Sequen
         raise Refused(f"site {name!r} lacks column {new[0]!r}, which all have that began: start the run anew")
 
 
-def without_fold(client: Client, fold: Mapping[str, Any], number: int, deep: int = DEEPEST) -> Client:
+def without_fold(
+    client: Client, places: Mapping[str, Array], fold: Mapping[str, Any], number: int, deep: int = DEEPEST
+) -> tuple[Client, Mapping[str, Array]]:
     """As `sites/folds.py` leaves it out in one process; a fold may lie within what another leaves."""
     outer = fold.get("within")
     if outer is not None:
         if not isinstance(outer, Mapping) or not deep:
             raise BadInput(f"fold {shown(dict(fold))} is none: is it of another version?")
-        client = without_fold(client, outer, number, deep - 1)
+        client, places = without_fold(client, places, outer, number, deep - 1)
     first, of = first_rows(client)
     told: list[Any] = [fold.get(name) for name in ("folds", "fold", "seed")]
     if not all(map(is_whole, told)) or not 0 <= told[1] < told[0] or told[0] < 2 or told[2] < 0:
@@ -288,7 +305,8 @@ def without_fold(client: Client, fold: Mapping[str, Any], number: int, deep: int
     many, which, seed = told
     refuse_many_folds(client, many, len(first))
     dealt = deal_folds(client.train.y.numpy()[first], many, Key(seed).at("folds", number).numpy())[of]
-    return held_out(client, dealt, which)
+    mine, rows = dealt == which, places["train"]
+    return held_out(client, dealt, which), {**places, "train": rows[~mine], "test": rows[mine]}
 
 
 # what it says, and the common order

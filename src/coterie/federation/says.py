@@ -19,6 +19,7 @@ PLAIN = {
     "fold": "how many rows a fold of a tuning leaves",
     "finish": "keep the model that the run ends with here",
     "end": "forget the run",
+    "cancel": "end what it is computing",
     "left-out": "to do nothing",
     "ping": "whether it is there",
     "rows": "all of its rows",

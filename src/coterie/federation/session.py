@@ -8,7 +8,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +20,43 @@ from coterie.core.client import Client
 from coterie.core.errors import BadData, BadRun, Refused, shown
 from coterie.core.kernel import Kernel
 from coterie.core.seeds import Key
-from coterie.core.wire import pack
+from coterie.core.wire import key_of, pack
 from coterie.data.tables.rules import Recipe
 from coterie.federation.blame import lacking
 from coterie.federation.budgets import Purse, content_of, secret_key
 from coterie.federation.consent import Consent
+from coterie.federation.effects import (
+    Effects,
+    Load,
+    bounded_memory,
+    check_effects,
+    effects_of,
+    remembered_bytes,
+)
+from coterie.federation.guard import Guard, marks_of_models, who_asks
+from coterie.federation.origins import Bond, Origins, bond_of
 from coterie.federation.parcels import FROM, TO, Parcels
 from coterie.federation.policy import (
     Policy,
+    above,
     check_message,
     check_model,
     check_promised,
-    foreign_after,
     limits_of,
     objection_to,
 )
+from coterie.kernels import kernel_of
 from coterie.models import MODELS
 from coterie.models.base import count_parameters
 from coterie.nets.packing import WHOLE
-from coterie.nets.site import PARTS, Answer, Site, detupled, ids_in, rows_of
+from coterie.nets.site import PARTS, Answer, Site, detupled, ids_in, rows_of, stacked
 from coterie.privacy.accounting import repeated
 from coterie.storage.atomic import readable_errors
 
 RUN = re.compile(r"[0-9a-f]{32}")
 OLD = 30 * 24 * 3600  # seconds
 Letters = Callable[[str, dict[str, Any], bytes, float, float], None]  # as `Post.letter`
+ENTRY = 1024  # bytes that a belief takes beside its numbers
 LETTER = 600.0  # seconds, at most, for another site to take a letter
 
 
@@ -63,13 +75,20 @@ class Session(Site):
         parcels: Parcels,
         purse: Purse | None = None,
         consent: Consent | None = None,
+        guard: Guard | None = None,
+        places: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(client, number, home)
+        self.guard, self.places = guard, places or {}  # what was told of rows; where they are in the table
+        self.origins = Origins(client.name)
+        self.origins.load(home)
+        self.does = ""  # what the last visit did, for people
+        self.cancels: Callable[[], str] = lambda: ""  # why work is to end, if it is
         self.purse = purse  # where visits with noise are paid from
         self.consent = consent  # what people here say of others' circles
         self.policy, self.leader, self.others, self.letters = policy, leader, others, letters
         self.parcels = parcels
-        self.visits, self.foreign = 0, frozenset[int]()
+        self.visits = 0
         self.asked: dict[str, Any] = {}  # how it began
         self.sealed: Any = None  # its part with helpers, if the run is sealed (`sealed_site.py`)
         self.recipe: Recipe | None = None  # how its rows are read, as the run has their columns
@@ -102,16 +121,85 @@ class Session(Site):
         if message.get("do") == "letter":
             raise Refused("a letter goes to another site, by letters: is it of another version?")
         with self.lock:
-            self.visits = check_message(self.policy, message, len(data), self.visits, self.foreign)
+            self.visits = check_message(self.policy, message, len(data), self.visits, self.origins.whole)
+            self.origins.check(message)
             if message["do"] == "give":
                 check_promised(self.limits, self.promised, "", message["rows"], message.get("why"))
+            self._check_room(message, tensors)
             do = getattr(self, f"do_{message['do']}")
-            found, models = do(message, tensors)
+            with self._bounded():
+                effects = self._weighed(message, tensors) if message["do"] == "visit" else Effects()
+                found, models = do(message, tensors)
+            self.does = effects.words() if message["do"] == "visit" else ""
+            if effects.later < self.policy.min_rows and "loss" in models and message["do"] == "visit":
+                found, models = withheld(found, models)
             how = "none" if message.get("whole") else squeeze
             answer = self.parcels.pack(self.leader, found, models, how, learns=False)
             self.parcels.taken(self.leader)
-            self.foreign = foreign_after(message, self.foreign)
+            self.origins.after(message, tensors)
             return answer
+
+    @contextlib.contextmanager
+    def _bounded(self) -> Iterator[None]:
+        """What is computed here ends with the policy's seconds, or when somebody cancels it, and takes no
+        more than its memory.
+        """
+        most, watch = self.policy.max_seconds, self._net().learner.watch
+        over = f"work took longer than the policy's {most:g} seconds, and was ended: ask for less, or raise "
+        watch.limit(most, over + "max_seconds", self.cancels)
+        try:
+            with bounded_memory(self.policy.max_memory):
+                yield
+        finally:
+            watch.rest()
+
+    def _check_room(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """What is here already, what comes along, and what a message names, which may be much though it is
+        small.
+        """
+        named = sum(len(message.get(key, ())) for key in ("rows", "new", "replies", "origin", "beliefs"))
+        named += sum(map(len, message.get("beside", {}).values()))
+        named += sum(len(row) if isinstance(row, list) else 1 for row in message.get("to") or ())
+        here = sum(t.nbytes for belief in self.held.values() for t in belief.values())
+        need = here + ENTRY * len(self.held) + sum(t.nbytes for t in tensors.values())
+        need += named * max(ENTRY, 8 * self._size())
+        if line := above(need, "bytes of models", self.policy.max_memory, "max_memory"):
+            raise Refused(line)
+
+    def _size(self) -> int:
+        """Numbers of the largest belief that is here; of a model, if there is none."""
+        each = (sum(t.numel() for t in belief.values()) for belief in self.held.values())
+        return max(each, default=0) or count_parameters(self._net().learner.scoring)
+
+    def _weighed(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Effects:
+        """What a visit is going to do, held against the policy and against all that was told before."""
+        kernel, key, net = kernel_of(message["kernel"]), key_of(message["key"]), self._net()
+        guests, beside = [int(g) for g in message["guests"]], sum(map(len, message["beside"].values()))
+        sizes = {part: len(getattr(self.client, part)) for part in PARTS}
+        x = self.client.train.x
+        load = Load(
+            len(guests), len(message["beliefs"]) + beside, self._size(), x[0].numel() if len(x) else 1, 64
+        )
+        own = self.purse is not None and bool(self.purse.cost(kernel, sizes))  # then nobody knows which rows
+        keys = [] if own else [key.at("guest", g, "host", self.number) for g in guests]
+        effects = effects_of(kernel, sizes, load, self.policy, keys)
+        check_effects(self.policy, effects)
+        self._take(tensors)
+        first = self._belief(message["beliefs"][0]) if message["beliefs"] else {}
+        kept = remembered_bytes(kernel, net.learner, first) * len(guests)
+        line = above(
+            effects.bytes + kept, "bytes of memory for a visit", self.policy.max_memory, "max_memory"
+        )
+        if line:
+            raise Refused(line)
+        if self.guard is not None:
+            models = list[str]()
+            if effects.drawn:
+                beliefs = stacked([self._belief(row) for row in message["beliefs"]])
+                models = marks_of_models(beliefs, [int(row) for row in message["rows"]])
+            who = who_asks(self.leader, message.get("run"))
+            self.guard.visit(effects, self.places, models, len(guests), who)
+        return effects
 
     def admitted(
         self,
@@ -178,7 +266,8 @@ class Session(Site):
         """Replies go to both servers, masked."""
         bounds = tuple(seconds_of(message[name]) for name in ("deadline", "patience"))
         with self.lock:
-            check_message(self.policy, message, 0, self.visits, self.foreign)
+            check_message(self.policy, message, 0, self.visits, self.origins.whole)
+            self.origins.check({**message, "do": "seal"})
             if message.get("to") is not None:  # for a sum there, and not to be measured
                 rows = [order["row"] for order in message["orders"]]
                 self.check_leaves(str(message["to"]), rows, "mix")
@@ -224,11 +313,13 @@ class Session(Site):
             if to not in self.others:
                 raise Refused(f"a letter to {shown(to)}, who takes no part in this run: start the run anew")
             with self.lock:
-                check_message(self.policy, {**order, "do": "letter"}, 0, self.visits, self.foreign)
+                check_message(self.policy, {**order, "do": "letter"}, 0, self.visits, self.origins.whole)
+                self.origins.check_letter(to, order["rows"])
                 self.check_leaves(to, order["rows"], order.get("why"))
                 head, models = self.do_letter(order, {})
+                bonds = self.origins.header(order["rows"], order["new"], self._bond())
             try:
-                self._send(to, {"run": message["run"]}, head, models, squeeze, bounds)
+                self._send(to, {"run": message["run"]}, {**head, **bonds}, models, squeeze, bounds)
                 sent.append(sum(t.nbytes for t in models.values()))
             except BadRun as error:
                 sent.append(str(error))
@@ -257,19 +348,33 @@ class Session(Site):
                 if how == "none" or not str(error).endswith(WHOLE):
                     raise
 
+    def _bond(self) -> Bond:
+        """What this site demands of others for its own models."""
+        refused = list[str]()
+        if self.consent is not None:
+            refused = [name for name, line in self.consent.answers().items() if line.get("allow") is not True]
+        return bond_of(self.policy, refused)
+
+    def do_store(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
+        """With whose models they are: a process that is started anew has to know."""
+        if self.home is not None:
+            self.origins.store(self.home)
+        return super().do_store(message, tensors)
+
     def take_letter(self, sender: str, data: bytes) -> None:
         """Contents of another site. What this site made itself stays as it is."""
         if sender not in self.others:
             raise Refused(f"a letter of {shown(sender)}, who takes no part in this run")
         with self.lock:
-            _, tensors = self.parcels.unpack(FROM + sender, data, learns=True)
+            head, tensors = self.parcels.unpack(FROM + sender, data, learns=True)
         ids = set(ids_in(tensors).values())
         with self.lock:
             if ids & (self.held.keys() - self.copies):
                 raise Refused(f"a letter of {shown(sender)} has the names of what is ours")
             refuse_not_finite(tensors, sender)
+            self._check_room({}, tensors)
             self._take(tensors)
-            self.foreign |= ids
+            self.origins.came(sender, ids, head)
 
     def take_from_helper(self, sender: str, header: Mapping[str, Any], data: bytes) -> None:
         """Seeds of masks, or a share of a sum."""
@@ -332,6 +437,12 @@ def parameters_of(told: Mapping[str, Any]) -> int:
     except (RuntimeError, TypeError, ValueError) as error:
         text = " ".join(str(error).split())[:200]
         raise BadRun(f"model {shown(told['model'])} cannot be built here: {text}") from None
+
+
+def withheld(found: dict[str, Any], numbers: dict[str, Tensor]) -> Answer:
+    """Without the loss: what it has of the steps after the first would be of few rows."""
+    names = [name for name in found["numbers"] if name != "loss"]
+    return {**found, "numbers": names}, {name: numbers[name] for name in names}
 
 
 def seconds_of(told: Any) -> float:

@@ -8,6 +8,7 @@
     begin     a run, by its id: a model to train; the messages of `nets/site.py` then name the run
     finish    the model that a run ends with here: it is written down, to be used
     end       nothing of a run is needed any more
+    cancel    what is being computed for the run ends
     ledger    entries of a run's ledger are signed (`witness.py`); what the site is shown is kept (`seen.py`)
 
 Everything is said in a line, and written into asked.jsonl with who asked and what came of it. What work took
@@ -38,6 +39,7 @@ from coterie.federation.budgets import check_rows as check_budget_rows
 from coterie.federation.certificates import Card
 from coterie.federation.consent import Consent
 from coterie.federation.energy import Effort
+from coterie.federation.guard import Guard, who_asks
 from coterie.federation.headers import printable
 from coterie.federation.parcels import Parcels
 from coterie.federation.parts import Seat
@@ -53,7 +55,7 @@ from coterie.federation.policy import (
     limits_of,
     told,
 )
-from coterie.federation.rows import PARTS, Holding
+from coterie.federation.rows import FEWEST, PARTS, Holding
 from coterie.federation.says import asked, sent
 from coterie.federation.seen import Seen
 from coterie.federation.session import Letters, Session, forget_old_runs, home_of, run_of
@@ -100,6 +102,7 @@ class Station:
         self.parcels, self.purse = Parcels(), Purse(state, policy)
         self.signer, self.effort = Signer(state, kit), Effort(state)
         self.consent = Consent(state, name, policy.circles)
+        self.guard = Guard(state, holding.data, policy)
         self.seen = Seen(state, policy.max_rounds)
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
@@ -115,6 +118,8 @@ class Station:
         try:
             message = message_in(body)
             check_size(self.policy, len(body))
+            if message.get("do") == "cancel":  # work that goes on has the lock
+                return pack(*self._cancel(sender.name, message))
             with self.lock:  # leads' workers are several, the site is one
                 self.outcome = "done"
                 found = self._answer(sender.name, message, body)
@@ -215,9 +220,11 @@ class Station:
         return found, {}
 
     def _sums(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
-        found = self._ground(leader, message).sums(message["gaps"])
+        holding = self._ground(leader, message)
+        found = holding.sums(message["gaps"], max(FEWEST, self.policy.min_rows))
         if any(s is not None for s in found):
             check_may(self.policy, "sums")
+            self.guard.tell(holding.places(None)["train"], who_asks(leader, "sums"))
         return {"sums": found}, {}
 
     def _fit(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
@@ -229,6 +236,8 @@ class Station:
         if self.policy.sums:  # what was fitted is in them
             facts["notes"] = list(client.notes)
         if self.policy.label_counts:
+            for rows in holding.places(None).values():
+                self.guard.tell(rows, who_asks(leader, "labels"))
             facts["labels"] = holding.labels()
         return plain(facts), {}
 
@@ -276,12 +285,15 @@ class Station:
                 self.parcels,
                 self.purse,
                 self.consent,
+                self.guard,
+                holding.places(message.get("fold")),
             )
             if message.get("helpers") is not None:
                 self.session.sealed = sealed_site(
                     self.name, message["helpers"], self.card_of, limits_of(self.policy)
                 )
             self.session.recipe = holding.data.recipe
+            self.session.cancels = self._person_cancels
             self.session.visits = self.visited.get(run, 0)
             self.run, self.leader = run, leader
         self.heard = time.monotonic()
@@ -307,6 +319,27 @@ class Station:
             self.effort.write()
             self.session, self.run, self.leader = None, "", ""
         return {}, {}
+
+    def _cancel(self, leader: str, message: dict[str, Any]) -> Message:
+        """Whoever leads a run may end what it asked for."""
+        self._session(message, leader)
+        self.cancel(f"cancelled by {leader}, who leads the run")
+        self._note(leader, message, "done")
+        return {}, {}
+
+    def cancel(self, why: str) -> None:
+        """What is computed here at present ends, with that reason, and the run may go on."""
+        session = self.session
+        if session is not None and session.net is not None:
+            session.net.learner.watch.end(why)
+
+    def _person_cancels(self) -> str:
+        """Somebody at this site has said so (`coterie site --cancel`), in another process."""
+        path = self.state / CANCEL
+        if not path.exists():
+            return ""
+        path.unlink(missing_ok=True)
+        return "ended by a person at this site: ask there"
 
     def _left_out(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         self.say(f"{leader} leaves this site out of a run: {str(message['why'])[:2000]}")
@@ -424,7 +457,7 @@ def sealed_site(
     return SealedSite(name, parties, card_of, limits.leverage, limits.others_at_least)
 
 
-ASKED, BEGUN, DEALT = "asked.jsonl", "begun.txt", "dealt.txt"
+ASKED, BEGUN, DEALT, CANCEL = "asked.jsonl", "begun.txt", "dealt.txt", "cancel"
 LARGEST = 64 << 20  # bytes of asked.jsonl, before a new one is begun
 IDLE = 900.0  # seconds without a question after which a run may be set aside for another lead's
 MOST_RUNS = 1000  # whose visits are remembered

@@ -24,10 +24,10 @@ from torch import Tensor
 from coterie.core.belief import Belief
 from coterie.core.devices import widest
 from coterie.core.errors import BadInput
-from coterie.core.kernel import KERNELS, Carry, Plan, Reply, Tick
+from coterie.core.kernel import KERNELS, Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
-from coterie.kernels.local import deal_batches
+from coterie.kernels.local import deal_batches, extent_of_batches
 
 SHARED, TAKEN = "shared", "taken"
 WEIGHT, HIGH = "weight/", "high/"  # of a parameter: W, and 1 if its layer is one of the top ones
@@ -64,6 +64,11 @@ class ALA:
     @property
     def numbers(self) -> tuple[str, ...]:
         return (TAKEN,)
+
+    def extent(self, samples: int) -> Extent:
+        some = max(1, round(self.rows * samples))
+        found = extent_of_batches(some, self.batch, self.passes, 0)
+        return found._replace(evenly=some == samples and samples % found.batch != 1)
 
     def plan(self, samples: int, key: Key) -> Plan:
         """Rates are 1 where a pass is over, else 0."""

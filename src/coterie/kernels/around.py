@@ -8,7 +8,7 @@ from typing import Any
 
 from coterie.core.belief import Belief
 from coterie.core.charge import Charge
-from coterie.core.kernel import Carry, Plan, Reply, Tick
+from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick, extent_of
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
 
@@ -57,6 +57,9 @@ class Around:
     @property
     def numbers(self) -> tuple[str, ...]:
         return numbers_of(self.inner)
+
+    def extent(self, samples: int) -> Extent | None:
+        return extent_of(self.inner, samples)
 
     def plan(self, samples: int, key: Key) -> Plan:
         made: Plan = self.inner.plan(samples, key)

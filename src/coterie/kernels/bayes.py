@@ -134,6 +134,8 @@ class CollectingWork(Collecting, LocalWork):
         if self.per not in get_args(Per):
             raise UnknownName("per", self.per, get_args(Per))
 
+    extent = LocalWork.extent
+
     def plan(self, samples: int, key: Key) -> Plan:
         drawn = super().plan(samples, key)
         unit = -(-samples // self.batch) if self.per == "epoch" else 1

@@ -44,7 +44,7 @@ from torch import Tensor, nn
 from coterie.core.belief import Belief
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.kernel import WORK, Carry, Plan, Reply, Tick, Trainer
+from coterie.core.kernel import WORK, Carry, Extent, Plan, Reply, Tick, Trainer, extent_of
 from coterie.core.learner import Batch, Gradient, Learner, plus
 from coterie.core.seeds import Key
 from coterie.kernels.around import Around, numbers_of
@@ -133,6 +133,10 @@ class DP(Around):
         return (
             Charge(self.sigma, self.batch / samples, self.cap or usual_cap(self.batch), samples, planned),
         )
+
+    def extent(self, samples: int) -> Extent | None:
+        found = extent_of(self.inner, samples)
+        return found and found._replace(evenly=found.evenly and self.sampling == "epochs")
 
     def plan(self, samples: int, key: Key) -> Plan:
         self.needs(samples)

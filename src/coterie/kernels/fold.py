@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from coterie.core.charge import Charge
 from coterie.core.client import Task
 from coterie.core.groups import Groups
-from coterie.core.kernel import KERNELS, Part, Plan, Trainer
+from coterie.core.kernel import KERNELS, Extent, Part, Plan, Trainer, extent_of
 from coterie.core.seeds import Key
 from coterie.kernels.around import Around, charges_of
 from coterie.kernels.sgd import SGD
@@ -51,6 +51,15 @@ class Fold(Around):
     def charges(self, samples: int) -> tuple[Charge, ...] | None:
         once = charges_of(self.inner, len(self.rows(samples)))
         return None if once is None else tuple(replace(c, times=c.times * self.passes) for c in once)
+
+    def extent(self, samples: int) -> Extent | None:
+        rows = self.rows(samples)
+        found = extent_of(self.inner, len(rows))
+        if found is None:
+            return None
+        alone = self.folds and found.batch > 1 and len(rows) % found.batch == 1  # such a batch is left out
+        mine = rows if found.rows is None else rows[found.rows]
+        return Extent(found.steps * self.passes, found.batch, found.evenly and not alone, mine)
 
     def plan(self, samples: int, key: Key) -> Plan:
         rows = self.rows(samples)

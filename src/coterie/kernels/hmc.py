@@ -34,7 +34,7 @@ from coterie.core.belief import Belief
 from coterie.core.devices import widest
 from coterie.core.dropout import uniform
 from coterie.core.errors import BadInput
-from coterie.core.kernel import WORK, Carry, Plan, Reply, Tick
+from coterie.core.kernel import WORK, Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
 from coterie.kernels.bayes import JITTER, METROPOLIS, Collecting, check_posterior, marks_of, normals
@@ -113,6 +113,9 @@ class HMC(Collecting):
     def gradients(self) -> int:
         """Of one step: where it begins, and after each leap."""
         return self.leaps + 1
+
+    def extent(self, samples: int) -> Extent:
+        return Extent(self.steps, samples, evenly=True)
 
     def plan(self, samples: int, key: Key) -> Plan:
         refuse_many_steps(f"steps={self.steps}", self.steps)

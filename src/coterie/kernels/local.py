@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from coterie.core.belief import Belief
 from coterie.core.devices import widest
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.kernel import Carry, Plan, Reply, Tick
+from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
 
@@ -71,6 +71,9 @@ class LocalWork(ABC):
         rows = deal_batches(samples, self.batch, self.epochs, self.steps, self.shuffle, mine, past)
         rates = rates_of(self.schedule, self.final, len(rows), key.round, key.rounds)
         return Plan(rows, rates, mine // 2)
+
+    def extent(self, samples: int) -> Extent:
+        return extent_of_batches(samples, self.batch, self.epochs, self.steps)
 
     @abstractmethod
     def memories(self) -> tuple[str, ...]:
@@ -139,6 +142,14 @@ def refuse_many_steps(asked: str, steps: int) -> None:
             f"{asked} asks for {steps} steps in one round, at most {MOST_STEPS} are planned: lower it and "
             "raise rounds"
         )
+
+
+def extent_of_batches(samples: int, batch: int, epochs: int, steps: int) -> Extent:
+    """Of what `deal_batches` deals."""
+    batch = max(1, min(batch, samples))
+    a_pass = -(-samples // batch)
+    wanted = steps or epochs * a_pass
+    return Extent(wanted, batch, wanted % max(1, a_pass) == 0)
 
 
 def deal_batches(

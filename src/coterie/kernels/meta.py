@@ -29,7 +29,7 @@ from torch import Tensor
 
 from coterie.core.belief import Belief
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.kernel import KERNELS, Carry, Plan, Tick, Trainer
+from coterie.core.kernel import KERNELS, Carry, Extent, Plan, Tick, Trainer, extent_of
 from coterie.core.learner import Batch, Gradient, Learner
 from coterie.core.seeds import Key
 from coterie.kernels.around import Around
@@ -71,6 +71,11 @@ class Meta(Around):
     def gradients(self) -> int:
         """Of one step, each of a batch of its own size; a product with the Hessian counts as one."""
         return {"none": 2, "exact": 3, "difference": 4}[self.hessian]
+
+    def extent(self, samples: int) -> Extent | None:
+        rows = evenly(samples, self.batches * self.inner.batch)  # type: ignore[attr-defined]
+        found = extent_of(replace(self.inner, batch=rows), samples)  # type: ignore[type-var]
+        return found and found._replace(batch=found.batch // self.batches, evenly=False)
 
     def plan(self, samples: int, key: Key) -> Plan:
         rows = evenly(samples, self.batches * self.inner.batch)  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from torch import nn
 
 from coterie.core.belief import Belief
 from coterie.core.errors import BadInput
-from coterie.core.kernel import KERNELS, Carry, Plan, Reply, Tick
+from coterie.core.kernel import KERNELS, Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
@@ -37,6 +37,9 @@ class Refresh:
     @property
     def keeps(self) -> bool:
         return False
+
+    def extent(self, samples: int) -> Extent:
+        return self._pass().extent(samples)
 
     def plan(self, samples: int, key: Key) -> Plan:
         return self._pass().plan(samples, key)

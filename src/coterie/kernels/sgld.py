@@ -48,6 +48,8 @@ class SGLD(CollectingWork):
     def memories(self) -> tuple[str, ...]:
         return ()
 
+    extent = CollectingWork.extent
+
     def plan(self, samples: int, key: Key) -> Plan:
         drawn = super().plan(samples, key)
         # each step is told N beside its rate

@@ -174,7 +174,7 @@ class Remote:
         if not which:
             return Replies(answered, {}, None, beliefs)
         names = dict.fromkeys(name for name, _ in found)
-        stacked = {name: torch.stack([found[name, e] for e in which]) for name in names}
+        stacked = {name: torch.stack(some) for name, some in filled(found, names, which).items()}
         if not ids:
             return Replies(answered, stacked, None, beliefs)
         like = next(iter(answers.values()))[0]["like"]
@@ -379,3 +379,12 @@ class Remote:
 
     def close(self) -> None:
         self.post.transport.close()
+
+
+def filled(
+    found: Mapping[tuple[str, int], Tensor], names: Iterable[str], edges: Sequence[int]
+) -> dict[str, list[Tensor]]:
+    """[edge] numbers by name; NaN of a site that does not tell one that others tell."""
+    like = {name: t for (name, _), t in found.items()}
+    nothing = {name: torch.full_like(like[name], torch.nan, dtype=torch.float64) for name in names}
+    return {name: [found.get((name, e), nothing[name]) for e in edges] for name in names}

@@ -1,0 +1,206 @@
+"""Whose models are in what a site holds, and what these sites demand of whoever holds a part of them.
+
+A model that leaves a site for another takes along what its policy says of it: whether it may go on to whoever
+leads the run, be measured against others, or reach a site that it has said no to. Whatever is made of it (a
+sum, a copy, what training made of it, over however many sites) has the same bonds: a site answers for its own
+policy, and for those of all whose parts it holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core.checks import is_whole
+from coterie.core.errors import BadRun, Refused, shown
+from coterie.core.kernel import KERNELS, makes
+from coterie.federation.policy import Policy
+from coterie.storage.atomic import readable_errors, write_whole
+
+ORIGINS = "origins.json"
+MOST_SITES = 1_000
+Names = frozenset[str]
+NOBODY: Names = frozenset()
+TELLS_MODELS = ("slopes",)  # kernels whose numbers compare models, as distances do
+
+
+@dataclass(frozen=True)
+class Bond:
+    """What a site demands of others for its models: as its policy has it for itself. Nothing, unless said."""
+
+    coordinator: bool = False
+    open: bool = False
+    distances: bool = False
+    vetoes: tuple[str, ...] = ()
+
+
+def bond_of(policy: Policy, vetoes: Iterable[str]) -> Bond:
+    may = policy.to_coordinator and not policy.sealed
+    return Bond(may, policy.open and may, policy.distances, tuple(sorted(vetoes)))
+
+
+def bond_told(told: Any) -> Bond:
+    """As another site says it; what makes no sense demands everything."""
+    if not isinstance(told, Mapping):
+        return Bond()
+    flags = {name: told.get(name) is True for name in ("coordinator", "open", "distances")}
+    vetoes = told.get("vetoes")
+    known = isinstance(vetoes, list) and all(isinstance(name, str) for name in vetoes)
+    return Bond(**flags, vetoes=tuple(vetoes[:MOST_SITES]) if known and vetoes else ())
+
+
+@dataclass(eq=False)
+class Origins:
+    """At the site of that name: by id whose models are in it, and which are as they came from one site."""
+
+    name: str
+    of: dict[int, Names] = field(default_factory=dict)
+    whole: set[int] = field(default_factory=set)
+    bonds: dict[str, Bond] = field(default_factory=dict)
+
+    # what comes and goes
+
+    def came(self, sender: str, ids: Iterable[int], header: Mapping[str, Any]) -> None:
+        """Contents of another site, which says whose are in them; its own at least."""
+        bonds, origins = header.get("bonds"), header.get("origins")
+        told = bonds if isinstance(bonds, Mapping) else {}
+        some = origins if isinstance(origins, Mapping) else {}
+        for site, bond in [*told.items()][:MOST_SITES]:
+            if isinstance(site, str) and site != self.name:
+                self.bonds[site] = bond_told(bond)
+        for id in ids:
+            within = some.get(str(id))
+            names = {str(name) for name in within[:MOST_SITES]} if isinstance(within, list) else set()
+            self.of[id] = frozenset(names | {sender}) - {self.name}
+            self.whole.add(id)
+
+    def header(self, rows: Sequence[Any], new: Sequence[int], own: Bond) -> dict[str, Any]:
+        """What goes along with contents for another site."""
+        origins = {str(id): sorted(self.within([row])) for row, id in zip(rows, new, strict=True)}
+        sites = sorted({name for names in origins.values() for name in names})
+        bonds = {site: asdict(self.bonds.get(site, Bond())) for site in sites}
+        return {
+            "bonds": {**bonds, self.name: asdict(own)},
+            "origins": {k: v for k, v in origins.items() if v},
+        }
+
+    # what is made of what is here
+
+    def after(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """A message was done."""
+        do = message["do"]
+        if do in ("begin", "keep", "fetch"):
+            live = set(message.get("live", ()))
+            self.of = {id: names for id, names in self.of.items() if id in live}
+            self.whole &= live
+        elif do == "copy":
+            for row, new in zip(message["rows"], message["new"], strict=True):
+                self._made(new, [row], as_it_came=True)
+        elif do == "mix":
+            for row, new in enumerate(message["new"]):
+                self._made(
+                    new, [message["rows"][i] for i in mixed_in(row, message, tensors)], as_it_came=True
+                )
+        elif do == "visit":
+            beside = [row for some in message["beside"].values() for row in some]
+            same = makes(KERNELS[str(message["kernel"]["name"])])
+            for guest, new in zip(message["rows"], message["replies"], strict=False):
+                self._made(new, [message["beliefs"][guest], *beside], as_it_came=same)
+
+    def _made(self, new: int, rows: Sequence[Any], as_it_came: bool) -> None:
+        names = self.within(rows)
+        self.of.pop(new, None)
+        self.whole.discard(new)
+        if names:
+            self.of[new] = names
+            ids = {part[0] for row in rows for part in row}
+            if as_it_came and len(names) == 1 and ids <= self.whole:
+                self.whole.add(new)
+
+    def within(self, rows: Iterable[Any]) -> Names:
+        return NOBODY.union(*(self.of.get(part[0], NOBODY) for row in rows for part in row))
+
+    # what may be done with it
+
+    def check(self, message: Mapping[str, Any]) -> None:
+        """Refuses what sites demand of us whose models are in what is asked for."""
+        do = message["do"]
+        if do == "give":
+            opened = message.get("why") == "open"
+            key = "open" if opened else "to_coordinator"
+            self._refuse(message["rows"], key, lambda b: b.open if opened else b.coordinator)
+        elif do == "seal":
+            rows = [order["row"] for order in message["orders"]]
+            self._refuse(rows, "to_coordinator", lambda b: b.coordinator)
+        elif do == "distances":
+            self._refuse([*message["replies"], *message["origin"]], "distances", lambda b: b.distances)
+        elif do == "visit" and TELLS_MODELS and names_hold(message["kernel"], TELLS_MODELS):
+            beside = [row for some in message["beside"].values() for row in some]
+            self._refuse([*message["beliefs"], *beside], "distances", lambda b: b.distances)
+
+    def check_letter(self, to: str, rows: Sequence[Any]) -> None:
+        for site in sorted(self.within(rows) - {to}):
+            if to in self.bonds.get(site, Bond()).vetoes:
+                raise Refused(
+                    f"a model that has one of {shown(site)[1:-1]}'s in it would go to {shown(to)}, to whom "
+                    f"{shown(site)[1:-1]} has said no: mix without it"
+                )
+
+    def _refuse(self, rows: Iterable[Any], key: str, allows: Any) -> None:
+        for site in sorted(self.within(rows)):
+            if not allows(self.bonds.get(site, Bond())):
+                raise Refused(
+                    f"a model that has one of {shown(site)[1:-1]}'s in it, whose policy has {key} = false: "
+                    "choose another way, or ask that site"
+                )
+
+    # on the disk
+
+    def store(self, folder: Path) -> None:
+        told = {
+            "of": {str(id): sorted(names) for id, names in self.of.items()},
+            "whole": sorted(self.whole),
+            "bonds": {site: asdict(bond) for site, bond in self.bonds.items()},
+        }
+        with readable_errors(folder / ORIGINS):
+            write_whole(folder / ORIGINS, json.dumps(told))
+
+    def load(self, folder: Path) -> None:
+        """What an earlier process of this site knew of the run."""
+        path = folder / ORIGINS
+        if not path.exists():
+            return
+        try:
+            with readable_errors(path):
+                told = json.loads(path.read_text())
+            self.of |= {int(id): frozenset(map(str, names)) for id, names in told["of"].items()}
+            self.whole |= {id for id in told["whole"] if is_whole(id)}
+            self.bonds |= {str(site): bond_told(bond) for site, bond in told["bonds"].items()}
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise BadRun(f"{path} is damaged: start the run anew") from None
+
+
+def mixed_in(row: int, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> list[int]:
+    """Which of the senders of a sum count in it."""
+    weights = [t for name, t in tensors.items() if name.startswith("weights/")]
+    counts = torch.zeros(len(message["rows"]), dtype=torch.bool)
+    for t in weights:
+        counts |= t[row] != 0
+        counts[t[row].argmax()] = True  # what is not averaged comes from the heaviest
+    return counts.nonzero().flatten().tolist()
+
+
+def names_hold(kernel: Any, names: Sequence[str]) -> bool:
+    left = [kernel]
+    while left:
+        now = left.pop()
+        if str(now.get("name", "")) in names:
+            return True
+        left += [value for value in now.values() if isinstance(value, Mapping)]
+    return False

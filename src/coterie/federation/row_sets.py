@@ -1,0 +1,316 @@
+"""Which rows a site has told figures of, ever, and which it may tell of next.
+
+A score is a sum over rows. Two scores of one model over sets of rows that differ by one row tell that row; so
+do three of which two add up to the third but for a row. With v_1, v_2, ... how often each row is in each set
+that was told of, whoever knows these sums knows those of every combination of the v_k. Two rules keep single
+rows out of reach, whichever leads asked, and whenever:
+
+    no combination of sets is about fewer than `least` rows, but for none at all
+    h_i = ‖P e_i‖² <= `leverage`      P projects on the span of all v_k, e_i is row i alone
+
+h_i is row i's leverage: how much of what makes the row differ from others the sums explain. If all h_i are at
+most 1 / `least`, the first rule holds: a v in the span has v_i² <= h_i ‖v‖², so that at least `least` rows
+are in it. Else the combination that leaves fewest rows is searched, by least absolute deviations. Rows about
+one person count as one.
+
+Steps of local work on some rows, drawn anew for each visit, are another matter: a model changes from round to
+round, and sums of different models cannot be combined. Such draws must differ from each other, and from the
+sets above, by `least` rows, and the second rule holds for draws that the same model saw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import zlib
+from base64 import b64decode, b64encode
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+from scipy.sparse import csr_array, hstack, identity, vstack
+
+from coterie.core.errors import BadRun, Refused
+from coterie.federation.budgets import appended
+from coterie.storage.atomic import readable_errors, write_whole
+
+ROW_SETS = "row_sets.jsonl"
+MOST_DRAWS = 2_000  # that are compared with
+MOST_MODELS = 64  # whose draws are remembered
+MOST_NUMBERS = 50_000_000  # of a basis, 400 MB
+SEARCHED = 64  # sets, at most, among which a combination is searched; beyond, leverage alone decides
+TINY = 1e-9
+Counts = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class Span:
+    """All combinations of some vectors, by an orthonormal basis [row, vector]."""
+
+    basis: Numbers
+    leverage: Numbers
+
+    @classmethod
+    def of(cls, rows: int) -> Span:
+        return cls(np.zeros((rows, 0)), np.zeros(rows))
+
+    def beyond(self, counts: Counts) -> Numbers | None:
+        """The direction in which the counts leave the span, of length 1; None if they do not."""
+        v = counts.astype(np.float64)
+        length = np.linalg.norm(v)
+        for _ in range(2):  # once more for the sake of rounding
+            v = v - self.basis @ (self.basis.T @ v)
+        rest = np.linalg.norm(v)
+        return None if rest <= TINY * max(float(length), 1.0) else v / rest
+
+    def grow(self, direction: Numbers) -> None:
+        if (self.basis.shape[1] + 1) * len(direction) > MOST_NUMBERS:
+            raise Refused("rows were looked at in too many ways to keep account of: take whole epochs")
+        self.basis = np.column_stack([self.basis, direction])
+        self.leverage = self.leverage + direction**2
+
+    def widen(self, rows: int) -> None:
+        """There are more rows now."""
+        more = rows - len(self.leverage)
+        self.basis = np.vstack([self.basis, np.zeros((more, self.basis.shape[1]))])
+        self.leverage = np.concatenate([self.leverage, np.zeros(more)])
+
+
+@dataclass(eq=False)
+class RowSets:
+    """The sets of one site's rows, in its folder. `marks` are of each row's contents, so that rows are known
+    again in a table that has grown; rows of the same `units` are about one person.
+    """
+
+    folder: Path
+    marks: Sequence[str]
+    units: Counts
+    least: int
+    leverage: float = 0.5
+    places: dict[str, int] = field(default_factory=dict)  # of all rows there ever were
+    sets: list[Counts] = field(default_factory=list)
+    draws: deque[Counts] = field(default_factory=lambda: deque(maxlen=MOST_DRAWS))
+    by_model: OrderedDict[str, Span] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.known, self.drawn = set[str](), set[str]()
+        self._read()
+        new = [mark for mark in self.marks if mark not in self.places]
+        if new:
+            appended(self.path, {"rows": new})
+            self._place(new)
+        self.here = np.array([self.places[mark] for mark in self.marks], dtype=np.int64)
+        persons = np.arange(len(self.places)) + int(self.units.max(initial=0)) + 1
+        persons[self.here] = self.units
+        self.persons = np.unique(persons, return_inverse=True)[1]
+        self.span = Span.of(len(self.places))
+        for counts in self.sets:
+            if (direction := self.span.beyond(self._wide(counts))) is not None:
+                self.span.grow(direction)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / ROW_SETS
+
+    # what is asked
+
+    def admit(self, rows: Counts, who: Mapping[str, str]) -> None:
+        """A figure of these rows, by their places in the table, is to be told; else Refused."""
+        counts = self._counts(rows)
+        mark = digest(counts)
+        if mark in self.known:
+            return
+        direction = self.span.beyond(counts)
+        self._check_size(counts)
+        if direction is not None:
+            self._check_draws(counts)
+            self._check_span(counts, direction)
+        self._note("set", counts, who)
+        self.sets.append(counts)
+        self.known.add(mark)
+        if direction is not None:
+            self.span.grow(direction)
+
+    def admit_draw(self, rows: Counts, model: str, who: Mapping[str, str]) -> None:
+        """Local work on these rows, some of them several times, drawn for one visit of that model."""
+        counts = self._counts(rows)
+        self._check_size(counts)
+        for known in self.sets:
+            wide = self._wide(known)
+            for factor in {1, usual_ratio(counts, wide)}:
+                self._check_difference(counts - factor * wide)
+        self._check_draws(counts)
+        span = self.by_model.setdefault(model, Span.of(len(self.places)))
+        self.by_model.move_to_end(model)
+        while len(self.by_model) > MOST_MODELS:
+            self.by_model.popitem(last=False)
+        direction = span.beyond(counts)
+        if direction is not None:
+            self._check_leverage(span.leverage + direction**2)
+            span.grow(direction)
+        if (mark := digest(counts)) not in self.drawn:
+            self._note("draw", counts, who)
+            self.draws.append(counts)
+            self.drawn.add(mark)
+
+    # the rules
+
+    def persons_in(self, vector: npt.NDArray[Any]) -> int:
+        return len(np.unique(self.persons[np.abs(vector) > 1e-6]))
+
+    def _check_size(self, counts: Counts) -> None:
+        if (many := self.persons_in(counts)) < self.least:
+            raise Refused(
+                f"figures of {many} rows, below the policy's {self.least}: ask for more rows, or lower "
+                "min_rows"
+            )
+
+    def _check_difference(self, left: npt.NDArray[Any]) -> None:
+        if 0 < (many := self.persons_in(left)) < self.least:
+            raise Refused(
+                f"rows that differ by {many} from rows that figures were told of before, below the policy's "
+                f"{self.least}: take one deal and one seed for all, other shares, folds or batches, or lower "
+                "min_rows"
+            )
+
+    def _check_draws(self, counts: Counts) -> None:
+        """Against every draw; most differ by so many rows that nobody has to look who they are about."""
+        if not self.draws:
+            return
+        largest = int(np.bincount(self.persons).max())
+        table = np.array([self._wide(drawn) for drawn in self.draws])
+        near = (table != counts).sum(axis=1) < self.least * largest
+        for other in table[near]:
+            self._check_difference(counts - other)
+
+    def _check_span(self, counts: Counts, direction: Numbers) -> None:
+        after = self.span.leverage + direction**2
+        if np.bincount(self.persons, weights=after).max() <= (1 + TINY) / self.least:
+            return
+        for other in self.sets:
+            self._check_difference(counts - self._wide(other))
+        self._check_leverage(after)
+        if 0 < len(self.sets) <= SEARCHED:
+            self._check_difference(fewest_left(counts, np.array([self._wide(s) for s in self.sets])))
+
+    def _check_leverage(self, after: Numbers) -> None:
+        if after.max() > self.leverage + TINY:
+            raise Refused(
+                f"rows looked at in so many ways that {after.max():.0%} of what is one row's own could be "
+                f"told, above the policy's {self.leverage:.0%}: take one deal and one seed for all and "
+                "whole epochs, or raise row_leverage"
+            )
+
+    # what is kept
+
+    def _counts(self, rows: Counts) -> Counts:
+        return np.bincount(self.here[rows], minlength=len(self.places)).astype(np.int64)
+
+    def _wide(self, counts: Counts) -> Counts:
+        more = len(self.places) - len(counts)
+        return counts if not more else np.concatenate([counts, np.zeros(more, dtype=counts.dtype)])
+
+    def _place(self, marks: Iterable[str]) -> None:
+        for mark in marks:
+            self.places.setdefault(mark, len(self.places))
+
+    def _note(self, kind: str, counts: Counts, who: Mapping[str, str]) -> None:
+        packed = b64encode(zlib.compress(counts.astype("<u4").tobytes())).decode()
+        entry = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **who, kind: packed}
+        if kind == "set":
+            appended(self.path, entry)
+            return
+        with readable_errors(self.path), self.path.open("a") as file:  # there may be one for each visit
+            file.write(json.dumps(entry) + "\n")
+
+    def _read(self) -> None:
+        """A line that cannot be read ends the site: it could not say what it has told."""
+        if not self.path.exists():
+            return
+        with readable_errors(self.path):
+            text = self.path.read_text()
+        whole, _, torn = text.rpartition("\n")
+        lines = whole.splitlines()
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = json.loads(line)
+                if "rows" in entry:
+                    self._place(map(str, entry["rows"]))
+                    continue
+                kind = "set" if "set" in entry else "draw"
+                counts = np.frombuffer(zlib.decompress(b64decode(entry[kind])), dtype="<u4").astype(np.int64)
+            except (ValueError, TypeError, KeyError, zlib.error, RecursionError):
+                raise BadRun(
+                    f"{self.path}: line {number} is damaged: restore it, or remove the file, and what was "
+                    "told before counts no more"
+                ) from None
+            if kind == "set":
+                self.sets.append(counts)
+                self.known.add(digest(counts))
+            else:
+                self.draws.append(counts)
+                self.drawn.add(digest(counts))
+        if torn or len(lines) > len(self.sets) + 2 * MOST_DRAWS + 1000:
+            self._rewrite(lines)
+
+    def _rewrite(self, lines: Sequence[str]) -> None:
+        """Without draws that are compared with no more, and without a last line that is cut short."""
+        draws = [i for i, line in enumerate(lines) if "draw" in json.loads(line)]
+        old = set(draws[:-MOST_DRAWS])
+        write_whole(self.path, "".join(f"{line}\n" for i, line in enumerate(lines) if i not in old))
+
+
+def digest(counts: Counts) -> str:
+    """The same for the same rows, also once there are more."""
+    places = np.flatnonzero(counts)
+    return hashlib.sha256(places.tobytes() + counts[places].tobytes()).hexdigest()
+
+
+def usual_ratio(counts: Counts, other: Counts) -> int:
+    """How many times the other set is in these counts, by what most of its rows have."""
+    shared = counts[other > 0]
+    return int(np.median(shared / other[other > 0])) if len(shared) else 0
+
+
+def fewest_left(counts: Counts, sets: npt.NDArray[np.int64]) -> Numbers:
+    """What the combination of sets leaves of the counts [row] that leaves least of them, in absolute terms.
+
+    Rows that are in the same sets as often have one term, so that there are few.
+    """
+    table, which, many = np.unique(np.vstack([sets, counts]), axis=1, return_inverse=True, return_counts=True)
+    known, wanted = csr_array(table[:-1].T.astype(np.float64)), table[-1].astype(np.float64)
+    terms, some = known.shape
+    ones = identity(terms, format="csr")
+    above, below = hstack([known, -ones]), hstack([-known, -ones])
+    found = linprog(
+        np.concatenate([np.zeros(some), many.astype(np.float64)]),
+        A_ub=vstack([above, below]),
+        b_ub=np.concatenate([wanted, -wanted]),
+        bounds=[(None, None)] * some + [(0, None)] * terms,
+        method="highs",
+    )
+    if found.x is None:
+        raise Refused("it cannot be said whether these rows differ from earlier ones by few: ask for others")
+    left: Numbers = (wanted - known @ found.x[:some])[which.reshape(-1)]
+    return left
+
+
+def marks_of_rows(pools: Iterable[tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> list[str]:
+    """A mark of each row's inputs and target; of rows that are alike, the second has another."""
+    found, seen = list[str](), dict[str, int]()
+    for x, y in pools:
+        plain = x.dtype.hasobject or y.dtype.hasobject
+        for row, target in zip(x, y, strict=True):
+            told = repr((row.tolist(), target)).encode() if plain else row.tobytes() + target.tobytes()
+            mark = hashlib.sha256(told).hexdigest()[:24]
+            seen[mark] = seen.get(mark, 0) + 1
+            found.append(f"{mark}-{seen[mark]}")
+    return found
