@@ -375,3 +375,18 @@ def test_work_is_cancelled(tmp_path, who):
     assert said
     assert ("cancelled by lead" if who == "lead" else "ended by a person") in said[0]
     lead.visit("a", {"name": "sgd"}, [logistic()])
+
+
+def test_no_bin_of_a_tally_has_few_rows(room):
+    """Confidences of a chosen model are a column: a bin with one row would tell its value."""
+    from coterie.kernels.calibrate import unpacked
+
+    lead = Hostile(room)
+    lead.begin("a")
+    for kernel in ({"name": "tallied", "part": "train"}, {"name": "tallied", "part": "train", "least": 1}):
+        found = unpacked(lead.visit("a", kernel, PROBES))
+        for kind in found[:2]:
+            assert ((kind.samples == 0) | (kind.samples >= 20)).all()
+            assert (kind.samples.sum(dim=1) == len(lead.rows_of("a"))).all()
+        reached = found.above.samples - torch.nn.functional.pad(found.above.samples[:, 1:], (0, 1))
+        assert ((reached == 0) | (reached >= 20)).all()

@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ from coterie.federation.policy import (
     limits_of,
     objection_to,
 )
-from coterie.kernels import kernel_of
+from coterie.kernels import Tallied, kernel_of
 from coterie.models import MODELS
 from coterie.models.base import count_parameters
 from coterie.nets.packing import WHOLE
@@ -173,7 +174,7 @@ class Session(Site):
 
     def _weighed(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Effects:
         """What a visit is going to do, held against the policy and against all that was told before."""
-        kernel, key, net = kernel_of(message["kernel"]), key_of(message["key"]), self._net()
+        kernel, key, net = self.kernel(message["kernel"]), key_of(message["key"]), self._net()
         guests, beside = [int(g) for g in message["guests"]], sum(map(len, message["beside"].values()))
         sizes = {part: len(getattr(self.client, part)) for part in PARTS}
         x = self.client.train.x
@@ -226,6 +227,11 @@ class Session(Site):
         visits = 1 if getattr(kernel, "together", False) else len(called)
         self.purse.spend(self.leader, str(message["run"]), message["kernel"], repeated(cost, visits), mark)
         return own, [(i, self.number) for i in range(len(called))]
+
+    def kernel(self, told: Mapping[str, Any]) -> Kernel:
+        """No bin of few rows is told of, whatever is asked."""
+        made: Kernel = with_least(kernel_of(told), self.policy.min_rows)
+        return made
 
     def rows_mark(self) -> str:
         """The rows that this run has here, in few letters."""
@@ -437,6 +443,15 @@ def parameters_of(told: Mapping[str, Any]) -> int:
     except (RuntimeError, TypeError, ValueError) as error:
         text = " ".join(str(error).split())[:200]
         raise BadRun(f"model {shown(told['model'])} cannot be built here: {text}") from None
+
+
+def with_least(kernel: Any, least: int) -> Any:
+    """The same, with at least so many rows in each bin of a tally, also of one inside."""
+    if isinstance(kernel, Tallied):
+        return replace(kernel, least=max(least, kernel.least))
+    inner = getattr(kernel, "inner", None)
+    joined = None if inner is None else with_least(inner, least)
+    return kernel if joined is inner else replace(kernel, inner=joined)
 
 
 def withheld(found: dict[str, Any], numbers: dict[str, Tensor]) -> Answer:

@@ -63,11 +63,13 @@ class Tallied:
     """A classification's samples by confidence, by entropy and above each τ, as `unpacked` reads them."""
 
     part: Part = "test"
+    least: int = 0
+    """Bins with fewer samples are joined with their neighbours; a site of its own has its policy's."""
 
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
-        flat = torch.cat(list(chain.from_iterable(calibration(outputs, y, groups))), dim=1)
+        flat = torch.cat(list(chain.from_iterable(calibration(outputs, y, groups, self.least))), dim=1)
         return {str(i): column for i, column in enumerate(flat.unbind(dim=1))}
 
 

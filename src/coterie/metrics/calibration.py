@@ -125,12 +125,57 @@ def abstention(p: Tensor, y: Tensor, steps: int = STEPS, groups: Groups | None =
     return Tally(*(t.flip(1).cumsum(dim=1).flip(1) for t in reached))
 
 
-def calibration(logits: Tensor, y: Tensor, groups: Groups | None = None) -> Calibration:
-    """Everything of the samples of each group."""
+def calibration(logits: Tensor, y: Tensor, groups: Groups | None = None, least: int = 0) -> Calibration:
+    """Everything of the samples of each group. No bin has fewer than `least` samples, but for none: bins of
+    confidence are joined with the next until they have, and what is joined is in one bin of each kind.
+    """
     p = probabilities(logits)
+    if least > 1:
+        return joined_calibration(p, y, whole(groups, y), least)
     return Calibration(
         reliability(p, y, groups=groups), by_entropy(p, y, groups=groups), abstention(p, y, groups=groups)
     )
+
+
+def joined_calibration(p: Tensor, y: Tensor, groups: Groups, least: int) -> Calibration:
+    confidence, h, right = p.amax(dim=1), entropy(p), hits(p, y)
+    cells = joined_bins(bins_of(confidence, BINS), groups, least)
+    many = torch.zeros(int(cells.amax()) + 1, dtype=p.dtype)
+    many.index_add_(0, cells, torch.ones_like(confidence))
+
+    def middle(values: Tensor) -> Tensor:
+        """Of each sample's cell, the mean."""
+        return (torch.zeros_like(many).index_add_(0, cells, values) / many)[cells]
+
+    share = h / math.log(p.shape[1]) if p.shape[1] > 1 else h
+    last = torch.bucketize(middle(confidence), taus().to(p), right=True) - 1
+    reached = sums_by(last, STEPS + 1, confidence, right, groups)
+    return Calibration(
+        tally(middle(confidence), confidence, right, groups),
+        tally(middle(share), h, right, groups),
+        Tally(*(t.flip(1).cumsum(dim=1).flip(1) for t in reached)),
+    )
+
+
+def joined_bins(which: Tensor, groups: Groups, least: int) -> Tensor:
+    """[sample] cells of neighbouring bins of one group, numbered over all groups, each with so many samples;
+    the last has what is left over as well.
+    """
+    cells, number = torch.zeros_like(which), 0
+    for rows in torch.split(torch.arange(len(which)), groups.sizes.tolist()):
+        counts, cell, filled = torch.bincount(which[rows], minlength=1).tolist(), [], 0
+        first = number
+        for many in counts:
+            cell.append(number)
+            filled += many
+            if filled >= least:
+                number, filled = number + 1, 0
+        if filled and number > first:  # too few are left over for a cell of their own
+            cell = [min(c, number - 1) for c in cell]
+        elif filled or number == first:
+            number += 1
+        cells[rows] = torch.tensor(cell)[which[rows]]
+    return cells
 
 
 def ece(p: Tensor, y: Tensor, bins: int = BINS, groups: Groups | None = None) -> Tensor:

@@ -100,7 +100,7 @@ class Site:
         }
         edges = torch.tensor([[row, 0] for row in rows])
         called = [(int(g), self.number) for g in message["guests"]]
-        kernel, key = kernel_of(message["kernel"]), key_of(message["key"])
+        kernel, key = self.kernel(message["kernel"]), key_of(message["key"])
         key, called = self.admitted(kernel, key, called, message, beliefs, beside)
         try:
             _, numbers, replied, _ = net.work(kernel, beliefs, edges, key, message["slot"], beside, called)
@@ -114,6 +114,11 @@ class Site:
                 self.held[id] = dict(tree.row(replied, i))
             like = {n: [str(t.dtype).removeprefix("torch."), list(t.shape[1:])] for n, t in replied.items()}
         return {"like": like, "numbers": list(numbers)}, dict(numbers)
+
+    def kernel(self, told: Mapping[str, Any]) -> Kernel:
+        """What is to be done, told as data: a site with a policy may tell less than it is asked for."""
+        made: Kernel = kernel_of(told)
+        return made
 
     def admitted(
         self,
