@@ -158,7 +158,9 @@ def test_who_was_away_signs_when_it_is_back(tmp_path, monkeypatch, capsys):
     assert by_site == {"a": [0, 1, 2, 3, 4], "b": [0, 1, 2, 3, 4], "c": [0, 1, 3, 4]}
     shown = [m for m in room.asked("c", "ledger") if m["first"] == 2]
     assert [len(m["entries"]) for m in shown] == [2]  # what it had missed, too
-    assert verify(tmp_path / "run", capsys=capsys) == (0, ["5 entries, 3 sites signed the last head"])
+    ca = room.kits["a"].ca_path
+    said = ["5 entries, 3 sites signed the last head"]
+    assert verify(tmp_path / "run", "--authority", ca, capsys=capsys) == (0, said)
 
 
 def test_a_fork_is_not_signed_and_both_sides_say_so(tmp_path, monkeypatch, capsys):
