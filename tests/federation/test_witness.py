@@ -16,6 +16,7 @@ from room import Room
 from coterie.cli.main import main
 from coterie.core.errors import CoterieError
 from coterie.core.wire import pack, unpack
+from coterie.federation.certificates import authority, authority_mark, new_key
 from coterie.federation.policy import Policy
 from coterie.federation.witness import Signer
 from coterie.ledger import chain, heads
@@ -134,8 +135,6 @@ def test_signatures_that_do_not_count(ran, capsys, change, why):
 
 
 def test_certificates_of_another_authority_do_not_count(room, ran, tmp_path, capsys):
-    from coterie.federation.certificates import authority, new_key
-
     (tmp_path / "ca.crt").write_bytes(authority("kits", new_key()))
     code, said = verify(ran, "--authority", tmp_path / "ca.crt", capsys=capsys)
     assert code == 2
@@ -258,7 +257,9 @@ def test_a_file_of_heads_that_cannot_be_read_is_said(tmp_path):
     assert "is no signed head" in found["refused"]
 
 
-ENTRIES = [after(None, {"kind": "begin"})]
+CA = authority("kits", new_key())
+BOUND = {"run": "0" * 32, "federation": "kits", "authority": authority_mark(CA), "clients": ["a"]}
+ENTRIES = [after(None, {"kind": "begin", **BOUND})]
 ENTRIES.append(after(ENTRIES[0], {"kind": "end"}))
 LINES = [entry.line for entry in ENTRIES]
 ANY = st.one_of(
@@ -269,8 +270,11 @@ ANY = st.one_of(
 @given(st.lists(st.tuples(ANY, ANY), max_size=4))
 def test_whatever_comes_a_site_signs_nothing_but_its_chain(asked):
     key = SimpleNamespace(sign=lambda *told: b"x")
-    kit = SimpleNamespace(name="a", key=key, card=SimpleNamespace(pem=b"pem"))
+    told = {"role": "site", "federation": "kits", "ca_pem": CA}
+    kit = SimpleNamespace(name="a", key=key, card=SimpleNamespace(pem=b"pem"), **told)
     with tempfile.TemporaryDirectory() as folder:
+        assert "signed" in Signer(Path(folder), kit).sign("0" * 32, 0, LINES[:1])
+        (Path(folder) / heads.HEADS).unlink()
         signer, last = Signer(Path(folder), kit), -1
         for first, lines in asked:
             try:
