@@ -74,7 +74,8 @@ def test_every_site_signs_every_head_and_keeps_it(room, once, capsys):
         mine = heads.read(kept(room, name))
         assert [(s.site, s.index, s.head) for s in mine] == [(name, i, found[i].hash) for i in range(4)]
         assert not any(heads.trouble(s, room.kits["lead"].ca_pem) for s in mine)
-    assert verify(once, "--heads", *(kept(room, n) for n in room.names), capsys=capsys) == (
+    words = ["--heads", *(kept(room, n) for n in room.names), "--authority", room.kits["a"].ca_path]
+    assert verify(once, *words, capsys=capsys) == (
         0,
         ["4 entries, 3 sites signed the last head"],
     )
@@ -209,7 +210,8 @@ def test_a_run_that_goes_on_is_signed_from_where_it_was(tmp_path, monkeypatch, c
     room.play(monkeypatch, folder, rounds=3, checkpoint=2)
     kinds = [e.content["kind"] for e in chain.read(folder)]
     assert kinds == ["begin", "round", "round", "resumed", "round", "end"]
-    assert verify(folder, "--heads", kept(room, "b"), capsys=capsys) == (
+    words = ["--heads", kept(room, "b"), "--authority", room.kits["b"].ca_path]
+    assert verify(folder, *words, capsys=capsys) == (
         0,
         ["6 entries, 2 sites signed the last head"],
     )

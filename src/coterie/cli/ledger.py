@@ -80,7 +80,7 @@ def verify(words: Sequence[str]) -> int:
     folder = run_at(asked.run)
     record = read_record(folder)
     kept = {name: heads_in(given_path(name, "--heads")) for name in asked.heads}
-    verdict = verified(folder, record, kept, authority_of(asked.authority, record.config if kept else {}))
+    verdict = verified(folder, record, kept, authority_of(asked.authority))
     for line in verdict.wrong[:MOST]:
         print(clean(line))
     if len(verdict.wrong) > MOST:
@@ -99,21 +99,15 @@ def heads_in(path: Path) -> list[heads.Signed]:
     return found
 
 
-def authority_of(told: str, config: Mapping[str, Any]) -> Authority:
-    """Of the certificate that was given, else that of the kit which a run's settings name: whoever wrote them
-    may name any, which is why it must have signed the certificates of heads that were brought along. The list
-    of revoked certificates is taken from beside it.
+def authority_of(told: str) -> Authority:
+    """Of the certificate that was given, with the list of revoked ones beside it. What a run's settings say
+    of a kit is of no use: whoever wrote the run wrote them.
     """
-    if told:
-        path = given_path(told, "--authority")
-        if not path.is_file() or b"BEGIN CERTIFICATE" not in path.read_bytes():
-            raise BadInput(f"--authority {path} is no certificate: give ca.crt of a kit")
-    else:
-        options = config.get("federation")
-        kit = options.get("kit") if config.get("net") == "federation" and isinstance(options, dict) else None
-        path = Path(str(kit)) / "ca.crt"
-        if not kit or not path.is_file():
-            return Authority()
+    if not told:
+        return Authority()
+    path = given_path(told, "--authority")
+    if not path.is_file() or b"BEGIN CERTIFICATE" not in path.read_bytes():
+        raise BadInput(f"--authority {path} is no certificate: give ca.crt of a kit")
     from coterie.federation.certificates import federation_of
     from coterie.federation.party import REVOKED, revoked_of
 
@@ -124,7 +118,7 @@ def authority_of(told: str, config: Mapping[str, Any]) -> Authority:
             pem, revoked_of(revoked.read_bytes(), pem).serials if revoked.is_file() else frozenset()
         )
     except Refused as error:
-        raise BadInput(f"{path}: {error}") from None
+        raise BadInput(f"--authority {path}: {error}") from None
 
 
 def show(words: Sequence[str]) -> None:

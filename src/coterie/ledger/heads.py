@@ -14,6 +14,7 @@ of its own, in which nothing is ever changed; whoever leads a run keeps the sign
 from __future__ import annotations
 
 import json
+import os
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -139,7 +140,11 @@ def read(path: Path) -> list[Signed]:
     the first line of its site, and holds for those after it until there is another.
     """
     found, certificates = list[Signed](), dict[str, str]()
-    for told in read_lines(path):
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    tables = read_lines(path)[: len(lines)]  # what a kill cut short does not count
+    if len(tables) < len(lines):
+        raise BadInput(f"{path}: line {len(tables) + 1} is damaged, and is no signed head: bring back a copy")
+    for told in tables:
         one = signed_of(told)
         if one is not None:
             certificates[one.site] = one.certificate or certificates.get(one.site, "")
@@ -155,5 +160,9 @@ def refusals(path: Path) -> list[Mapping[str, Any]]:
 
 
 def write(path: Path, some: Iterable[Mapping[str, Any]]) -> None:
-    with path.open("a") as file:
-        file.write("".join(json.dumps(one) + "\n" for one in some))
+    """After whole lines alone: one that a kill cut short goes, nobody has seen it."""
+    with path.open("a+b") as file:
+        if file.tell() and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n":
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+        file.write("".join(json.dumps(one) + "\n" for one in some).encode())

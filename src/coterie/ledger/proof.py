@@ -91,8 +91,8 @@ def files_of_other_runs(found: Sequence[Entry], kept: Kept, runs: set[str]) -> I
     if len(without) < len(kept):
         without = [file for file in without if not was_away(found, {one.site for one in kept[file]})]
     if without:
-        named = f"run {min(runs)[:8]}, which it names" if runs else "it"
-        yield (f"no head of {named} in {few(without)}: this ledger is another run's, or was written anew")
+        what = f"run {min(runs)[:8]}, which this ledger names" if runs else "this ledger"
+        yield f"no head of {what}, in {few(without)}: it is another run's, or was written anew"
 
 
 def was_away(found: Sequence[Entry], sites: set[str]) -> bool:

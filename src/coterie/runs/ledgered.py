@@ -13,6 +13,7 @@ from coterie.ledger import chain, entries, heads
 from coterie.ledger.chain import Broken, Entry
 from coterie.nets.wrapped import innermost
 from coterie.runs.experiment import Experiment
+from coterie.runs.folder import read_about
 from coterie.runs.record import Record
 from coterie.runs.showing import Showing
 from coterie.storage.atomic import sync
@@ -30,7 +31,8 @@ class Ledger:
         bound: dict[str, str] = getattr(self.net, "bound", dict)()
         self.last = chain.last_of(folder)
         if self.last is None:
-            self._write(entries.begin(experiment.config, experiment.about, record.metrics, bound))
+            about = read_about(folder / "run.json")
+            self._write(entries.begin(experiment.config, about, record.metrics, bound))
         else:  # written once something comes after it
             anew = {} if bound.get("run") in runs_in(folder) else bound
             self.waiting = entries.resumed(record.done, record.metrics, anew)
