@@ -27,12 +27,13 @@ usage: coterie ledger verify RUN [--heads FILE ...] [--authority FILE]
 
 examples:
   coterie ledger verify runs/digits-shift-fedavg-seed0
-  coterie ledger verify runs/together --heads north/heads.jsonl south/heads.jsonl
+  coterie ledger verify runs/together --heads north/heads.jsonl south/heads.jsonl --authority north/ca.crt
 """
 
 VERIFY = """Finds the first broken link of a run's ledger, and says what is wrong; exit code 2 if anything is.
 
-Heads that sites have kept tell what nobody else can: that the ledger was cut off or written anew.
+Heads that sites have kept tell what nobody else can: that the ledger was cut off or written anew. Nothing in
+the run's folder decides which of them count; the authority's certificate is that of a kit that you trust.
 
 example:
   coterie ledger verify runs/together --heads north/heads.jsonl --authority federation/authority/ca.crt

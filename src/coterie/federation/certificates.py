@@ -178,6 +178,7 @@ def card_of(pem: bytes, ca_pem: bytes, now: datetime | None = None) -> Card:
         raise Refused(f"{whose} is not one of a party: {error}: {AGAIN}") from None
 
 
+@lru_cache(maxsize=256)
 def claimed_card(pem: bytes) -> Card:
     """What a certificate says of itself, whoever signed it and whenever; a ValueError says what it lacks."""
     certificate = _load(pem)
@@ -187,6 +188,7 @@ def claimed_card(pem: bytes) -> Card:
         raise ValueError(str(error)) from None
 
 
+@lru_cache(maxsize=256)
 def is_issued(certificate: x509.Certificate, ca_pem: bytes) -> bool:
     """Whether this authority has signed it."""
     try:

@@ -45,8 +45,9 @@ def proof_of(found: Sequence[Entry], beside: Sequence[Signed], kept: Kept, autho
     proof = Proof()
     brought = [one for some in kept.values() for one in some]
     runs = runs_of(found, brought if kept else beside)
-    pems = {one.certificate for one in brought}
-    vouched = [one for one in beside if authority.pem is not None or not kept or one.certificate in pems]
+    pems, twice = {one.certificate for one in brought}, set(brought)
+    known = authority.pem is not None or not kept
+    vouched = [one for one in beside if one not in twice and (known or one.certificate in pems)]
     links = [first_wrong_head(proof, *mine, found, authority) for mine in by_site(brought, runs).items()]
     unsigned = list(missed_rounds(found, proof.reach))
     links += [first_wrong_head(proof, *mine, found, authority) for mine in by_site(vouched, runs).items()]
