@@ -354,6 +354,23 @@ def test_entries_after_what_sites_have_signed_prove_nothing(room, ran, tmp_path,
     assert said[0].startswith("entry 2 says that a answered, which signed nothing after entry 0")
 
 
+def test_two_chains_of_one_run_shown_to_two_sites(room, ran, tmp_path, capsys):
+    """Each continues what its site has signed; heads of both tell."""
+    run, honest = run_in(ran), Path(shutil.copytree(ran, tmp_path / "honest"))
+    raised(ran)
+    rebuilt(ran)
+    (tmp_path / "state").mkdir()
+    signer = Signer(tmp_path / "state", room.kits["d"])
+    assert "signed" in signer.sign(run, 0, (ran / chain.FILE).read_text().splitlines())
+    (ran / heads.SIGNATURES).unlink()
+    fooled = tmp_path / "state" / heads.HEADS
+    assert verify(ran, *files(room, ()), fooled, capsys=capsys)[0] == 0
+    for folder in (ran, honest):
+        code, said = verify(folder, *files(room, "a"), fooled, capsys=capsys)
+        assert code == 2
+        assert "signed another head for it: the chain was forked" in said[0]
+
+
 def test_a_revoked_certificate_counts_no_more(tmp_path, monkeypatch, capsys):
     """Whoever found its key could have signed with it; heads by the new one stand for those before them."""
     room = Room(tmp_path, names=("a", "b"), rows=40)
