@@ -27,6 +27,7 @@ from coterie.core.errors import CoterieError
 from coterie.core.wire import pack, unpack
 from coterie.data.sources.table import TableFile
 from coterie.federation import connector
+from coterie.federation.certificates import authority, new_key
 from coterie.federation.policy import policy_of
 from coterie.federation.post import Missing
 from coterie.federation.rows import Holding
@@ -41,7 +42,8 @@ SITES = ("a", "b", "c")
 POLICY = policy_of(
     {"open": True, "rows": True, "label_counts": True, "runs_a_day": 10**6, "max_parameters": 10**5}
 )
-LEAD = SimpleNamespace(name="lead", role="lead", folder=Path("kit"))
+CA = authority("ward", new_key())
+LEAD = SimpleNamespace(name="lead", role="lead", folder=Path("kit"), federation="ward", ca_pem=CA)
 METHODS = {
     "fedavg": {},
     "pens": {"rounds_step1": 1, "samplings": 2},

@@ -16,6 +16,7 @@ from room import Room
 from coterie.cli.main import main
 from coterie.core.errors import CoterieError
 from coterie.core.wire import pack, unpack
+from coterie.federation.certificates import authority, authority_mark, new_key
 from coterie.federation.policy import Policy
 from coterie.federation.witness import Signer
 from coterie.ledger import chain, heads
@@ -73,7 +74,8 @@ def test_every_site_signs_every_head_and_keeps_it(room, once, capsys):
         mine = heads.read(kept(room, name))
         assert [(s.site, s.index, s.head) for s in mine] == [(name, i, found[i].hash) for i in range(4)]
         assert not any(heads.trouble(s, room.kits["lead"].ca_pem) for s in mine)
-    assert verify(once, "--heads", *(kept(room, n) for n in room.names), capsys=capsys) == (
+    words = ["--heads", *(kept(room, n) for n in room.names), "--authority", room.kits["a"].ca_path]
+    assert verify(once, *words, capsys=capsys) == (
         0,
         ["4 entries, 3 sites signed the last head"],
     )
@@ -134,8 +136,6 @@ def test_signatures_that_do_not_count(ran, capsys, change, why):
 
 
 def test_certificates_of_another_authority_do_not_count(room, ran, tmp_path, capsys):
-    from coterie.federation.certificates import authority, new_key
-
     (tmp_path / "ca.crt").write_bytes(authority("kits", new_key()))
     code, said = verify(ran, "--authority", tmp_path / "ca.crt", capsys=capsys)
     assert code == 2
@@ -158,7 +158,9 @@ def test_who_was_away_signs_when_it_is_back(tmp_path, monkeypatch, capsys):
     assert by_site == {"a": [0, 1, 2, 3, 4], "b": [0, 1, 2, 3, 4], "c": [0, 1, 3, 4]}
     shown = [m for m in room.asked("c", "ledger") if m["first"] == 2]
     assert [len(m["entries"]) for m in shown] == [2]  # what it had missed, too
-    assert verify(tmp_path / "run", capsys=capsys) == (0, ["5 entries, 3 sites signed the last head"])
+    ca = room.kits["a"].ca_path
+    said = ["5 entries, 3 sites signed the last head"]
+    assert verify(tmp_path / "run", "--authority", ca, capsys=capsys) == (0, said)
 
 
 def test_a_fork_is_not_signed_and_both_sides_say_so(tmp_path, monkeypatch, capsys):
@@ -208,7 +210,8 @@ def test_a_run_that_goes_on_is_signed_from_where_it_was(tmp_path, monkeypatch, c
     room.play(monkeypatch, folder, rounds=3, checkpoint=2)
     kinds = [e.content["kind"] for e in chain.read(folder)]
     assert kinds == ["begin", "round", "round", "resumed", "round", "end"]
-    assert verify(folder, "--heads", kept(room, "b"), capsys=capsys) == (
+    words = ["--heads", kept(room, "b"), "--authority", room.kits["b"].ca_path]
+    assert verify(folder, *words, capsys=capsys) == (
         0,
         ["6 entries, 2 sites signed the last head"],
     )
@@ -256,7 +259,9 @@ def test_a_file_of_heads_that_cannot_be_read_is_said(tmp_path):
     assert "is no signed head" in found["refused"]
 
 
-ENTRIES = [after(None, {"kind": "begin"})]
+CA = authority("kits", new_key())
+BOUND = {"run": "0" * 32, "federation": "kits", "authority": authority_mark(CA), "clients": ["a"]}
+ENTRIES = [after(None, {"kind": "begin", **BOUND})]
 ENTRIES.append(after(ENTRIES[0], {"kind": "end"}))
 LINES = [entry.line for entry in ENTRIES]
 ANY = st.one_of(
@@ -267,8 +272,11 @@ ANY = st.one_of(
 @given(st.lists(st.tuples(ANY, ANY), max_size=4))
 def test_whatever_comes_a_site_signs_nothing_but_its_chain(asked):
     key = SimpleNamespace(sign=lambda *told: b"x")
-    kit = SimpleNamespace(name="a", key=key, card=SimpleNamespace(pem=b"pem"))
+    told = {"role": "site", "federation": "kits", "ca_pem": CA}
+    kit = SimpleNamespace(name="a", key=key, card=SimpleNamespace(pem=b"pem"), **told)
     with tempfile.TemporaryDirectory() as folder:
+        assert "signed" in Signer(Path(folder), kit).sign("0" * 32, 0, LINES[:1])
+        (Path(folder) / heads.HEADS).unlink()
         signer, last = Signer(Path(folder), kit), -1
         for first, lines in asked:
             try:

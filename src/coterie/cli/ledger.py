@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import tyro
 
 from coterie.cli.flags import dispatch, parse
-from coterie.core.errors import BadInput, BadRun
+from coterie.core.errors import BadInput, BadRun, Refused
 from coterie.ledger import chain, heads
 from coterie.ledger.chain import Broken, Entry
 from coterie.ledger.entries import numbers_in
+from coterie.ledger.proof import Authority
 from coterie.ledger.verify import NOBODY
 from coterie.ledger.verify import verify as verified
 from coterie.runs.folder import is_run, read_record
@@ -26,12 +27,13 @@ usage: coterie ledger verify RUN [--heads FILE ...] [--authority FILE]
 
 examples:
   coterie ledger verify runs/digits-shift-fedavg-seed0
-  coterie ledger verify runs/together --heads north/heads.jsonl south/heads.jsonl
+  coterie ledger verify runs/together --heads north/heads.jsonl south/heads.jsonl --authority north/ca.crt
 """
 
 VERIFY = """Finds the first broken link of a run's ledger, and says what is wrong; exit code 2 if anything is.
 
-Heads that sites have kept tell what nobody else can: that the ledger was cut off or written anew.
+Heads that sites have kept tell what nobody else can: that the ledger was cut off or written anew. Nothing in
+the run's folder decides which of them count; the authority's certificate is that of a kit that you trust.
 
 example:
   coterie ledger verify runs/together --heads north/heads.jsonl --authority federation/authority/ca.crt
@@ -43,6 +45,7 @@ example:
   coterie ledger show runs/digits-shift-fedavg-seed0
 """
 FEW = 4  # names, shares and withdrawals that are listed
+MOST = 8  # lines of what is wrong
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Verify:
     authority: Annotated[
         str,
         tyro.conf.arg(
-            help="The authority's certificate, ca.crt; by default that of the kit that led the run."
+            help="The authority's certificate, ca.crt of a kit that you trust; revoked.json beside it counts."
         ),
     ] = ""
 
@@ -77,12 +80,12 @@ def verify(words: Sequence[str]) -> int:
     asked: Verify = parse(Verify, words, "ledger verify", VERIFY)
     folder = run_at(asked.run)
     record = read_record(folder)
-    kept = [one for name in asked.heads for one in heads_in(given_path(name, "--heads"))]
-    runs = {one.run for one in heads.read(folder / heads.SIGNATURES)}
-    kept = [one for one in kept if one.run in runs] if runs else kept  # a site keeps those of all its runs
-    verdict = verified(folder, record, kept, authority_of(asked.authority, record.config))
-    for line in verdict.wrong:
+    kept = {name: heads_in(given_path(name, "--heads")) for name in asked.heads}
+    verdict = verified(folder, record, kept, authority_of(asked.authority))
+    for line in verdict.wrong[:MOST]:
         print(clean(line))
+    if len(verdict.wrong) > MOST:
+        print(f"and {len(verdict.wrong) - MOST} more of the kind")
     if not verdict.wrong:
         print(clean(verdict.said))
     return 2 if verdict.wrong else 0
@@ -97,15 +100,26 @@ def heads_in(path: Path) -> list[heads.Signed]:
     return found
 
 
-def authority_of(told: str, config: Mapping[str, Any]) -> bytes | None:
-    """The certificate that was given, or that of the kit that led a run; None where there is none."""
-    if told:
-        path = given_path(told, "--authority")
-        if not path.is_file() or b"BEGIN CERTIFICATE" not in path.read_bytes():
-            raise BadInput(f"--authority {path} is no certificate: give ca.crt of a kit")
-        return path.read_bytes()
-    usual = Path(str(config.get("federation", {}).get("kit", ""))) / "ca.crt"
-    return usual.read_bytes() if config.get("net") == "federation" and usual.is_file() else None
+def authority_of(told: str) -> Authority:
+    """Of the certificate that was given, with the list of revoked ones beside it. What a run's settings say
+    of a kit is of no use: whoever wrote the run wrote them.
+    """
+    if not told:
+        return Authority()
+    path = given_path(told, "--authority")
+    if not path.is_file() or b"BEGIN CERTIFICATE" not in path.read_bytes():
+        raise BadInput(f"--authority {path} is no certificate: give ca.crt of a kit")
+    from coterie.federation.certificates import federation_of
+    from coterie.federation.party import REVOKED, revoked_of
+
+    pem, revoked = path.read_bytes(), path.with_name(REVOKED)
+    try:
+        federation_of(pem)
+        return Authority(
+            pem, revoked_of(revoked.read_bytes(), pem).serials if revoked.is_file() else frozenset()
+        )
+    except Refused as error:
+        raise BadInput(f"--authority {path}: {error}") from None
 
 
 def show(words: Sequence[str]) -> None:
@@ -121,7 +135,8 @@ def show(words: Sequence[str]) -> None:
         print(clean(f"{entry.index:>4}  {entry.hash[:12]}  {told(entry, names)}"))
     last, signed = found[-1], heads.read(folder / heads.SIGNATURES)
     now = sorted({one.site for one in signed if one.index == last.index})
-    print(clean(f"the last head is signed by {', '.join(now)}" if now else NOBODY))
+    said = f"signed, it is said, by {', '.join(now)}: coterie ledger verify holds it against their heads"
+    print(clean(said if now else NOBODY))
 
 
 def run_at(text: str) -> Path:
@@ -144,6 +159,7 @@ def told(entry: Entry, names: Sequence[str]) -> str:
 
 def _begin(said: Mapping[str, Any], names: Sequence[str]) -> str:
     told = [f"begins: {said['method']}, {len(names)} clients, Coterie {said['version']}"]
+    told += [f"run {said['run']} of federation {said['federation']}"] if "run" in said else []
     again = said.get("again", {})
     told += [f"again without {_few(again['without'])}"] if "without" in again else []
     told += [f"again, decided: {_few(again['decided'])}"] if "decided" in again else []

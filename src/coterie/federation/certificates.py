@@ -160,24 +160,47 @@ def serves(pem: bytes) -> bool:
 
 def card_of(pem: bytes, ca_pem: bytes, now: datetime | None = None) -> Card:
     """The card of a certificate that this authority has signed and that is valid now; else Refused."""
-    ca = _authority(ca_pem)
+    _authority(ca_pem)
     try:
         certificate = _load(pem)
         whose = f"the certificate of {shown(_one(certificate.subject, NameOID.COMMON_NAME))}"
     except ValueError as error:
         raise Refused(f"not a certificate of a federation: {error}: {AGAIN}") from None
-    try:
-        certificate.verify_directly_issued_by(ca)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+    if not is_issued(certificate, ca_pem):
         raise Refused(
             f"{whose} is not signed by the authority of federation {shown(federation_of(ca_pem))}: "
             "use the kit that this federation's authority made"
-        ) from None
+        )
     _check_time(certificate, whose, now or datetime.now(UTC))
     try:
         return _read(certificate, federation_of(ca_pem))
     except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension) as error:
         raise Refused(f"{whose} is not one of a party: {error}: {AGAIN}") from None
+
+
+@lru_cache(maxsize=256)
+def claimed_card(pem: bytes) -> Card:
+    """What a certificate says of itself, whoever signed it and whenever; a ValueError says what it lacks."""
+    certificate = _load(pem)
+    try:
+        return _read(certificate, _one(certificate.subject, NameOID.ORGANIZATION_NAME))
+    except (x509.ExtensionNotFound, x509.DuplicateExtension) as error:
+        raise ValueError(str(error)) from None
+
+
+@lru_cache(maxsize=256)
+def is_issued(certificate: x509.Certificate, ca_pem: bytes) -> bool:
+    """Whether this authority has signed it."""
+    try:
+        certificate.verify_directly_issued_by(_authority(ca_pem))
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def authority_mark(ca_pem: bytes) -> str:
+    """SHA-256 of an authority's certificate: federations may be called alike, their authorities never are."""
+    return _authority(ca_pem).fingerprint(hashes.SHA256()).hex()
 
 
 def federation_of(ca_pem: bytes) -> str:

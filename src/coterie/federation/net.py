@@ -32,7 +32,7 @@ from coterie.federation.asking import limited, withdrawing
 from coterie.federation.orders import Bounds, Orders, Transport, unsound
 from coterie.federation.rests import Rests
 from coterie.federation.sites import TICK, Met
-from coterie.federation.witness import Shows, witness
+from coterie.federation.witness import Shows, bound_to, witness
 from coterie.nets.courier import Message, Silence, Wanted
 from coterie.nets.offers import Offer
 from coterie.nets.pooled import Pooled
@@ -249,6 +249,10 @@ class Federated(Remote):
 
     def withdrawing(self, offers: Sequence[Offer], circle: bool) -> dict[int, str]:
         return withdrawing(self, offers, circle)
+
+    def bound(self) -> dict[str, str]:
+        """What the run's ledger names it by."""
+        return bound_to(self.met.lines.kit, self.post.transport.run)
 
     def witness(self, folder: Path, shows: Shows) -> list[dict[str, Any]]:
         """Sites sign the head of the run's ledger, and are shown what is theirs: lines to keep beside it."""

@@ -4,12 +4,12 @@ same messages carry what each site is shown of the run's record (`seen.py`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from coterie.core.errors import BadData, BadInput, Refused
+from coterie.core.errors import BadData, BadInput, Refused, shown
+from coterie.federation.certificates import authority_mark
 from coterie.federation.headers import printable
 from coterie.federation.party import Kit
 from coterie.ledger import chain, heads
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 256  # entries in a message
 LONG = 2000  # letters of what a site says
+NAMES = ("run", "federation", "authority")
 
 
 class Shows(Protocol):
@@ -40,10 +41,13 @@ class Signer:
     def __init__(self, state: Path, kit: Kit | None) -> None:
         self.path, self.kit = state / heads.HEADS, kit
         self.kept: dict[str, Head] | None = None
+        self.certificate = ""  # the last in the file
 
     def head(self, run: str) -> Head | None:
         if self.kept is None:
-            self.kept = {one.run: Head(one.index, one.head) for one in heads.read(self.path)}
+            before = heads.read(self.path)
+            self.kept = {one.run: Head(one.index, one.head) for one in before}
+            self.certificate = before[-1].certificate if before else ""
         return self.kept.get(run)
 
     def sign(self, run: str, first: Any, lines: Any) -> dict[str, Any]:
@@ -59,17 +63,39 @@ class Signer:
             if first > have + 1:
                 return {"have": have}
             last = continued(kept, first, lines)
+            refuse_other_run(self.kit, run, lines, begins=first == 0)
         except (BadInput, Refused) as error:  # what was kept cannot be read, or is not continued
             return {"refused": str(error)}
         one = heads.signed(self.kit, run, last.index, last.hash)
-        told = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **one.told}
-        if kept is not None:
-            del told["certificate"]  # it is in the first line of the run
+        told = one.told
+        if kept is not None and one.certificate == self.certificate:
+            del told["certificate"]  # it is in an earlier line
         with readable_errors(self.path):
             heads.write(self.path, [told])
         assert self.kept is not None
-        self.kept[run] = Head(last.index, last.hash)
+        self.kept[run], self.certificate = Head(last.index, last.hash), one.certificate
         return {"signed": one.told}
+
+
+def bound_to(kit: Kit, run: str) -> dict[str, str]:
+    """What entries name a run by, so that no other can be passed off as it."""
+    return {"run": run, "federation": kit.federation, "authority": authority_mark(kit.ca_pem)}
+
+
+def refuse_other_run(kit: Kit, run: str, lines: Sequence[str], begins: bool) -> None:
+    """A site signs entries alone that name its federation, this run, and if they begin one, the site itself.
+    A run that began anew under another id names both, this one last.
+    """
+    contents = [entry_of(line).content for line in lines]
+    named = [{k: said.get(k) for k in NAMES} for said in contents if any(k in said for k in NAMES)]
+    if begins and not named:
+        raise Refused("entry 0 does not name the run and its federation: who leads it has an earlier version")
+    clients = contents[0].get("clients")
+    if begins and not (isinstance(clients, list) and kit.name in clients):
+        raise Refused(f"entry 0 does not name {kit.name} among the sites of the run")
+    if named and (mine := bound_to(kit, run)) != named[-1]:
+        which = next(k for k in NAMES if named[-1][k] != mine[k])
+        raise Refused(f"the ledger names {which} {shown(named[-1][which])}, and this is {mine[which]}")
 
 
 def witness(net: Federated, folder: Path, shows: Shows) -> list[dict[str, Any]]:

@@ -1,12 +1,15 @@
 """What the entries of a run's ledger say: numbers and names, never keys, never rows, never models.
 
-    begin      config (its SHA-256), method, version, clients by name, rows and first weights (a fingerprint);
-               where a run is done again, of which config, and without whom or with which decisions of whom
+    begin      config (its SHA-256), method, version, clients by name, rows and first weights (a fingerprint),
+               SHA-256 of what run.json says of clients and columns and of the lines of metrics.jsonl so far;
+               where a run is done again, of which config, and without whom or with which decisions of whom;
+               in a federation the run's id, the federation's name and its authority (SHA-256 of ca.crt)
     round      round, who answered, shares by receiver and sender, and SHA-256 of the round's weights and of
                its line in metrics.jsonl; where there are any: circles that were published, contributions,
                withdrawals, who was kept out of circles, left out or away, and why
-    resumed    after which round a run that was cut off goes on: the rounds after it are written anew
-    end        how many rounds there were, and SHA-256 of the files of models
+    resumed    after which round a run that was cut off goes on: the rounds after it are written anew; from
+               the very beginning, SHA-256 of the lines so far, and the id, if it has another
+    end        how many rounds there were, and SHA-256 of the files of models and of further results
 
 Clients go by their numbers in `begin`: "0-3 7" are 0, 1, 2, 3 and 7. Shares are [receivers, senders, shares]
 for receivers that listen alike, rounded; one number where all shares are the same.
@@ -27,11 +30,30 @@ from coterie.ledger.chain import canonical, finite, sha256
 DIGITS = 6  # of a share behind the point
 MOST_SHARES = 20_000  # of one round; of more there is the digest alone
 MOST_LETTERS = 200_000  # of contributions, or of withdrawals; likewise
+MOST_CLIENTS = 10_000_000  # numbers that a text may stand for
+ABOUT = ("task", "classes", "features", "clients", "columns", "inputs", "parameters", "fingerprint", "rows")
+RESULTS = (
+    "calibration.npz",
+    "outcomes.npz",
+    "probabilities.npz",
+    "privacy.json",
+    "features.safetensors",
+    "preparation.json",
+    "posteriors/*.safetensors",
+)
 SAID = ("contributions", "withdrawals", "kept_out", "left_out", "published")
 
 
-def begin(config: Mapping[str, Any], about: Mapping[str, Any], done: int = 0) -> dict[str, Any]:
-    """`done` rounds were over before there was a ledger, in a run of an earlier version."""
+def begin(
+    config: Mapping[str, Any],
+    about: Mapping[str, Any],
+    lines: Sequence[Mapping[str, Any]],
+    bound: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """`lines` of metrics.jsonl were there before the ledger: that of round 0, and in a run of an earlier
+    version or one that goes on from another's rounds more; `bound` is what a federation's run is known by.
+    """
+    done = int(lines[-1]["round"]) if lines else 0
     return {
         "kind": "begin",
         "config": config_digest(config),
@@ -39,9 +61,17 @@ def begin(config: Mapping[str, Any], about: Mapping[str, Any], done: int = 0) ->
         "version": str(about.get("coterie", "")),
         "clients": [str(c["name"]) for c in about["clients"]],
         "fingerprint": about.get("fingerprint"),
+        "about": about_digest(about),
+        "metrics": lines_digest(lines),
+        **(bound or {}),
         **({"after": done} if done else {}),
         **({"again": {k: v for k, v in about["again"].items() if k != "run"}} if "again" in about else {}),
     }
+
+
+def about_digest(about: Mapping[str, Any]) -> str:
+    """Of what run.json says of the run's subject; machine, command and times are nobody's result."""
+    return sha256(canonical(finite({name: about.get(name) for name in ABOUT})))
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
@@ -67,18 +97,36 @@ def round_of(line: Mapping[str, Any], weights: np.ndarray) -> dict[str, Any]:
     }
 
 
-def resumed(round: int) -> dict[str, Any]:
-    return {"kind": "resumed", "after": round}
+def resumed(
+    round: int, lines: Sequence[Mapping[str, Any]] = (), bound: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """`bound` is given where the run goes on under another id than before."""
+    also = {} if round else {"metrics": lines_digest(lines)}
+    return {"kind": "resumed", "after": round, **also, **(bound or {})}
 
 
 def end(rounds: int, folder: Path) -> dict[str, Any]:
-    return {"kind": "end", "rounds": rounds, "models": model_digests(folder)}
+    return {
+        "kind": "end",
+        "rounds": rounds,
+        "models": model_digests(folder),
+        "results": result_digests(folder),
+    }
 
 
 def model_digests(folder: Path) -> dict[str, str]:
     """By the name of the file."""
-    files = [folder / "models.safetensors", *sorted((folder / "models").glob("*.safetensors"))]
-    return {str(f.relative_to(folder)): file_digest(f) for f in files if f.exists()}
+    return digests(folder, ("models.safetensors", "models/*.safetensors"))
+
+
+def result_digests(folder: Path) -> dict[str, str]:
+    """Likewise, of what else a run writes once, at its end."""
+    return digests(folder, RESULTS)
+
+
+def digests(folder: Path, patterns: Sequence[str]) -> dict[str, str]:
+    files = [file for pattern in patterns for file in sorted(folder.glob(pattern))]
+    return {file.relative_to(folder).as_posix(): file_digest(file) for file in files if file.is_file()}
 
 
 def file_digest(path: Path) -> str:
@@ -88,6 +136,10 @@ def file_digest(path: Path) -> str:
 
 def line_digest(line: Mapping[str, Any]) -> str:
     return sha256(json.dumps(line))
+
+
+def lines_digest(lines: Sequence[Mapping[str, Any]]) -> str:
+    return sha256("\n".join(map(json.dumps, lines)))
 
 
 def weights_digest(weights: np.ndarray) -> str:
@@ -132,9 +184,12 @@ def numbered(numbers: Sequence[int]) -> str:
 
 
 def numbers_in(text: str) -> list[int]:
-    """The inverse of `numbered`."""
+    """The inverse of `numbered`; a ValueError where it is no such text."""
     found = list[int]()
     for part in text.split():
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
+        begin, end = int(first), int(last or first)
+        if not (found[-1] if found else -1) < begin <= end < MOST_CLIENTS:
+            raise ValueError(f"{part[:20]} is out of place")
+        found += range(begin, end + 1)
     return found

@@ -1,6 +1,11 @@
 """Heads that sites sign with the keys of their certificates, and keep.
 
-    signature = ECDSA over P-256 with SHA-256 of "coterie, head of a ledger:" and {head, index, run, site}
+    signature = ECDSA over P-256 with SHA-256 of "coterie, head of a ledger:" and
+                {authority, federation, head, index, role, run, site, time}
+
+`authority` is the SHA-256 of the certificate of the federation's authority: a head is of one run of one
+federation, signed by one of its sites at one time, and counts for nothing else. Heads of earlier versions are
+over {head, index, run, site}: their certificates alone say of which federation and role they are.
 
 A site signs only what continues the head that it has kept (`chain.continued`). It keeps its heads in a file
 of its own, in which nothing is ever changed; whoever leads a run keeps the signatures beside the ledger.
@@ -9,9 +14,11 @@ of its own, in which nothing is ever changed; whoever leads a run keeps the sign
 from __future__ import annotations
 
 import json
+import os
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +29,17 @@ from coterie.storage.atomic import read_lines
 SIGNATURES = "signatures.jsonl"
 HEADS = "heads.jsonl"
 SAID = b"coterie, head of a ledger:\n"  # no other signature of a party's is over something that begins so
+UNSIGNED = ("signature", "certificate")
+BOUND = ("federation", "authority", "role", "time")
+WHEN = "%Y-%m-%dT%H:%M:%S%z"
+REVOKED = "its certificate was revoked"
 
 
 @dataclass(frozen=True)
 class Signed:
-    """A head that a site has signed; `certificate` is in PEM, and may be in an earlier line alone."""
+    """A head that a site has signed; `certificate` is in PEM, and may be in an earlier line alone. What it is
+    bound to besides the run is empty in heads of earlier versions.
+    """
 
     site: str
     run: str
@@ -34,15 +47,23 @@ class Signed:
     head: str
     signature: str
     certificate: str = ""
+    federation: str = ""
+    authority: str = ""
+    role: str = ""
+    time: str = ""
 
     @property
     def told(self) -> dict[str, Any]:
         return {k: v for k, v in vars(self).items() if v != ""}
 
+    @property
+    def bound(self) -> bool:
+        return self.authority != ""
 
-def message(site: str, run: str, index: int, head: str) -> bytes:
+
+def message(one: Signed) -> bytes:
     """What is signed."""
-    return SAID + canonical({"head": head, "index": index, "run": run, "site": site}).encode()
+    return SAID + canonical({k: v for k, v in one.told.items() if k not in UNSIGNED}).encode()
 
 
 def signed(kit: Any, run: str, index: int, head: str) -> Signed:
@@ -50,49 +71,68 @@ def signed(kit: Any, run: str, index: int, head: str) -> Signed:
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    signature = kit.key.sign(message(kit.name, run, index, head), ec.ECDSA(hashes.SHA256()))
-    return Signed(kit.name, run, index, head, b64encode(signature).decode(), kit.card.pem.decode())
+    from coterie.federation.certificates import authority_mark
+
+    now = datetime.now(UTC).strftime(WHEN)
+    mark = authority_mark(kit.ca_pem)
+    draft = Signed(kit.name, run, index, head, "", "", kit.federation, mark, kit.role, now)
+    signature = b64encode(kit.key.sign(message(draft), ec.ECDSA(hashes.SHA256()))).decode()
+    return replace(draft, signature=signature, certificate=kit.card.pem.decode())
 
 
-def trouble(one: Signed, ca_pem: bytes | None) -> str:
+def trouble(one: Signed, ca_pem: bytes | None, revoked: Collection[int] = ()) -> str:
     """Why a signature does not count; nothing if it does. The certificate is held against an authority's, if
-    that is at hand; a certificate that has run out since still says who signed.
+    that is at hand; one that has run out since it was used still says who signed.
     """
-    from cryptography import x509
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
 
+    from coterie.federation.certificates import authority_mark, claimed_card, is_issued
+
     try:
-        certificate = x509.load_pem_x509_certificate(one.certificate.encode())
-        names = [a.value for a in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
-        key = certificate.public_key()
-    except (ValueError, UnsupportedAlgorithm):
+        card = claimed_card(one.certificate.encode())
+    except ValueError:
         return "there is no certificate to check it by"
-    if names != [one.site] or not isinstance(key, ec.EllipticCurvePublicKey):
+    if card.name != one.site:
         return "its certificate is somebody else's"
-    if ca_pem is not None:
-        try:
-            certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca_pem))
-        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
-            return "its certificate is not signed by the federation's authority"
+    if card.role != "site":
+        return f"its certificate is that of a {card.role}, and sites alone sign"
+    if ca_pem is not None and not is_issued(card.certificate, ca_pem):
+        return "its certificate is not signed by the federation's authority"
     try:
-        said = message(one.site, one.run, one.index, one.head)
-        key.verify(b64decode(one.signature, validate=True), said, ec.ECDSA(hashes.SHA256()))
+        card.public_key.verify(
+            b64decode(one.signature, validate=True), message(one), ec.ECDSA(hashes.SHA256())
+        )
     except (InvalidSignature, ValueError):
         return "the signature is not over this head"
-    return ""
+    if one.bound:
+        if (one.role, one.federation) != (card.role, card.federation):
+            return "it was not signed as a site of its certificate's federation"
+        if ca_pem is not None and one.authority != authority_mark(ca_pem):
+            return "it was signed for another federation"
+        if not is_within(one.time, card.not_before, card.not_after):
+            return f"its certificate was not valid when it was signed, {shown(one.time)}"
+    return REVOKED if card.serial in revoked else ""
+
+
+def is_within(time: str, first: datetime, last: datetime) -> bool:
+    try:
+        return first <= datetime.strptime(time, WHEN) <= last
+    except (ValueError, TypeError):
+        return False
 
 
 def signed_of(told: Any) -> Signed | None:
     """As `Signed.told` has it; None if it is something else."""
-    words = ("site", "run", "head", "signature")
     if not isinstance(told, Mapping) or type(told.get("index")) is not int:
         return None
-    pem = told.get("certificate", "")
-    if not all(isinstance(told.get(k), str) for k in words) or not isinstance(pem, str):
+    bound = BOUND if told.get("authority") else ()  # an earlier version wrote a time that it did not sign
+    words: dict[str, Any] = {name: told.get(name) for name in ("site", "run", "head", "signature", *bound)}
+    words["certificate"] = told.get("certificate", "")
+    if not all(isinstance(word, str) for word in words.values()):
         return None
-    return Signed(told["site"], told["run"], told["index"], told["head"], told["signature"], pem)
+    return Signed(index=told["index"], **words)
 
 
 def read(path: Path) -> list[Signed]:
@@ -100,7 +140,11 @@ def read(path: Path) -> list[Signed]:
     the first line of its site, and holds for those after it until there is another.
     """
     found, certificates = list[Signed](), dict[str, str]()
-    for told in read_lines(path):
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    tables = read_lines(path)[: len(lines)]  # what a kill cut short does not count
+    if len(tables) < len(lines):
+        raise BadInput(f"{path}: line {len(tables) + 1} is damaged, and is no signed head: bring back a copy")
+    for told in tables:
         one = signed_of(told)
         if one is not None:
             certificates[one.site] = one.certificate or certificates.get(one.site, "")
@@ -116,5 +160,9 @@ def refusals(path: Path) -> list[Mapping[str, Any]]:
 
 
 def write(path: Path, some: Iterable[Mapping[str, Any]]) -> None:
-    with path.open("a") as file:
-        file.write("".join(json.dumps(one) + "\n" for one in some))
+    """After whole lines alone: one that a kill cut short goes, nobody has seen it."""
+    with path.open("a+b") as file:
+        if file.tell() and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n":
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+        file.write("".join(json.dumps(one) + "\n" for one in some).encode())

@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 
 from coterie.ledger import chain, entries, heads
 from coterie.ledger.chain import Broken, Entry
-from coterie.ledger.heads import Signed
+from coterie.ledger.proof import Authority, Kept, Proof, clients_of, few, proof_of
 
 NOBODY = "nobody signed: whoever has the folder could have written it anew"
+NO_AUTHORITY = "certificates were held against no authority (give --authority ca.crt)"
+TEXTS = ("config", "about", "metrics", "weights", "run", "federation", "authority", "answered")
+EARLIER = "some heads are of an earlier version: only their certificates say of which federation"
 
 
 class Verdict(NamedTuple):
@@ -21,10 +24,7 @@ class Verdict(NamedTuple):
 
 
 def verify(
-    folder: Path,
-    record: Any,
-    kept: Sequence[Signed] = (),
-    ca_pem: bytes | None = None,
+    folder: Path, record: Any, kept: Kept | None = None, authority: Authority | None = None
 ) -> Verdict:
     """The chain of a run whose record is at hand; `kept` are heads that sites have brought along."""
     found = chain.read(folder)
@@ -32,78 +32,90 @@ def verify(
         return Verdict([f"entry {found.index}: {found.what}"], "")
     if not found:
         return Verdict(["there is no entry: the ledger was removed, or never begun"], "")
-    signed = heads.read(folder / heads.SIGNATURES)
-    wrong = [*by_heads(found, signed, ca_pem), *by_heads(found, kept, ca_pem)]
-    wrong += [*in_order(found), *by_files(found, folder, record)]
-    last, sites = found[-1], sorted({one.site for one in (*signed, *kept)})
-    now = sorted({one.site for one in (*signed, *kept) if one.index == last.index})
-    behind = [site for site in sites if site not in now]
-    said = f"{len(found)} entries; {NOBODY}"
-    if sites:
-        said = f"{len(found)} entries, {len(now)} sites signed the last head"
-        said += f"; not signed by {', '.join(behind)}" if behind else ""
-        if ca_pem is None:
-            said += "; certificates were held against no authority (give --authority ca.crt)"
+    if odd := [f"entry {entry.index}: a run has no such entry" for entry in found if not is_sound(entry)]:
+        return Verdict(odd, "")
+    beside, kept, authority = heads.read(folder / heads.SIGNATURES), kept or {}, authority or Authority()
+    proof = proof_of(found, beside, kept, authority)
+    wrong = [*proof.wrong, *in_order(found), *by_files(found, folder, record)]
     for note in heads.refusals(folder / heads.SIGNATURES):
         wrong.append(
             f"entry {note.get('index')}: {note.get('site')} would not sign it: {note.get('refused')}"
         )
-    return Verdict(list(dict.fromkeys(wrong)), said)
+    known = authority.pem is not None
+    return Verdict(list(dict.fromkeys(wrong)), verdict_line(found, proof, known, bool(kept)))
 
 
-def by_heads(found: Sequence[Entry], some: Iterable[Signed], ca_pem: bytes | None) -> Iterable[str]:
-    """Heads that are not in the chain: it was cut, or forked; or that nobody has signed so."""
-    for one in sorted(some, key=lambda one: one.index):
-        if why := heads.trouble(one, ca_pem):
-            yield f"entry {one.index}: the signature of {one.site} does not count: {why}"
-        elif one.index >= len(found):
-            last = len(found) - 1
-            yield f"entry {last} is the last, and {one.site} signed entry {one.index}: the chain was cut off"
-        elif one.index < 0 or found[one.index].hash != one.head:
-            yield f"entry {one.index}: {one.site} signed another head for it: the chain was forked"
+def verdict_line(found: Sequence[Entry], proof: Proof, known: bool, brought: bool) -> str:
+    """Who stands for a ledger with which nothing is wrong."""
+    many, last = f"{len(found)} entries", len(found) - 1
+    if not proof.reach:
+        return f"{many}; {NOBODY}"
+    now = sorted(site for site, index in proof.reach.items() if index == last)
+    if not (known or brought):  # certificates and all else are from the folder
+        return f"{many}, said to be signed by {len(now)} sites: {NO_AUTHORITY}"
+    behind = [
+        f"{name} (up to entry {proof.reach[name]})" if name in proof.reach else name
+        for name in clients_of(found)
+        if name not in now
+    ]
+    parts = [f"{many}, {len(now)} sites signed the last head"]
+    parts += [f"not signed by {few(behind)}"] if behind else []
+    parts += [] if known else [NO_AUTHORITY]
+    return "; ".join([*parts, *([EARLIER] if proof.unbound else [])])
+
+
+def is_sound(entry: Entry) -> bool:
+    """Whether an entry has what those of its kind have, each of the kind that it should be."""
+    said, first = entry.content, entry.index == 0
+    whole = [said[name] for name in ("after", "round", "rounds") if name in said]
+    texts = [said[name] for name in TEXTS if name in said]
+    if not all(type(n) is int and n >= 0 for n in whole) or not all(isinstance(t, str) for t in texts):
+        return False
+    tables = [said[name] for name in ("models", "results", "away") if name in said]
+    if not all(isinstance(table, dict) for table in tables):
+        return False
+    clients = said.get("clients", [])
+    if not isinstance(clients, list) or not all(isinstance(name, str) for name in clients):
+        return False
+    try:
+        entries.numbers_in(said.get("answered", ""))
+    except ValueError:
+        return False
+    needed = {"begin": (), "round": ("round",), "resumed": ("after",), "end": ("models",)}
+    kind = said.get("kind")
+    return kind in needed and (kind == "begin") is first and all(name in said for name in needed[kind])
 
 
 def in_order(found: Sequence[Entry]) -> Iterable[str]:
     """Rounds that do not follow each other."""
     last = found[0].content.get("after", 0)
-    if found[0].content.get("kind") != "begin":
-        yield "entry 0: a run begins otherwise"
     for entry in found[1:]:
         told = entry.content
-        kind = told.get("kind")
-        if kind == "resumed":
-            if not isinstance(told.get("after"), int) or told["after"] > last:
+        if told["kind"] == "resumed":
+            if told["after"] > last:
                 yield f"entry {entry.index}: it goes on after a round that was not there"
             last = told["after"]
-        elif kind == "round":
-            if told.get("round") != last + 1:
-                yield f"entry {entry.index}: round {told.get('round')} after round {last}"
+        elif told["kind"] == "round":
+            if told["round"] != last + 1:
+                yield f"entry {entry.index}: round {told['round']} after round {last}"
             last = told["round"]
-        elif kind != "end":
-            yield f"entry {entry.index}: a run has no such entry"
 
 
 def by_files(found: Sequence[Entry], folder: Path, record: Any) -> Iterable[str]:
-    """What the run's other files say that the chain does not."""
-    if entries.config_digest(record.config) != found[0].content.get("config"):
+    """What the run's other files say that the chain does not; of what an earlier version did not write down,
+    nothing.
+    """
+    first = found[0].content
+    if entries.config_digest(record.config) != first.get("config"):
         yield "config.toml is not what entry 0 says: it was changed"
-    rounds = {e.content["round"]: e for e in found if e.content.get("kind") == "round"}
-    before = found[0].content.get("after", 0)
-    lines = {line["round"]: line for line in record.metrics if line["round"] > before}
-    over = found[-1].content.get("kind") == "end"
-    last = max(rounds, default=before)
-    for r in sorted(lines.keys() - rounds.keys()):
-        if over or r != last + 1:  # a run that was killed may have written a line and no entry
-            yield f"metrics.jsonl has round {r}, of which there is no entry: the chain was cut off"
-    for r in sorted(rounds.keys() - lines.keys()) if over else ():
-        yield f"metrics.jsonl lacks round {r}, of which entry {rounds[r].index} tells"
-    for r, entry in sorted(rounds.items()):
-        if r in lines and entries.line_digest(lines[r]) != entry.content["metrics"]:
-            yield f"metrics.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
-        if r in record.weights and entries.weights_digest(record.weights[r]) != entry.content["weights"]:
-            yield f"collaboration.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
-    if over:
-        yield from of_models(found[-1], folder)
+    if "about" in first and entries.about_digest(record.about) != first["about"]:
+        yield "run.json is not what entry 0 says of clients and columns: it was changed"
+    if [line["round"] for line in record.metrics] != list(range(len(record.metrics))):
+        yield "metrics.jsonl: its rounds do not follow each other: lines are missing, doubled or moved"
+        return
+    yield from of_rounds(found, record)
+    if found[-1].content["kind"] == "end":
+        yield from of_results(found[-1], folder)
     elif record.finished and entries.model_digests(folder):
         yield (
             f"entry {len(found) - 1} is the last, and the run is over, with models: the chain was cut off, "
@@ -111,9 +123,37 @@ def by_files(found: Sequence[Entry], folder: Path, record: Any) -> Iterable[str]
         )
 
 
-def of_models(entry: Entry, folder: Path) -> Iterable[str]:
-    told: Mapping[str, str] = entry.content["models"]
+def of_rounds(found: Sequence[Entry], record: Any) -> Iterable[str]:
+    """metrics.jsonl and the weights of collaboration.jsonl; rounds before the first entry are in `begin`."""
+    start = [e for e in found if e.content["kind"] != "round" and "metrics" in e.content]
+    before = start[-1].content.get("after", 0) if start else found[0].content.get("after", 0)
+    if start and entries.lines_digest(record.metrics[: before + 1]) != start[-1].content["metrics"]:
+        which = f"rounds 0 to {before}, are" if before else "round 0, is"
+        yield f"metrics.jsonl, {which} not what entry {start[-1].index} says: it was changed"
+    rounds = {e.content["round"]: e for e in found if e.content["kind"] == "round"}
+    lines = {line["round"]: line for line in record.metrics if line["round"] > before}
+    over, last = found[-1].content["kind"] == "end", max(rounds, default=before)
+    for r in sorted(lines.keys() - rounds.keys()):
+        if over or r != last + 1:  # a run that was killed may have written a line and no entry
+            yield f"metrics.jsonl has round {r}, of which there is no entry: the chain was cut off"
+    for r in sorted(rounds.keys() - lines.keys()) if over else ():
+        yield f"metrics.jsonl lacks round {r}, of which entry {rounds[r].index} tells"
+    kept = set(record.weights)
+    for r, entry in sorted(rounds.items()):
+        if r in lines and entries.line_digest(lines[r]) != entry.content.get("metrics"):
+            yield f"metrics.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
+        if r in kept and entries.weights_digest(record.weights[r]) != entry.content.get("weights"):
+            yield f"collaboration.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
+        elif kept and r not in kept and over:
+            yield f"collaboration.jsonl lacks round {r}, of which entry {entry.index} tells"
+
+
+def of_results(entry: Entry, folder: Path) -> Iterable[str]:
+    """Models and further files that a run writes at its end."""
+    told: Mapping[str, str] = {**entry.content["models"], **entry.content.get("results", {})}
     there = entries.model_digests(folder)
+    if "results" in entry.content:
+        there |= entries.result_digests(folder)
     for name in sorted(told.keys() | there.keys()):
         if name not in there:
             yield f"{name} is missing, of which entry {entry.index} tells"

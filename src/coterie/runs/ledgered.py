@@ -10,9 +10,10 @@ from typing import Any
 
 from coterie.core.method import Info
 from coterie.ledger import chain, entries, heads
-from coterie.ledger.chain import Entry
+from coterie.ledger.chain import Broken, Entry
 from coterie.nets.wrapped import innermost
 from coterie.runs.experiment import Experiment
+from coterie.runs.folder import read_about
 from coterie.runs.record import Record
 from coterie.runs.showing import Showing
 from coterie.storage.atomic import sync
@@ -22,18 +23,19 @@ class Ledger:
     """Of a run's folder; without one, nothing is written."""
 
     def __init__(self, folder: Path | None, experiment: Experiment, record: Record) -> None:
-        self.folder, self.net, self.shows, done = (
-            folder,
-            innermost(experiment.net),
-            Showing(record),
-            record.done,
-        )
-        self.last: Entry | None = None if folder is None else chain.last_of(folder)
+        self.folder, self.net, self.shows = folder, innermost(experiment.net), Showing(record)
         self.waiting: dict[str, Any] | None = None
+        self.last: Entry | None = None
+        if folder is None:
+            return
+        bound: dict[str, str] = getattr(self.net, "bound", dict)()
+        self.last = chain.last_of(folder)
         if self.last is None:
-            self._write(entries.begin(experiment.config, experiment.about, done))
-        else:
-            self.waiting = entries.resumed(done)  # written once something comes after it
+            about = read_about(folder / "run.json")
+            self._write(entries.begin(experiment.config, about, record.metrics, bound))
+        else:  # written once something comes after it
+            anew = {} if bound.get("run") in runs_in(folder) else bound
+            self.waiting = entries.resumed(record.done, record.metrics, anew)
 
     def round(self, line: Mapping[str, Any], info: Info) -> None:
         if self.folder is not None:
@@ -70,3 +72,10 @@ class Ledger:
         if witness is not None:
             sync(folder / chain.FILE)  # before anybody signs it: a power failure would be a fork
             heads.write(folder / heads.SIGNATURES, witness(folder, self.shows))
+
+
+def runs_in(folder: Path) -> set[Any]:
+    """The ids that a ledger names its run by: None where it names none, in a simulation."""
+    found = chain.read(folder)
+    contents = [] if isinstance(found, Broken) else [entry.content for entry in found]
+    return {content.get("run") for content in contents if content.get("kind") == "begin" or "run" in content}

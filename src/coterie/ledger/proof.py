@@ -1,0 +1,169 @@
+"""Whose heads a ledger agrees with. Nothing that lies beside it counts by itself: whoever has the run's
+folder can write it all anew, but for signatures of keys that are elsewhere.
+
+    which run it is      entry 0 says so, and every head after it is over entry 0; a ledger of an earlier
+                         version does not: it is the run whose heads reach furthest into the chain
+    who must have signed every site whose heads somebody brings along, up to where the ledger says that it
+                         answered; one that was away in all rounds has nothing to show
+    which heads count    those of that run, by certificates of sites that the authority has signed and has not
+                         revoked; signatures from the run's folder only by the same certificates
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from coterie.ledger import heads
+from coterie.ledger.chain import Entry
+from coterie.ledger.entries import numbers_in
+from coterie.ledger.heads import Signed
+
+Kept = Mapping[str, Sequence[Signed]]
+"""Heads that sites have kept, by the file that they are from."""
+
+
+class Authority(NamedTuple):
+    """Whose certificates count, if that is known, and which of them do no more (serial numbers)."""
+
+    pem: bytes | None = None
+    revoked: frozenset[int] = frozenset()
+
+
+@dataclass
+class Proof:
+    """What is wrong, and by site the last entry that a head of its stands for."""
+
+    wrong: list[str] = field(default_factory=list)
+    reach: dict[str, int] = field(default_factory=dict)
+    unbound: bool = False  # some of the heads are of an earlier version
+
+
+def proof_of(found: Sequence[Entry], beside: Sequence[Signed], kept: Kept, authority: Authority) -> Proof:
+    """`beside` are signatures from the run's folder, `kept` what sites have brought along."""
+    proof = Proof()
+    brought = [one for some in kept.values() for one in some]
+    runs = runs_of(found, brought if kept else beside)
+    pems, twice = {one.certificate for one in brought}, set(brought)
+    known = authority.pem is not None or not kept
+    vouched = [one for one in beside if one not in twice and (known or one.certificate in pems)]
+    links = [first_wrong_head(proof, *mine, found, authority) for mine in by_site(brought, runs).items()]
+    unsigned = list(missed_rounds(found, proof.reach))
+    links += [first_wrong_head(proof, *mine, found, authority) for mine in by_site(vouched, runs).items()]
+    wrong = [line for _, line in sorted(link for link in links if link)] or unsigned
+    wrong += [*of_federation(found[0], authority), *files_of_other_runs(found, kept, runs)]
+    if others := sorted({one.site for one in beside if one.run not in runs}):
+        wrong.append(f"signatures of {few(others)} beside the ledger are of another run than it names")
+    reach, last = max(proof.reach.values(), default=-1), len(found) - 1
+    if kept and not wrong and reach < last:
+        these = f"entry {last} is" if reach == last - 1 else f"entries {reach + 1} to {last} are"
+        wrong.append(f"{these} signed by nobody whose heads were given: anybody could have written that")
+    proof.wrong = list(dict.fromkeys(wrong))
+    return proof
+
+
+def runs_of(found: Sequence[Entry], some: Iterable[Signed]) -> set[str]:
+    """The ids of the run: one, but for a run that lost all its states and began anew."""
+    if named := {str(entry.content["run"]) for entry in found if "run" in entry.content}:
+        return named
+    reach = dict[str, int]()
+    for one in some:
+        if 0 <= one.index < len(found) and found[one.index].hash == one.head:
+            reach[one.run] = max(one.index, reach.get(one.run, 0))
+    return {run for run, index in reach.items() if index == max(reach.values())}
+
+
+def of_federation(first: Entry, authority: Authority) -> Iterable[str]:
+    """An entry 0 that names another federation than that of the authority which was given."""
+    if authority.pem is None or "authority" not in first.content:
+        return
+    from coterie.federation.certificates import authority_mark
+
+    if first.content["authority"] != authority_mark(authority.pem):
+        yield "entry 0 names another federation than the one whose authority was given"
+
+
+def files_of_other_runs(found: Sequence[Entry], kept: Kept, runs: set[str]) -> Iterable[str]:
+    """Files without a head of this run: it is another run, or it was written anew under another name. A site
+    that never answered in it has none, if others have.
+    """
+    without = [file for file, some in kept.items() if not any(one.run in runs for one in some)]
+    if len(without) < len(kept):
+        without = [file for file in without if not was_away(found, {one.site for one in kept[file]})]
+    if without:
+        what = f"run {min(runs)[:8]}, which this ledger names" if runs else "this ledger"
+        yield f"no head of {what}, in {few(without)}: it is another run's, or was written anew"
+
+
+def was_away(found: Sequence[Entry], sites: set[str]) -> bool:
+    """Whether the ledger names these sites, and says of every round that they were away."""
+    away = [entry.content.get("away", {}) for entry in found if entry.content["kind"] == "round"]
+    return sites <= set(clients_of(found)) and all(sites <= set(some) for some in away)
+
+
+def missed_rounds(found: Sequence[Entry], reach: Mapping[str, int]) -> Iterable[str]:
+    """Sites that answered in rounds that they have not signed: whoever answers signs, unless it goes before
+    it is shown the round, and then it has answered in no other since.
+    """
+    names = clients_of(found)
+    for site, last in reach.items():
+        since = [
+            e for e in found[last + 1 :] if names.index(site) in numbers_in(e.content.get("answered", ""))
+        ]
+        if len(since) > 1:
+            yield (
+                f"entry {since[1].index} says that {site} answered, which signed nothing after entry {last}: "
+                "its file of heads is an old copy, or it was not shown what follows"
+            )
+
+
+def clients_of(found: Sequence[Entry]) -> list[str]:
+    return [str(name) for name in found[0].content.get("clients", ())]
+
+
+def by_site(some: Iterable[Signed], runs: set[str]) -> dict[str, list[Signed]]:
+    """Heads of a run, in the order of its entries."""
+    found = dict[str, list[Signed]]()
+    for one in sorted(some, key=lambda one: (one.site, one.index)):
+        if one.run in runs:
+            found.setdefault(one.site, []).append(one)
+    return found
+
+
+def first_wrong_head(
+    proof: Proof, site: str, some: Sequence[Signed], found: Sequence[Entry], authority: Authority
+) -> tuple[int, str] | None:
+    """Of one site's heads: the first that is wrong, by its entry; how far those reach that are not goes into
+    the proof. A head whose certificate was revoked is not missed where a later one stands for it.
+    """
+    wrong, revoked, last = list[tuple[int, str]](), list[tuple[int, str]](), len(found) - 1
+    for one in some:
+        why = heads.trouble(one, *authority) or other_place(one, found)
+        if why:
+            line = f"entry {one.index}: the signature of {site} does not count: {why}"
+            (revoked if why == heads.REVOKED else wrong).append((one.index, line))
+        elif one.index > last:
+            line = f"entry {last} is the last, and {site} signed entry {one.index}: the chain was cut off"
+            wrong.append((one.index, line))
+        elif one.index < 0 or found[one.index].hash != one.head:
+            line = f"entry {one.index}: {site} signed another head for it: the chain was forked"
+            wrong.append((one.index, line))
+        else:
+            proof.reach[site] = max(one.index, proof.reach.get(site, -1))
+            proof.unbound |= not one.bound
+            revoked = []
+    return next(iter(wrong or revoked), None)
+
+
+def other_place(one: Signed, found: Sequence[Entry]) -> str:
+    """Why a head is none of a site of this ledger."""
+    if one.site not in clients_of(found):
+        return "it is none of the sites that entry 0 names"
+    there = found[0].content.get("authority", one.authority)
+    return "it was signed for another federation" if one.bound and one.authority != there else ""
+
+
+def few(names: Sequence[str], most: int = 4) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
