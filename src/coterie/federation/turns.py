@@ -32,9 +32,9 @@ class Turns:
         leader, what, since = now
         return leader, f"busy: a {what} of {leader} since {time.monotonic() - since:.0f} s"
 
-    def wait(self, seconds: float = MOMENT) -> str:
+    def wait(self) -> str:
         """Nothing if it is free within a moment; else with what it is busy."""
-        if self.lock.acquire(timeout=seconds):
+        if self.lock.acquire(timeout=MOMENT):
             self.lock.release()
             return ""
         return self.busy()[1] or "busy"

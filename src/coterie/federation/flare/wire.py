@@ -138,8 +138,10 @@ class Wire(Connection):  # type: ignore[misc]
     def _wait_for_room(self, size: int) -> None:
         """One who takes a little now and then must not hold up those who send to others as well."""
         before, seconds = self._written, CROWDED * self.stall
-        found = self._room.wait_for(lambda: self._ended or self._queued + size <= MOST_QUEUED, seconds)
-        if not found and self._written - before < PART:
+        room = self._room.wait_for(
+            lambda: self._ended or not self._queued or self._queued + size <= MOST_QUEUED, seconds
+        )
+        if not room and self._written - before < PART:
             self.end(f"it takes too little: {self._written - before} bytes within {seconds:g} s")
 
     def _write_at_once(self, view: memoryview) -> None:
