@@ -204,6 +204,7 @@ def test_a_question_that_had_no_room_is_sent_again_and_done_once(ward, monkeypat
 def test_an_honest_question_that_is_too_large_gets_a_line(ward):
     found = ward.post("lead").ask({"a": bytes(5 * PART)}, 10)["a"]
     assert found.why == "refused"
+    assert found.lasting, "so that it is not sent again in every round"
     assert f"bytes in a message, of at most {MOST}: send less, or raise max_bytes there" in found.text
     assert ward.done == []
 

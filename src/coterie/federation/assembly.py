@@ -11,7 +11,7 @@ from typing import Any
 from coterie.federation.headers import MOST_BODY, PART, PARTS
 
 MOST_OPEN = 4  # messages of one sender that are put together at once
-SLOW = 300.0  # seconds within which a message must grow by a part, or be whole
+SLOW = 120.0  # seconds within which a message must grow by a part, or be whole
 
 Header = dict[str, Any]
 Admit = Callable[[Header, int], Callable[[], None] | None]

@@ -14,11 +14,12 @@ LINE = 1e5  # bytes a second that even a slow line carries
 
 @dataclass(frozen=True)
 class Missing:
-    """Who gave no answer, and why."""
+    """Who gave no answer, and why; `lasting` if the same question will get none later either."""
 
     name: str
     why: Literal["away", "late", "restarted", "refused"]
     text: str
+    lasting: bool = False
 
 
 @dataclass

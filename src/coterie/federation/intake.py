@@ -16,6 +16,7 @@ MOST_RELAY_NOTE = 8 << 20  # bytes that the relay may tell at once: who is here,
 TOGETHER = 8  # senders that may use all that one may have
 LEAST_TOGETHER = 256 << 20  # bytes of all senders, where one may have few
 LATER = "; try again later"  # how a refusal ends that is over when others are done
+TOO_LARGE = ": send less, or raise max_bytes there"  # and one that lasts
 
 
 class Intake:
@@ -41,7 +42,7 @@ class Intake:
         """Counts a message, or says why it must not be taken."""
         most = self.most + self.spare
         if size > most:
-            return f"{size} bytes in a message, of at most {self.most}: send less, or raise max_bytes there"
+            return f"{size} bytes in a message, of at most {self.most}{TOO_LARGE}"
         with self._lock:
             mine, others = self._held[sender], self._held.total()
             if mine + size > most:

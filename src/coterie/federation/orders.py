@@ -60,7 +60,7 @@ class Transport:
         packed = {names[site]: data for site, data in messages.items()}
         found = post.ask(packed, self.bounds.deadline, self.bounds.patience, waits=self.waits)
         by_number = {site: found[names[site]] for site in messages}
-        return {s: Silence(f.text) if isinstance(f, Missing) else f for s, f in by_number.items()}
+        return {s: Silence(f.text, f.lasting) if isinstance(f, Missing) else f for s, f in by_number.items()}
 
     def letters(self, letters: Sequence[Letter]) -> list[bytes | Silence | int]:
         raise AssertionError("sites send their letters themselves")

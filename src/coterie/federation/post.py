@@ -24,7 +24,7 @@ from coterie.federation.flare import new_line
 from coterie.federation.flare.tls import Unreachable
 from coterie.federation.headers import MOST_BODY, bound, printable, safely
 from coterie.federation.inbox import ASKERS, NAMES, Answer, Inbox, enveloped, opened
-from coterie.federation.intake import LATER, MOST_MESSAGE, MOST_RELAY_NOTE, MOST_SHORT, Intake
+from coterie.federation.intake import LATER, MOST_MESSAGE, MOST_RELAY_NOTE, MOST_SHORT, TOO_LARGE, Intake
 from coterie.federation.party import Kit
 from coterie.federation.presence import Member, Presence
 from coterie.federation.seals import seal, unseal
@@ -310,7 +310,7 @@ class Post:
         text = printable(body.decode("utf-8", "replace"), 2000)
         if header["mine"] != errand.boot:
             return Missing(name, "restarted", text)
-        return Missing(name, "refused", text)
+        return Missing(name, "refused", text, text.endswith(TOO_LARGE))
 
     # the line
 
