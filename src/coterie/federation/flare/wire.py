@@ -35,6 +35,7 @@ log = logging.getLogger("coterie")
 
 MOST_FRAME = PART + (1 << 17)
 MOST_QUEUED = 32 << 20  # bytes that wait for one receiver
+LIGHTEST = 4096  # bytes as which a smaller piece counts there, so that many small ones take no longer
 MOST_GREETING = 8192
 CHUNK = 1 << 16  # bytes for one call of OpenSSL
 SMALL = 1 << 14  # bytes of a body that is sent in one piece with its header
@@ -75,6 +76,11 @@ def unpacked(data: Piece) -> dict[str, Any]:
     if not isinstance(found, dict) or not all(isinstance(k, str) for k in found):
         raise Broken("a header that is no table")
     return found
+
+
+def weight(size: int) -> int:
+    """What is left of a piece, as it counts among what waits."""
+    return max(size, LIGHTEST) if size else 0
 
 
 class Wire(Connection):  # type: ignore[misc]
@@ -121,7 +127,7 @@ class Wire(Connection):  # type: ignore[misc]
 
     def put(self, pieces: Sequence[Piece], wait: bool = True) -> None:
         """Sends one frame, or queues it; waits while the queue is full, unless it is a note that must not."""
-        size = sum(map(len, pieces))
+        size = sum(weight(len(piece)) for piece in pieces)
         with self._room:
             while wait and self._queued and self._queued + size > MOST_QUEUED and not self._ended:
                 self._wait_for_room(size)
@@ -156,7 +162,7 @@ class Wire(Connection):  # type: ignore[misc]
                 error = problem
         with self._room:
             self._writing = False
-            self._queued -= size - len(view)
+            self._queued -= weight(size) - weight(len(view))
             if view:
                 self._out.appendleft(view)
             self._room.notify_all()
@@ -175,8 +181,8 @@ class Wire(Connection):  # type: ignore[misc]
                     piece, self._writing = self._out.popleft(), True
                 self._write(memoryview(piece))
                 with self._room:
-                    self._queued -= len(piece)
-                    self._written += len(piece)
+                    self._queued -= weight(len(piece))
+                    self._written += weight(len(piece))
                     self._writing = False
                     self._room.notify_all()
         except (OSError, Broken, ValueError) as error:
