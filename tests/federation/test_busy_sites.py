@@ -2,6 +2,7 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from parties import Switch, Ward, until
@@ -12,6 +13,7 @@ from coterie.core.errors import Several
 from coterie.core.wire import pack, unpack
 from coterie.federation import clerk as clerks
 from coterie.federation import errands, inbox, turns
+from coterie.federation.net import Federated
 from coterie.federation.post import Missing
 from coterie.federation.sites import Lines, Rule, meet
 
@@ -160,3 +162,19 @@ def test_a_meeting_names_who_is_busy_and_goes_on_without_it(tmp_path):
     everybody = dict.fromkeys(room.names, "busy: a visit of anna since 61 s")
     with pytest.raises(Several, match="site a: busy: a visit of anna since 61 s"):
         meet(silent_lines(room, everybody), RULE, (), 2, 0.0, said.append)
+
+
+def test_a_run_does_not_wait_a_second_time_for_who_is_busy_for_another(tmp_path):
+    asked = []
+
+    def ask(messages, *seconds):
+        asked.append(messages)
+        return {"a": {}, "b": {"busy": "busy: a visit of anna since 9 s\x1b[2J"}}, {}
+
+    net = Federated.__new__(Federated)
+    net.roster = SimpleNamespace(names=["a", "b"])
+    net.met = SimpleNamespace(lines=SimpleNamespace(ask=ask))
+    net.post = SimpleNamespace(silent={})
+    assert net._asleep([0, 1]) == {1}
+    assert net.post.silent == {1: "busy: a visit of anna since 9 s [2J"}, "which is why it is away"
+    assert asked == [{"a": {"do": "ping"}, "b": {"do": "ping"}}]
