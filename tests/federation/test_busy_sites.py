@@ -164,7 +164,7 @@ def test_a_meeting_names_who_is_busy_and_goes_on_without_it(tmp_path):
         meet(silent_lines(room, everybody), RULE, (), 2, 0.0, said.append)
 
 
-def test_a_run_does_not_wait_a_second_time_for_who_is_busy_for_another(tmp_path):
+def test_a_run_does_not_wait_a_second_time_for_who_is_busy_for_another():
     asked = []
 
     def ask(messages, *seconds):
