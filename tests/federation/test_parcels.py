@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from coterie.core.errors import BadData
+from coterie.core.errors import BadData, Refused
 from coterie.core.wire import pack
 from coterie.federation.parcels import FROM, TO, Parcels
 from coterie.nets.packing import LostReference
@@ -89,6 +89,45 @@ def test_what_is_not_sent_now_is_owed_by_who_was_sent_the_model_and_not_by_a_pee
         assert int((there != 0).sum()) == 60
         owed = sum(float(t.sum()) for memory in one.owed.values() for t in memory.values())
         assert owed == pytest.approx(5940e-4 if owes else 0.0, rel=1e-4)
+
+
+BOMBS = ["delta", "fp16", "int8", "topk=0.001"]
+
+
+@pytest.mark.parametrize("squeeze", BOMBS)
+def test_a_small_message_does_not_become_a_large_one(squeeze, monkeypatch):
+    """Numbers of which there are few take few bytes on the wire."""
+    steps = {"w": torch.randint(0, 9, (500_000,)).double()}
+    data = Parcels().pack("site", {}, named(0, steps), squeeze, True)
+    site = Parcels(most=3_000_000)
+    assert len(data) < 1_500_000
+    monkeypatch.setattr("coterie.federation.parcels.unsqueezed", lambda *told: pytest.fail("memory is taken"))
+    with pytest.raises(Refused, match="models of 4000000, of at most 3000000"):
+        site.unpack("lead", data, True)
+    assert not site.known
+
+
+@pytest.mark.parametrize("squeeze", BOMBS)
+def test_many_models_in_one_message_count_together(squeeze):
+    site, lead = Parcels(most=3_000_000), Parcels()
+    models = {}
+    for id in range(3):
+        models |= named(id, {"w": torch.zeros(150_000, dtype=torch.float64)})
+    with pytest.raises(Refused, match="models of 3600000, of at most 3000000"):
+        site.unpack("lead", lead.pack("site", {}, models, squeeze, True), True)
+
+
+def test_what_is_remembered_of_one_sender_is_no_more_than_a_message(monkeypatch):
+    """Each message has its large model in another place."""
+    site, small = Parcels(most=100_000), {"w": torch.zeros(5000)}
+    for r in range(6):
+        models = {}
+        for place in range(6):
+            models |= named(place, {"w": torch.randn(18_000)} if place == r else {"w": torch.zeros(1)})
+        models = {n: t for n, t in models.items() if int(n[0]) <= r}
+        others = {f"{9 + p}/w": small["w"] for p in range(r % 2)}  # which move the others by a place
+        site.unpack("lead", Parcels().pack("site", {}, {**others, **models}, "delta", True), True)
+        assert sum(t.nbytes for one in site.known.values() for t in one.tensors.values()) <= 100_000
 
 
 def test_what_is_remembered_has_bounds(monkeypatch):

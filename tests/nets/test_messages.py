@@ -9,9 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
+from coterie.core import wire
 from coterie.core.errors import BadData
 from coterie.core.seeds import Key
 from coterie.core.wire import key_of, message_in, pack, payload, told_key, unpack
+from coterie.nets import frames
 from coterie.nets.frames import receive, send
 from coterie.nets.site import Site
 
@@ -84,6 +86,9 @@ def told(dtype="F32", shape=(1,), offsets=(0, 4)):
         ({"a": told(shape=[1.0])}, 4),
         ({"a": told(shape=[1] * 100)}, 4),
         ({"a": told(shape=[2**70, 0], offsets=(0, 0))}, 0),
+        ({"a": told(shape=[0, 2**40], offsets=(0, 0))}, 0),  # nothing now, and much in what is made like it
+        ({"a": told(shape=[2**33, 2**33, 0], offsets=(0, 0))}, 0),
+        ({"a": told(shape=[2**40], offsets=(0, 2**42))}, 4),
         ({"a": told(dtype="F31")}, 4),
         ({"a": 3}, 0),
         ({"a": {}}, 0),
@@ -96,6 +101,38 @@ def test_tensors_that_are_not_as_they_are_told_are_refused(tensors, size):
     assert message_in(data) == {}
     with pytest.raises(BadData, match="cannot be read"):
         unpack(data)
+
+
+def framed(header, body=b""):
+    return len(header).to_bytes(8, "little") + header + body
+
+
+def test_a_header_is_bounded_before_it_is_read(monkeypatch):
+    """JSON of empty lists takes twenty times its bytes once it is read."""
+    inside = json.dumps({"coterie": json.dumps({"x": [[]] * 1000})})
+    whole = framed(f'{{"__metadata__": {inside}}}'.encode())
+    assert len(message_in(whole)["x"]) == 1000
+    monkeypatch.setattr(wire, "MOST_HEADER", len(whole) - 9)
+    for reads in (message_in, unpack):
+        with pytest.raises(BadData, match=r"its header has .* of at most"):
+            reads(whole)
+        with pytest.raises(BadData, match="its header should be 1152921504606846976 bytes long"):
+            reads((2**60).to_bytes(8, "little") + b"{}")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 50_000, "9" * 10_000, '"' + "x" * 99, "NaN"])
+def test_no_json_of_others_ends_a_reader(text):
+    with pytest.raises(BadData, match="cannot be read"):
+        message_in(framed(json.dumps({"__metadata__": {"coterie": text}}).encode()))
+    with pytest.raises(BadData, match="cannot be read"):
+        message_in(framed(text.encode()))
+
+
+def test_switches_are_true_or_false():
+    header = json.dumps({"__metadata__": {"coterie": "{}"}, "a": told("BOOL", [3], [0, 3])}).encode()
+    assert unpack(framed(header, b"\0\1\0"))[1]["a"].tolist() == [False, True, False]
+    with pytest.raises(BadData, match="neither true nor false"):
+        unpack(framed(header, b"\0\2\0"))
 
 
 def test_messages_are_files_of_safetensors():
@@ -118,6 +155,17 @@ def test_frames_end_where_the_other_side_hangs_up():
     left.sendall((9).to_bytes(8, "big") + b"cut")
     left.close()
     assert [receive(right) for _ in range(3)] == [b"one", b"", None]
+    right.close()
+
+
+def test_a_frame_takes_memory_as_it_comes(monkeypatch):
+    monkeypatch.setattr(frames, "AT_ONCE", 10)
+    left, right = socket.socketpair()
+    body = bytes(range(256)) * 5
+    send(left, body)
+    left.sendall((1 << 62).to_bytes(8, "big") + b"no more than this")
+    left.close()
+    assert [receive(right), receive(right)] == [body, None]
     right.close()
 
 

@@ -11,6 +11,7 @@ import pytest
 import coterie.page
 from coterie.core.observer import WORDS
 from coterie.page.catalogue import LANGUAGES, Words, language_of, texts
+from coterie.page.standing import reason
 from coterie.report.choices import REASONS
 
 SOURCES = [p.read_text() for p in Path(coterie.page.__file__).parent.rglob("*.py")]
@@ -73,3 +74,25 @@ def test_numbers_are_written_as_the_language_does(language, number, percent, siz
 )
 def test_a_browser_is_answered_in_a_language_that_it_asks_for(wanted, found):
     assert language_of(wanted) == found
+
+
+@pytest.mark.parametrize(
+    ("why", "english", "german"),
+    [
+        ("b has not answered in time", "no answer in time", "keine Antwort"),
+        (
+            "b has not answered in time: it is busy: a visit of anna since 61 s",
+            "busy for anna for 61 s",
+            "seit 61 s für anna beschäftigt",
+        ),
+        (
+            "b is connected but has not answered for 31 s: ask there whether its process hangs",
+            "connected, but without an answer",
+            "verbunden, aber ohne Antwort",
+        ),
+        ("its disk is full", "its disk is full", "its disk is full"),
+    ],
+)
+def test_why_a_site_is_away_in_the_reader_s_language(why, english, german):
+    assert english in reason(why, Words("en"))
+    assert german in reason(why, Words("de"))

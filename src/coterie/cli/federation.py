@@ -8,14 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from coterie.cli.flags import dispatch, parse
-from coterie.core.errors import BadInput
+from coterie.core.errors import BadInput, CoterieError
 from coterie.federation.headers import printable
 from coterie.storage.paths import fresh_path, given_folder, given_path
+
+if TYPE_CHECKING:
+    from coterie.federation.post import Post
+
+ANSWERS_IN = 5.0  # seconds in which a site says whether it is busy
 
 HELP = """A federation of several hosts: a kit, which is a folder, for each of its parties.
 
@@ -53,6 +58,8 @@ examples:
 """
 
 WHO = """Says who is connected to the coordinator: sites, and people who lead runs.
+
+A lead hears as well which sites are busy, for whom and since when, and which do not answer.
 
 example:
   coterie federation who ward/people/lead
@@ -184,12 +191,33 @@ def who(words: Sequence[str]) -> None:
     post = Post(kit)
     try:
         post.start()
-        for name, member in sorted(post.members().items()):
+        members = post.members()
+        at_work = at_work_of(post, [n for n, m in members.items() if m.card.role == "site"])
+        for name, member in sorted(members.items()):
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(member.since))
             you = " (you)" if name == kit.name else ""
-            print(f"{name}{you}: {member.card.role}, coterie {printable(member.version)}, since {since}")
+            role, version = member.card.role, printable(member.version)
+            print(f"{name}{you}: {role}, coterie {version}, since {since}{at_work.get(name, '')}")
     finally:
         post.close()
+
+
+def at_work_of(post: Post, sites: Sequence[str]) -> dict[str, str]:
+    """What a lead hears of sites that are not free: with whose work they are busy, or that they are mute."""
+    from coterie.core.wire import pack
+    from coterie.federation.post import Missing
+    from coterie.federation.sites import plain_answer
+
+    said = dict[str, str]()
+    if post.kit.role != "lead":
+        return said
+    for name, answer in post.call(dict.fromkeys(sites, pack({"do": "ping"}, {})), ANSWERS_IN).items():
+        try:
+            busy = answer.text if isinstance(answer, Missing) else plain_answer(answer).get("busy", "")
+        except CoterieError as error:
+            busy = str(error)
+        said[name] = f"; {printable(busy)}" if busy else ""
+    return said
 
 
 def init(words: Sequence[str]) -> None:

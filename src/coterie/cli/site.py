@@ -161,8 +161,9 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
         with narrow():
             return station.answer(*told)
 
-    post = Post(kit, answer, say)
+    post = Post(kit, answer, say, most=policy.max_bytes)
     post.on_letter(station.take_letter)
+    post.on_call(station.call, station.turns.busy)
     rows = f"{sum(len(pool) for pool in holding.data.pools)} rows{origin(holding)}"
     say(f"site {kit.name} of {kit.federation}, {rows}; connecting to {kit.host}:{kit.port}")
     stay(post, Here(state, post.presence).look)

@@ -1,5 +1,5 @@
 """What crosses a wire: a message of JSON and named tensors, in the format of safetensors. Reading it runs no
-code.
+code, and takes no more memory than a few times the bytes that came.
 
 The library for that format would copy every tensor three times on the way out and twice on the way in, which
 models of 100 MB feel: here it is once each, into memory where torch would have put it.
@@ -22,6 +22,8 @@ from coterie.core.seeds import Key
 HEAD = 8  # bytes that say how long the header is
 ALIGNMENT = 64  # bytes
 MOST_AXES = 64  # torch's own bound
+MOST_HEADER = 16 << 20  # bytes: JSON takes some twenty times as much once it is read
+MOST_EMPTY = 1 << 24  # numbers that the other axes of a tensor without any may promise
 KINDS = {
     "F64": torch.float64,
     "F32": torch.float32,
@@ -78,7 +80,12 @@ def message_in(data: bytes) -> dict[str, Any]:
 
 def _read(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is told of each tensor, and the message."""
-    header = json.loads(bytes(data[HEAD : _start(data)]))
+    start = _start(data)
+    if start > len(data):
+        raise ValueError(f"its header should be {start - HEAD} bytes long")
+    if start - HEAD > MOST_HEADER:
+        raise ValueError(f"its header has {start - HEAD} bytes, of at most {MOST_HEADER}")
+    header = json.loads(bytes(data[HEAD:start]))
     message = json.loads(header.pop("__metadata__")["coterie"])
     if not isinstance(message, dict):
         raise ValueError("it is no table")
@@ -94,6 +101,10 @@ def _tensors(header: Mapping[str, Any], room: memoryview) -> dict[str, Tensor]:
             raise ValueError(f"{shown(name)} has no sizes")
         if begin != at or end > len(room) or end - begin != math.prod(shape) * kind.itemsize:
             raise ValueError(f"{shown(name)} does not fill its place")
+        if begin == end and math.prod(max(n, 1) for n in shape) > MOST_EMPTY:
+            raise ValueError(f"{shown(name)} promises more than it has")
+        if kind == torch.bool and bytes(room[begin:end]).strip(b"\0\1"):
+            raise ValueError(f"{shown(name)} has what is neither true nor false")
         found[name] = t = torch.empty(shape, dtype=kind)
         _bytes_of(t)[:] = np.frombuffer(room[begin:end], np.uint8)
         at = end

@@ -1,7 +1,7 @@
 """The header of a message: few keys, short texts and whole numbers, whoever wrote it; and what is said of it.
 
 to, from      names; "" is the relay itself. From whom is written by the relay, by the sender's certificate
-kind          ask, letter, answer or refusal between parties; watch, members and others with the relay
+kind          ask, call, letter, answer, refusal, note between parties; watch, members, others with the relay
 number        of a question, which its answer repeats
 boot, mine    the start of the process that a message is for, and of the one that sends it
 id, at, size  of a body that goes in parts
@@ -16,6 +16,7 @@ from typing import Any
 from coterie.core.errors import shown
 
 MOST_BODY = 2 << 30
+PART = 1 << 20  # bytes of a body in one frame
 MOST_TEXT = 128
 TEXTS, NUMBERS = ("to", "from", "kind", "boot", "mine"), ("number", "id", "at", "size")
 BOUND = ("from", "to", "kind", "number", "boot", "mine")  # what a seal binds

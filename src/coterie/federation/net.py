@@ -29,6 +29,7 @@ from coterie.core.observer import What, said
 from coterie.core.wire import pack
 from coterie.engines.base import Engine
 from coterie.federation.asking import limited, withdrawing
+from coterie.federation.headers import printable
 from coterie.federation.orders import Bounds, Orders, Transport, unsound
 from coterie.federation.rests import Rests
 from coterie.federation.sites import TICK, Met
@@ -184,10 +185,12 @@ class Federated(Remote):
             self._enter(site, back[site], ids)
 
     def _asleep(self, sites: Sequence[int]) -> set[int]:
-        """Who was silent and still is: it is not waited for a second time."""
+        """Who was silent and still is, or is busy for another lead: it is not waited for a second time."""
         names = {self.roster.names[site]: site for site in sites}
-        _, failed = self.met.lines.ask({name: {"do": "ping"} for name in names}, PING, PING)
-        return {names[name] for name, error in failed.items() if isinstance(error, Gone)}
+        answers, failed = self.met.lines.ask({name: {"do": "ping"} for name in names}, PING, PING)
+        busy = {names[name]: printable(told["busy"]) for name, told in answers.items() if "busy" in told}
+        self.post.silent.update(busy)
+        return {names[name] for name, error in failed.items() if isinstance(error, Gone)} | busy.keys()
 
     def _enter(self, site: int, boot: str, ids: Mapping[int, set[int]]) -> None:
         """A site comes in: for the first time, back, or late."""

@@ -23,7 +23,7 @@ from coterie.core.held import COORDINATOR
 from coterie.core.kernel import Kernel, scores
 from coterie.core.roster import Roster
 from coterie.federation.blame import Kind, Pair, blamed, kind_of
-from coterie.federation.headers import printable
+from coterie.federation.headers import MOST_BODY, printable
 from coterie.federation.parcels import Parcels
 from coterie.federation.post import Missing, Waits
 from coterie.federation.sites import Met
@@ -60,7 +60,7 @@ class Transport:
         packed = {names[site]: data for site, data in messages.items()}
         found = post.ask(packed, self.bounds.deadline, self.bounds.patience, waits=self.waits)
         by_number = {site: found[names[site]] for site in messages}
-        return {s: Silence(f.text) if isinstance(f, Missing) else f for s, f in by_number.items()}
+        return {s: Silence(f.text, f.lasting) if isinstance(f, Missing) else f for s, f in by_number.items()}
 
     def letters(self, letters: Sequence[Letter]) -> list[bytes | Silence | int]:
         raise AssertionError("sites send their letters themselves")
@@ -91,7 +91,7 @@ class Orders(Courier):
         self.broken, self.lost = False, set[int]()
         self.posted: dict[int, dict[int, tuple[int, dict[str, Kind]]]] = {}
         self.trouble, self.failing = Counter[int](), set[int]()
-        self.parcels, self.squeeze = Parcels(), transport.bounds.squeeze
+        self.parcels, self.squeeze = Parcels(MOST_BODY), transport.bounds.squeeze
         self.slow, self.came = False, 0  # the line, as of the last large models; bytes of models just now
 
     def try_to_ask(

@@ -8,6 +8,9 @@ against a model that both ends hold, which they name by its digest:
 
 An end that has lost it says so (`LostReference`), the other forgets its own, and sends the model whole. With
 lossy squeezes each end remembers the model as the receiver has it, and a sender what is still owed.
+
+A small message may become a large one, and what is remembered stays: neither takes more than a message may
+have that came as it is.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from coterie.core.errors import BadData, shown
+from coterie.core.errors import BadData, Refused, shown
 from coterie.core.wire import aligned, pack, unpack
-from coterie.nets.lossy import Lossy, Memory, Squeeze, squeeze_of
+from coterie.nets.lossy import Lossy, Memory, Squeeze, size_in, squeeze_of
 from coterie.nets.lossy import unpack as unsqueezed
 from coterie.nets.packing import LEAST, LostReference, Reference, reference_of
 
@@ -47,9 +50,12 @@ def locked(method: Callable[P, T]) -> Callable[P, T]:
 
 
 class Parcels:
-    """What this end remembers of each way: (with whom, place in a message)."""
+    """What this end remembers of each way: (with whom, place in a message); `most` are the bytes that the
+    models of one message may have once they are unpacked, and those that are remembered of one way.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = ROOM) -> None:
+        self.most = most
         self.known: OrderedDict[Place, Reference] = OrderedDict()
         self.owed: dict[Place, Memory] = {}
         self.pending: dict[str, dict[Place, tuple[Reference | None, Memory | None]]] = {}
@@ -111,6 +117,12 @@ class Parcels:
         if not isinstance(told, Mapping) or any(MARK + str(id) not in tensors for id in told):
             raise BadData(f"parcels {shown(told)} are not in the message: are both ends of the same version?")
         found = {n: t for n, t in tensors.items() if not n.startswith(MARK)}
+        size = sum(size_in(meta, self.known.get((way, k))) for k, meta in enumerate(told.values()))
+        if size > self.most:
+            raise Refused(
+                f"a message of {len(data)} bytes with models of {size}, of at most {self.most}: send smaller "
+                "ones, or raise max_bytes"
+            )
         for k, (id, meta) in enumerate(told.items()):
             packed, reference = tensors[MARK + str(id)], self.known.get((way, k))
             if packed.dtype != torch.uint8 or packed.ndim != 1:
@@ -132,8 +144,15 @@ class Parcels:
     def _remember(self, place: Place, reference: Reference) -> None:
         self.known[place] = reference
         self.known.move_to_end(place)
+        mine = [p for p in self.known if p[0] == place[0]]
+        while len(mine) > 1 and sum(size_of(self.known[p]) for p in mine) > self.most:
+            self._let_go(mine.pop(0))
         while len(self.known) > 1 and sum(map(size_of, self.known.values())) > ROOM:
-            self.owed.pop(self.known.popitem(last=False)[0], None)
+            self._let_go(next(iter(self.known)))
+
+    def _let_go(self, place: Place) -> None:
+        del self.known[place]
+        self.owed.pop(place, None)
 
 
 def models_in(tensors: Mapping[str, Tensor]) -> tuple[dict[str, dict[str, Tensor]], dict[str, Tensor]]:

@@ -2,7 +2,8 @@
 
 Every message is sealed for its receiver. A question has a number; whoever was away for a moment, or lost the
 line, is sent the same numbered question again and gives the answer it remembers, so that nothing is done
-twice. Whoever has been started anew since has forgotten: it is missing, as `restarted`.
+twice. Whoever has been started anew since has forgotten: it is missing, as `restarted`. Who is connected and
+gives no answer says why, or else that is said of it.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import coterie
 from coterie.core.errors import BadInput, BadRun, Refused, shown
+from coterie.federation.assembly import Assembly
 from coterie.federation.certificates import Card
+from coterie.federation.errands import Errand, Missing
 from coterie.federation.flare import new_line
 from coterie.federation.flare.tls import Unreachable
-from coterie.federation.headers import bound, printable, safely
+from coterie.federation.headers import MOST_BODY, bound, printable, safely
 from coterie.federation.inbox import ASKERS, NAMES, Answer, Inbox, enveloped, opened
+from coterie.federation.intake import LATER, MOST_MESSAGE, MOST_RELAY_NOTE, MOST_SHORT, TOO_LARGE, Intake
 from coterie.federation.party import Kit
 from coterie.federation.presence import Member, Presence
 from coterie.federation.seals import seal, unseal
@@ -32,16 +35,9 @@ PATIENCE = 15.0
 SMALL = 1 << 20  # bytes of a message that goes at once
 TICK = 0.5  # seconds between two looks at the clock
 MOST_REPLIES = 4  # to one question; more than one is forged, or sent again
+PAUSE = 2.0  # seconds until a question is sent again that a receiver had no room for
+REPLIES = ("answer", "refusal", "note")
 RETURN = 20.0  # further seconds for a line of our own that is down: until it is back, nobody else is known
-
-
-@dataclass(frozen=True)
-class Missing:
-    """Who gave no answer, and why."""
-
-    name: str
-    why: Literal["away", "late", "restarted", "refused"]
-    text: str
 
 
 Waits = Callable[[Collection[str]], None]
@@ -58,22 +54,10 @@ class Wireless(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass
-class Errand:
-    """One question on its way."""
-
-    name: str
-    kind: str
-    number: int
-    body: bytes
-    card: Card | None = None  # of the receiver, once it has been sent to
-    boot: str = ""
-    sent: tuple[int, float] | None = None  # by which line of ours, and to which of the receiver's
-    replies: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)
-
-
 class Post:
-    """`answer(card, header, body)` does what a lead asks; `say` gets a line of what people should know."""
+    """`answer(card, header, body)` does what a lead asks; `say` gets a line of what people should know. No
+    question or letter of more than `most` bytes is taken, nor more of one sender at once (`intake.py`).
+    """
 
     def __init__(
         self,
@@ -81,11 +65,17 @@ class Post:
         answer: Answer | None = None,
         say: Callable[[str], None] = lambda line: None,
         line: Callable[..., Wireless] | None = None,
+        most: int = MOST_MESSAGE,
     ) -> None:
         self.kit, self.say = kit, (say := safely(say))
         self.boot = secrets.token_hex(8)
         self.presence = Presence(kit, say)
-        self.inbox = Inbox(kit, self.boot, self.presence, self._send, say)
+        self.inbox = Inbox(kit, self.boot, self.presence, self._send, say, most, self._look)
+        self.assembly = Assembly(self._admit)
+        # only who asks gets long answers: to a letter they are empty
+        self.reply_intake = Intake(MOST_BODY if kit.role == "lead" else MOST_SHORT)
+        self.note_intake = Intake(MOST_RELAY_NOTE)
+        self.presence.watch(self._forget)
         if answer is not None:
             self.inbox.answers["ask"] = answer
         self._errands: dict[tuple[str, int], Errand] = {}
@@ -93,12 +83,14 @@ class Post:
         self._started = self._closed = False
         self._last, self._why = 0, ""
         about = {"boot": self.boot, "version": coterie.__version__}
-        self._line = (line or new_line)(kit, self._receive, self._turned, about)
+        told = (kit, self._receive, self._turned, about)
+        self._line = new_line(*told, self.assembly) if line is None else line(*told)
 
     def start(self, wait: float = 20.0) -> None:
         """Returns when who is here is known; else BadRun with the reason, and may be called again."""
         if not self._started:
             self._started = True
+            self.inbox.start()
             self._line.start()
         with self.presence.news:
             if not self.presence.news.wait_for(lambda: self.presence.known, wait):
@@ -120,6 +112,12 @@ class Post:
             return b""
 
         self.inbox.answers["letter"] = answer
+
+    def on_call(self, answer: Answer, busy: Callable[[], tuple[str, str]]) -> None:
+        """`answer(card, header, body)` gets what leads ask while work goes on, and must not wait for it;
+        `busy` says with whose question that is, and in words for others who wait.
+        """
+        self.inbox.answers["call"], self.inbox.busy = answer, busy
 
     def close(self) -> None:
         with self.presence.news:
@@ -151,6 +149,12 @@ class Post:
         whenever they become fewer.
         """
         return self._exchange("ask", messages, deadline, patience, numbers or {}, waits)
+
+    def call(
+        self, messages: Mapping[str, bytes], deadline: float, patience: float = PATIENCE
+    ) -> dict[str, bytes | Missing]:
+        """As `ask`, of what a party answers while it works at something else, for this lead as well."""
+        return self._exchange("call", messages, deadline, patience, {})
 
     def letter(
         self,
@@ -226,12 +230,19 @@ class Post:
         name, here, now = errand.name, self.presence, time.monotonic()
         while errand.replies:
             found = self._opened(errand, *errand.replies.pop(0))
-            if found is not None:
+            if isinstance(found, Missing) and found.text.endswith(LATER):  # it has not been looked at
+                errand.excuse, errand.sent, errand.pause_until = found.text, None, now + PAUSE
+            elif found is not None:
                 return found
+        self._read_note(errand)
+        if errand.trouble:
+            return Missing(name, "refused", errand.trouble)
         if self._closed:
             return Missing(name, "away", "this side was closed")
+        if self.assembly.has_of(name):
+            errand.heard_at = now  # what may be the answer is on its way
         if now >= end:
-            return Missing(name, "late", f"{name} has not answered in time")
+            return Missing(name, "late", errand.late(now))
         if not here.known:
             if now - here.down_since > patience + RETURN:
                 return Missing(name, "away", here.why or "no line to the coordinator")
@@ -244,9 +255,23 @@ class Post:
         if errand.boot and member.boot != errand.boot:
             return Missing(name, "restarted", f"{name} was started anew while it was asked")
         turn = (here.turns, member.since)
-        if errand.sent != turn:
+        if errand.sent != turn and now >= errand.pause_until:
             self._dispatch(errand, member, turn)
+        elif errand.is_quiet(now) and not errand.people_know:
+            errand.people_know = True
+            self.say(errand.late(now))
         return None
+
+    def _read_note(self, errand: Errand) -> None:
+        """What a receiver says of a question that it has not answered yet; people hear it once."""
+        while errand.notes:
+            found = self._opened(errand, *errand.notes.pop())
+            if isinstance(found, bytes):
+                errand.heard_at = time.monotonic()
+                errand.excuse = printable(found.decode("utf-8", "replace"), 200)
+        if errand.excuse and not errand.people_know:
+            errand.people_know = True
+            self.say(f"{errand.name} is {errand.excuse}; waiting for it")
 
     def _dispatch(self, errand: Errand, member: Member, turn: tuple[int, float]) -> None:
         header = {
@@ -258,6 +283,8 @@ class Post:
             "mine": self.boot,
         }
         errand.card, errand.boot, errand.sent = member.card, member.boot, turn
+        errand.heard_at = time.monotonic()
+        errand.sent_at = errand.sent_at or errand.heard_at
         if len(errand.body) <= SMALL:
             self._post(header, member.card, errand.body)
         else:  # a slow receiver holds up nobody else
@@ -278,12 +305,12 @@ class Post:
         except Refused as error:
             self.say(f"an answer of {name} is refused: {error}")
             return None
-        if header["kind"] == "answer":
+        if header["kind"] in ("answer", "note"):
             return body
         text = printable(body.decode("utf-8", "replace"), 2000)
         if header["mine"] != errand.boot:
             return Missing(name, "restarted", text)
-        return Missing(name, "refused", text)
+        return Missing(name, "refused", text, text.endswith(TOO_LARGE))
 
     # the line
 
@@ -307,19 +334,65 @@ class Post:
             self.presence.note(header, body)
         elif header.get("to") != self.kit.name:
             self.say(f"a message for {shown(header.get('to'))} came here: the relay is out of order")
-        elif kind in ("answer", "refusal"):
+        elif kind in REPLIES:
             self._replied(header, body)
         else:
             self.inbox.put(header, body)
 
-    def _replied(self, header: dict[str, Any], body: bytes) -> None:
-        """A reply counts if it is for a question that waits, from the start of a process that was asked."""
+    def _admit(self, header: dict[str, Any], size: int) -> Callable[[], None] | None:
+        """A message in parts: by its first header and its size, how to let go of it, or None."""
+        sender, intake, errand = str(header.get("from")), self.reply_intake, None
+        if sender == "":
+            intake = self.note_intake
+        elif header.get("kind") not in REPLIES:
+            return self.inbox.admit(header, size)
+        elif (errand := self._awaited(header)) is None:
+            return None
+        why = intake.take(sender, size)
+        if why:
+            self.say(f"a message of {sender or 'the relay'} is refused: {why}")
+            if errand is not None:
+                with self.presence.news:
+                    errand.trouble = f"its answer is not taken: {why}"
+                    self.presence.changed()
+            return None
+        return lambda: intake.give_back(sender, size)
+
+    def _awaited(self, header: Mapping[str, Any]) -> Errand | None:
+        """The question that a reply is for: one that waits, of a start of a process that was asked."""
         errand = self._errands.get((str(header.get("from")), header.get("number", 0)))
         known = errand is not None and header.get("boot") == self.boot and errand.boot
-        if errand is None or not known or (header.get("mine") != errand.boot and header["kind"] == "answer"):
-            self.say(f"an answer of {shown(header.get('from'))} is refused: nothing waits for it")
+        if errand is None or not known or (header.get("mine") != errand.boot and header["kind"] != "refusal"):
+            if header["kind"] != "note":  # which may cross with the answer
+                self.say(f"an answer of {shown(header.get('from'))} is refused: nothing waits for it")
+            return None
+        return errand
+
+    def _replied(self, header: dict[str, Any], body: bytes) -> None:
+        errand = self._awaited(header)
+        if errand is None:
             return
         with self.presence.news:
-            if len(errand.replies) < MOST_REPLIES:
+            if header["kind"] == "note":
+                errand.notes = [(header, body)] if len(body) <= MOST_SHORT else []
+            elif len(errand.replies) < MOST_REPLIES and (
+                sum(len(sealed) for _, sealed in errand.replies) + len(body) <= self.reply_intake.most
+            ):
                 errand.replies.append((header, body))
             self.presence.changed()
+
+    def _look(self) -> None:
+        """What grows too slowly is dropped, and all of who counts no more."""
+        here = {"", *self.presence.members()}
+        self.assembly.forget(here)
+        for name in self.inbox.senders() - here:
+            self.inbox.forget(name)
+        for header in self.assembly.slow():
+            if header.get("kind") in ASKERS:
+                self.inbox.refuse(header, "its parts come too slowly: send it again")
+
+    def _forget(self, name: str, here: bool) -> None:
+        """Who goes or comes anew has nothing on its way here."""
+        self.assembly.forget({"", *self.presence.members()} - {name})
+        if not here:
+            self.inbox.forget(name)

@@ -35,9 +35,9 @@ LOOK = 1.0  # seconds between two looks at the list of revoked certificates
 QUIET = 60.0  # seconds in which the same line about the same stranger is said once
 LOG_BYTES = 1 << 20
 SENDS: dict[str, tuple[str, ...]] = {
-    "site": ("letter", "answer", "refusal"),
-    "helper": ("letter", "answer", "refusal"),
-    "lead": ("ask", "refusal"),
+    "site": ("letter", "answer", "refusal", "note"),
+    "helper": ("letter", "answer", "refusal", "note"),
+    "lead": ("ask", "call", "refusal"),
     "viewer": (),
 }
 
@@ -189,14 +189,18 @@ class Relay:
         self._tell_watchers({"kind": "arrived"}, json.dumps(comer.told(self._salt)).encode(), but=name)
 
     def _left(self, name: str) -> None:
-        with self._lock:
-            gone = self._present.pop(name, None)
-            if gone is None:
-                self._coming.pop(name, None)
-            self._watching.discard(name)
+        with self._order:  # all know that it has left before it can come again
+            with self._lock:
+                gone = self._present.pop(name, None)
+                if gone is None:
+                    self._coming.pop(name, None)
+                self._watching.discard(name)
+                watching = set(self._watching)
+            if gone is not None and not self._over.is_set():
+                for one in watching:
+                    self._tell(one, {"kind": "left"}, json.dumps({"name": name}).encode())
         if gone is not None and not self._over.is_set():
             self.say(f"{name} has left")
-            self._tell_watchers({"kind": "left"}, json.dumps({"name": name}).encode())
 
     def _stranger(self, address: str, why: str) -> None:
         self._say_once(address, f"refused {address}: {why}")

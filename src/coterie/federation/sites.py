@@ -244,9 +244,11 @@ def meet(
     there = gathered(lines, names, least, wait, say)
     boots = lines.there()
     hellos, failed = lines.ask({name: {"do": "hello"} for name in there})
+    if failed and not hellos:
+        raise Several([trouble_of(name, error) for name, error in failed.items()])
     said_of_rows = {name: told.get("hello") for name, told in hellos.items()}
     found = meeting.match(said_of_rows, rule.forbid, rule.require)
-    gone = {n: f"site {n}: {error}" for n, error in failed.items() if isinstance(error, Gone)}
+    gone = {n: trouble_of(n, error) for n, error in failed.items() if isinstance(error, Gone)}
     refused = {n: f"site {n}: {error}" for n, error in failed.items() if n not in gone} | dict(found.refused)
     leave_out(lines, refused, names, say)
     refuse_few(found.sites, least, rule.require)
@@ -262,7 +264,10 @@ def meet(
     late = [n for n in order if n not in found.sites]
     said = [*refused.values(), *(why for n, why in gone.items() if n not in late)]
     said = [*map(forbidden_note, dict.fromkeys(rule.forbid)), *said]
-    notes = (*said, *(f"site {n} is not there yet: it joins when it comes" for n in late))
+    not_yet = {n: gone.get(n, f"site {n} is not there yet") for n in late}
+    for why in gone.values():
+        say(f"{why}; the run begins without it")
+    notes = (*said, *(f"{why}: it joins when it comes" for why in not_yet.values()))
     return Met(
         lines,
         rule,
@@ -351,8 +356,13 @@ def every(lines: Lines, messages: Mapping[str, Told]) -> dict[str, Told]:
     """All of them are needed: before a run begins, a site that goes or refuses is said and nothing runs."""
     answers, failed = lines.ask(messages)
     if failed:
-        raise Several([f"site {name}: {error}" for name, error in failed.items()])
+        raise Several([trouble_of(name, error) for name, error in failed.items()])
     return answers
+
+
+def trouble_of(name: str, error: CoterieError) -> str:
+    """In one line; who is connected and does not answer is not away."""
+    return f"site {name}: {error.why.get(name, error) if isinstance(error, Gone) else error}"
 
 
 def with_late(roster: Roster, order: Sequence[str]) -> Roster:

@@ -1,6 +1,6 @@
 """A site's process: what it answers to those who lead runs, within its policy.
 
-    ping      nothing: whether it answers
+    ping      nothing: whether it is free, and if not, with whose question it is busy
     hello     what its rows are, and what it takes part in
     deal      rows are set aside for testing, as the site of some number; sums and fit make inputs of them
     fold      for a tuning, how many rows a fold leaves
@@ -20,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -59,6 +58,7 @@ from coterie.federation.rows import FEWEST, PARTS, Holding
 from coterie.federation.says import asked, sent
 from coterie.federation.seen import Seen
 from coterie.federation.session import Letters, Session, forget_old_runs, home_of, run_of
+from coterie.federation.turns import Turns
 from coterie.federation.witness import Signer
 from coterie.nets.offers import Limits
 from coterie.nets.site import ERRORS
@@ -97,9 +97,9 @@ class Station:
         self.say: Callable[[str], None] = lambda line: say(printable(line, MOST_SAID))
         self.grounds: OrderedDict[tuple[str, str], Holding] = OrderedDict()
         self.visited: dict[str, int] = {}  # models that earlier runs have tried here
-        self.lock = threading.RLock()
+        self.turns = Turns()
         self.session: Session | None = None
-        self.parcels, self.purse = Parcels(), Purse(state, policy)
+        self.parcels, self.purse = Parcels(policy.max_bytes), Purse(state, policy)
         self.signer, self.effort = Signer(state, kit), Effort(state)
         self.consent = Consent(state, name, policy.circles)
         self.guard = Guard(state, holding.data, policy)
@@ -109,6 +109,7 @@ class Station:
         forget_old_runs(state)
         self.outcome = "done"  # of what it is asked at present, for who reads of it later
         self.mute = False  # whether people know that nothing can be written down
+        self.calls = {"ping": self._ping, "cancel": self._cancel}
 
     # the post
 
@@ -118,9 +119,9 @@ class Station:
         try:
             message = message_in(body)
             check_size(self.policy, len(body))
-            if message.get("do") == "cancel":  # work that goes on has the lock
-                return pack(*self._cancel(sender.name, message))
-            with self.lock:  # leads' workers are several, the site is one
+            if (call := self.calls.get(str(message.get("do")))) is not None:  # while work goes on
+                return call(sender.name, message)
+            with self.turns.alone(sender.name, str(message.get("do"))):
                 self.outcome = "done"
                 found = self._answer(sender.name, message, body)
                 outcome = self.outcome
@@ -139,6 +140,19 @@ class Station:
             return pack({"error": "BadRun", "text": " ".join(text.split())}, {})
         return found
 
+    def call(self, sender: Card, header: Mapping[str, Any], body: bytes) -> bytes:
+        """What a lead asks while work goes on, its own as well: only what does not wait for that."""
+        if message_in(body).get("do") not in self.calls:
+            raise Refused(f"only {', '.join(self.calls)} can be asked while work goes on: ask instead")
+        return self.answer(sender, header, body)
+
+    def _ping(self, leader: str, message: Mapping[str, Any]) -> bytes:
+        """Whether it is free within a moment, and if not, why."""
+        self._known(leader)
+        self._note(leader, message, "done")
+        busy = self.turns.wait()
+        return pack({"busy": busy} if busy else {}, {})
+
     def take_letter(self, sender: Card, header: Mapping[str, Any], body: bytes) -> None:
         try:
             check_size(self.policy, len(body))
@@ -155,7 +169,6 @@ class Station:
 
     def _answer(self, leader: str, message: dict[str, Any], body: bytes) -> bytes:
         do = {
-            "ping": lambda *_: ({}, {}),
             "hello": self._hello,
             "deal": self._deal,
             "sums": self._sums,
@@ -320,12 +333,12 @@ class Station:
             self.session, self.run, self.leader = None, "", ""
         return {}, {}
 
-    def _cancel(self, leader: str, message: dict[str, Any]) -> Message:
+    def _cancel(self, leader: str, message: Mapping[str, Any]) -> bytes:
         """Whoever leads a run may end what it asked for."""
         self._session(message, leader)
         self.cancel(f"cancelled by {leader}, who leads the run")
         self._note(leader, message, "done")
-        return {}, {}
+        return pack({}, {})
 
     def cancel(self, why: str) -> None:
         """What is computed here at present ends, with that reason, and the run may go on."""

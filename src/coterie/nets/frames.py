@@ -1,8 +1,12 @@
-"""Messages on a socket: each behind eight bytes that say how long it is."""
+"""Messages on a socket: each behind eight bytes that say how long it is. Memory grows with what has come, not
+with what was said.
+"""
 
 from __future__ import annotations
 
 import socket
+
+AT_ONCE = 64 << 20  # bytes for which memory is taken before they are there
 
 
 def send(line: socket.socket, data: bytes) -> None:
@@ -16,11 +20,13 @@ def receive(line: socket.socket) -> bytes | None:
 
 
 def _exactly(line: socket.socket, size: int) -> bytes | None:
-    data = bytearray(size)
-    view, got = memoryview(data), 0
+    data, got = bytearray(min(size, AT_ONCE)), 0
     while got < size:
+        if got == len(data):
+            data += bytes(min(size - got, got))
         try:
-            more = line.recv_into(view[got:])
+            with memoryview(data) as view:
+                more = line.recv_into(view[got:])
         except ConnectionResetError:
             return None
         if not more:

@@ -38,7 +38,7 @@ from coterie.core.errors import BadData, BadInput, lines_of, shown
 from coterie.core.options import coerced, read_value, table_of
 from coterie.core.registry import Registry
 from coterie.nets import packing
-from coterie.nets.layouts import Layout, flat, layout_of, listed, told_layout, unflat
+from coterie.nets.layouts import Layout, flat, layout_of, listed, size_of, told_layout, unflat
 from coterie.nets.packing import Meta, Reference, check_believable, grown, how_of, needed, shrunk
 
 LEAST = 256  # bytes from which the parts of a model are packed further: whoever asks for them wants few bytes
@@ -94,6 +94,13 @@ def unpack(
         raise BadData(f"a model's packing cannot be read ({lines_of(error)[0]}): send it again") from None
     assert isinstance(squeeze, Lossy)
     return squeeze.open(meta, data, reference)
+
+
+def size_in(meta: Mapping[str, Any], reference: Reference | None = None) -> int:
+    """Bytes of the model that a packed one becomes, by what is told of it, before memory is taken for it."""
+    if isinstance(meta, Mapping) and "tensors" in meta and "reference" not in meta:
+        return size_of(told_layout(meta["tensors"]))
+    return 0 if reference is None else size_of(reference.layout)
 
 
 @SQUEEZES.register("none")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -17,8 +18,9 @@ from coterie.storage.events import Event
 
 FEW = 8  # sites that are named
 CAUSES = {KILLED: "killed", ALONE: "no_site", NO_LINE: "no_line"}
-REASONS = {GONE: "gone", "has not answered in time": "silent"}
+REASONS = {GONE: "gone", "has not answered in time": "silent", "ask there whether its process hangs": "mute"}
 """How usual reasons end, and the texts for them; others are told as they were written down, in English."""
+BUSY = re.compile(r"busy: a \S+ of (?P<name>.+) since (?P<seconds>\d+) s$")
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ def people(live: Live, say: Words) -> str:
 
 
 def reason(why: str, say: Words) -> str:
+    if busy := BUSY.search(why):
+        return say("reason_away.busy", name=busy["name"], seconds=say.whole(int(busy["seconds"])))
     key = next((key for end, key in REASONS.items() if why.endswith(end)), "")
     return say(f"reason_away.{key}") if key else why
 

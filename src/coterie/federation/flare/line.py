@@ -1,8 +1,8 @@
 """Both ends of the line: `Line` at a site or with a person, `Hub` at the coordinator.
 
 A message is a small header and a body. A large body goes in parts, each a frame of its own with the same id;
-the hub passes parts on as they come and the line at the other end puts them together. The hub writes into
-every header whom it is from, by the certificate of the connection that it came on.
+the hub passes parts on as they come and the line at the other end puts them together (`assembly.py`). The
+hub writes into every header whom it is from, by the certificate of the connection that it came on.
 """
 
 from __future__ import annotations
@@ -18,19 +18,16 @@ from nvflare.fuel.f3.drivers.connector_info import Mode
 from nvflare.fuel.f3.sfm.constants import Types
 
 from coterie.core.errors import BadInput
+from coterie.federation.assembly import MOST_OPEN, Assembly, Header
 from coterie.federation.certificates import Card
 from coterie.federation.flare.driver import CallingDriver, ListeningDriver
 from coterie.federation.flare.layer import communicator
 from coterie.federation.flare.tls import Unreachable
-from coterie.federation.flare.wire import PART, Broken, Piece, Wire, frame_of
-from coterie.federation.headers import MOST_BODY, PARTS, wrong
+from coterie.federation.flare.wire import Broken, Piece, Wire, frame_of
+from coterie.federation.headers import MOST_BODY, PART, wrong
 from coterie.federation.party import Kit
 
-__all__ = ["MOST_BODY", "Hub", "Line", "Unreachable"]
-
-MOST_OPEN = 4  # messages of one sender that are put together at once
-
-Header = dict[str, Any]
+__all__ = ["MOST_BODY", "MOST_OPEN", "Assembly", "Hub", "Line", "Unreachable"]
 
 
 def parts(header: Mapping[str, Any], body: Piece, id: int) -> Iterator[tuple[Header, Piece]]:
@@ -48,35 +45,6 @@ def parts(header: Mapping[str, Any], body: Piece, id: int) -> Iterator[tuple[Hea
         yield {**(header if at == 0 else short), "id": id, "at": at, "size": size}, view[at : at + PART]
 
 
-class Assembly:
-    """Parts of messages become messages; what does not fit together is dropped."""
-
-    def __init__(self) -> None:
-        self.open: dict[tuple[str, int], tuple[Header, int, bytearray]] = {}
-
-    def add(self, header: Header, part: memoryview) -> tuple[Header, bytes] | None:
-        """The message that this part completes, if it does."""
-        if "id" not in header:
-            return header, bytes(part)
-        key, at, size = (header.get("from", ""), header["id"]), header.get("at"), header.get("size")
-        if at == 0 and isinstance(size, int) and len(part) < size <= MOST_BODY:
-            mine = [k for k in self.open if k[0] == key[0]]
-            for old in mine[: max(0, len(mine) + 1 - MOST_OPEN)]:
-                del self.open[old]
-            kept = {k: v for k, v in header.items() if k not in PARTS}
-            self.open[key] = (kept, size, bytearray(part))
-            return None
-        first, whole, body = self.open.get(key, ({}, -1, bytearray()))
-        if at != len(body) or size != whole or at + len(part) > whole or not part:
-            self.open.pop(key, None)
-            return None
-        body += part
-        if len(body) < whole:
-            return None
-        del self.open[key]
-        return first, body  # type: ignore[return-value]  # bytes in all but name: nobody else has it
-
-
 class Line:
     """A party's side; `receive(header, body)` and `changed(connected, why)` are called by its own thread."""
 
@@ -86,8 +54,10 @@ class Line:
         receive: Callable[[Header, bytes], None],
         changed: Callable[[bool, str], None],
         about: Mapping[str, str] | None = None,
+        assembly: Assembly | None = None,
     ) -> None:
         self.kit, self.receive, self.changed = kit, receive, changed
+        self.assembly = assembly or Assembly()
         self._wire: Wire | None = None
         self._why = "not started"
         self._ids = itertools.count(1)
@@ -117,10 +87,10 @@ class Line:
         self._flare.stop()
 
     def _prepare(self, wire: Wire) -> None:
-        assembly = Assembly()  # halves of messages end with the connection
+        self.assembly.forget()  # halves of messages end with the connection
 
         def take(header: Header, part: memoryview) -> None:
-            whole = None if wrong(header, len(part)) else assembly.add(header, part)
+            whole = None if wrong(header, len(part)) else self.assembly.add(header, part)
             if whole is not None:
                 self.receive(*whole)
 
@@ -129,6 +99,8 @@ class Line:
 
     def _turned(self, connected: bool, why: str) -> None:
         self._wire, self._why = (self._next, "") if connected else (None, why)
+        if not connected:
+            self.assembly.forget()
         self.changed(connected, why)
 
 

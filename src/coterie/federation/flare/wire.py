@@ -29,16 +29,18 @@ from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, PREFIX_STRUCT
 
 from coterie.federation.certificates import Card
 from coterie.federation.flare.tls import ready
+from coterie.federation.headers import PART
 
 log = logging.getLogger("coterie")
 
-PART = 1 << 20  # bytes of a body in one frame
 MOST_FRAME = PART + (1 << 17)
 MOST_QUEUED = 32 << 20  # bytes that wait for one receiver
+LIGHTEST = 4096  # bytes as which a smaller piece counts there, so that many small ones take no longer
 MOST_GREETING = 8192
 CHUNK = 1 << 16  # bytes for one call of OpenSSL
 SMALL = 1 << 14  # bytes of a body that is sent in one piece with its header
 STALL = 20.0  # seconds in which the other side must take something
+CROWDED = 1.5  # times as many, in which it must take a part while others wait for room in its queue
 APP = 17  # the number of this application in F3's frames
 
 Piece = bytes | bytearray | memoryview
@@ -76,6 +78,11 @@ def unpacked(data: Piece) -> dict[str, Any]:
     return found
 
 
+def weight(size: int) -> int:
+    """What is left of a piece, as it counts among what waits."""
+    return max(size, LIGHTEST) if size else 0
+
+
 class Wire(Connection):  # type: ignore[misc]
     """`take(header, body)` gets data, `greeted(frame)` a HELLO or READY; `run`'s thread calls both."""
 
@@ -94,6 +101,7 @@ class Wire(Connection):  # type: ignore[misc]
         self._room = threading.Condition()
         self._out: deque[Piece] = deque()
         self._queued = 0  # bytes
+        self._written = 0  # bytes so far, of what had to wait
         self._writing = False
         self._ended = False
         self._writer = threading.Thread(target=self._write_all, name="coterie-wire", daemon=True)
@@ -119,10 +127,10 @@ class Wire(Connection):  # type: ignore[misc]
 
     def put(self, pieces: Sequence[Piece], wait: bool = True) -> None:
         """Sends one frame, or queues it; waits while the queue is full, unless it is a note that must not."""
-        size = sum(map(len, pieces))
+        size = sum(weight(len(piece)) for piece in pieces)
         with self._room:
             while wait and self._queued and self._queued + size > MOST_QUEUED and not self._ended:
-                self._room.wait()
+                self._wait_for_room(size)
             if self._ended:
                 raise CommError(CommError.CLOSED, "the connection has ended")
             self._queued += size
@@ -132,6 +140,15 @@ class Wire(Connection):  # type: ignore[misc]
                 return
             self._writing = True
         self._write_at_once(memoryview(pieces[0]))
+
+    def _wait_for_room(self, size: int) -> None:
+        """One who takes a little now and then must not hold up those who send to others as well."""
+        before, seconds = self._written, CROWDED * self.stall
+        room = self._room.wait_for(
+            lambda: self._ended or not self._queued or self._queued + size <= MOST_QUEUED, seconds
+        )
+        if not room and self._written - before < PART:
+            self.end(f"it takes too little: {self._written - before} bytes within {seconds:g} s")
 
     def _write_at_once(self, view: memoryview) -> None:
         """A small frame goes out in the thread that has it, which saves a change of threads."""
@@ -145,7 +162,7 @@ class Wire(Connection):  # type: ignore[misc]
                 error = problem
         with self._room:
             self._writing = False
-            self._queued -= size - len(view)
+            self._queued -= weight(size) - weight(len(view))
             if view:
                 self._out.appendleft(view)
             self._room.notify_all()
@@ -164,7 +181,8 @@ class Wire(Connection):  # type: ignore[misc]
                     piece, self._writing = self._out.popleft(), True
                 self._write(memoryview(piece))
                 with self._room:
-                    self._queued -= len(piece)
+                    self._queued -= weight(len(piece))
+                    self._written += weight(len(piece))
                     self._writing = False
                     self._room.notify_all()
         except (OSError, Broken, ValueError) as error:

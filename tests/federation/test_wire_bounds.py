@@ -1,0 +1,332 @@
+"""Somebody with a genuine kit sends what is too much: a party holds no more of it than it said beforehand.
+
+Each attack is played by a line of one's own making, over a real relay; what is counted is what the party
+holds.
+"""
+
+import contextlib
+import itertools
+import os
+import queue
+import threading
+import time
+
+import msgpack
+import pytest
+from nvflare.fuel.f3.comm_error import CommError
+from nvflare.fuel.f3.sfm.constants import Types
+from parties import Ward, until
+
+from coterie.federation import assembly as assemblies
+from coterie.federation import clerk as clerks
+from coterie.federation import post as posts
+from coterie.federation import relay as relays
+from coterie.federation.flare import driver as drivers
+from coterie.federation.flare import wire as wires
+from coterie.federation.flare.line import Line
+from coterie.federation.flare.tls import Unreachable, client_context, dial
+from coterie.federation.flare.wire import PART, frame_of
+from coterie.federation.headers import bound
+from coterie.federation.intake import ENVELOPE, LATER, LEAST_TOGETHER, MOST_SHORT, TOGETHER, Intake
+from coterie.federation.kits import revoke
+from coterie.federation.post import Post
+from coterie.federation.seals import seal, unseal
+
+MOST = 1_000_000  # as a policy's max_bytes
+
+
+class Attacker:
+    """A genuine kit, and frames of one's own making for site a."""
+
+    def __init__(self, ward, name="lead"):
+        self.kit, self.site = ward.kits[name], ward.site
+        self.got, self.ids = queue.Queue(), itertools.count(1)
+        connected = threading.Event()
+        about = {"boot": f"boot of {name}", "version": "1"}
+        self.line = Line(self.kit, self.take, lambda on, why: connected.set(), about)
+        self.line.start()
+        assert connected.wait(5)
+        until(lambda: name in ward.site.members())
+
+    def take(self, header, body):
+        if header.get("from") == "a":
+            self.got.put((header, unseal(self.kit, self.site.kit.card, bound(header), body).decode()))
+
+    def header(self, kind="ask", **more):
+        ends = {"from": self.kit.name, "to": "a", "boot": self.site.boot, "mine": f"boot of {self.kit.name}"}
+        return {**ends, "kind": kind, "number": next(self.ids), **more}
+
+    def begin(self, size, first=1000, kind="ask", **more):
+        """The first part of a message that announces so many bytes; its header."""
+        header = self.header(kind, **more)
+        self.part({**header, "id": header["number"], "at": 0, "size": size}, bytes(first))
+        return header
+
+    def part(self, header, body):
+        self.line._wire.put(frame_of(Types.DATA, header, body))
+
+    def ask(self, body, kind="ask"):
+        header = self.header(kind)
+        self.line.send(header, seal(self.kit, self.site.kit.card, bound(header), body))
+        return header
+
+    def refusal(self):
+        header, text = self.got.get(timeout=5)
+        assert header["kind"] == "refusal"
+        return text
+
+    def settled(self):
+        """Returns when all that was sent before has arrived: a line goes in order."""
+        self.line.send(self.header("ask", boot="of nobody"), b"x")
+        assert "meant for an earlier start" in self.refusal()
+
+
+@pytest.fixture
+def ward(tmp_path, monkeypatch):
+    monkeypatch.setattr(clerks, "TICK", 0.05)
+    made = Ward(tmp_path / "ward")
+    made.go, made.done = threading.Event(), []
+
+    def answer(card, header, body):
+        made.done.append(len(body))
+        made.go.wait(20)
+        return b"done"
+
+    made.site = Post(made.kits["a"], answer, made.lines.append, most=MOST)
+    made.site.on_letter(lambda card, header, body: answer(card, header, body))
+    made.stack.callback(made.site.close)
+    made.site.start(10)
+    yield made
+    made.go.set()
+    made.close()
+
+
+@pytest.mark.parametrize(("kind", "who"), [("ask", "lead"), ("letter", "b")])
+def test_what_announces_too_much_is_refused_at_its_first_frame(ward, kind, who):
+    attacker = Attacker(ward, who)
+    for size in (700 << 20, 2 << 30, MOST + ENVELOPE + 1):
+        attacker.begin(size, PART, kind)
+        assert f"{size} bytes in a message, of at most {MOST}" in attacker.refusal()
+        assert ward.site.assembly.held == ward.site.inbox.intake.held == 0
+    header = attacker.begin(700 << 20, PART, kind)
+    for at in range(PART, 20 * PART, PART):  # and goes on, whatever it hears
+        attacker.part({**header, "id": header["number"], "at": at, "size": 700 << 20}, bytes(PART))
+    attacker.refusal()
+    assert ward.site.assembly.held == 0
+
+
+@pytest.mark.parametrize(("kind", "who"), [("ask", "lead"), ("letter", "b")])
+def test_unfinished_messages_of_a_sender_stay_together_within_what_one_may_have(ward, kind, who):
+    attacker = Attacker(ward, who)
+    attacker.begin(900_000, 500_000, kind)
+    attacker.begin(900_000, 500_000, kind)
+    assert attacker.refusal().endswith(LATER)
+    until(lambda: ward.site.assembly.held == 500_000)
+    assert ward.site.inbox.intake.held == 900_000
+    attacker.line.close()
+    until(lambda: ward.site.inbox.intake.held == 0)
+    assert ward.site.assembly.held == 0, "the sender has left"
+
+
+def test_many_small_unfinished_messages_are_few(ward):
+    attacker = Attacker(ward)
+    for _ in range(500):
+        attacker.begin(2_000, 1_000)
+    until(lambda: len(ward.site.assembly.open) == assemblies.MOST_OPEN)
+    attacker.settled()
+    assert ward.site.assembly.held <= assemblies.MOST_OPEN * 1_000
+    assert ward.site.inbox.intake.held <= assemblies.MOST_OPEN * 2_000
+
+
+def test_a_message_that_grows_beyond_what_it_announced_is_dropped(ward):
+    attacker = Attacker(ward)
+    header = attacker.begin(MOST, 400_000)
+    more = {**header, "id": header["number"], "size": MOST}
+    attacker.part({**more, "at": 400_000}, bytes(700_000))
+    attacker.settled()
+    assert ward.site.assembly.held == ward.site.inbox.intake.held == 0
+
+
+def test_a_message_that_drips_is_dropped_and_its_sender_is_told(ward, monkeypatch):
+    monkeypatch.setattr(assemblies, "SLOW", 0.5)
+    attacker = Attacker(ward)
+    header = attacker.begin(900_000, 500_000)
+    at = itertools.count(500_000)
+    while attacker.got.empty():
+        attacker.part({**header, "id": header["number"], "at": next(at), "size": 900_000}, b"x")
+        time.sleep(0.05)
+    assert "its parts come too slowly" in attacker.refusal()
+    assert ward.site.assembly.held == ward.site.inbox.intake.held == 0
+
+
+def test_questions_that_wait_count_as_well_and_go_with_their_sender(ward):
+    attacker = Attacker(ward)
+    attacker.ask(bytes(400_000))
+    until(lambda: ward.done == [400_000])  # at work
+    for _ in range(12):
+        attacker.ask(bytes(400_000))
+    assert attacker.refusal().endswith(LATER)
+    assert 800_000 < ward.site.inbox.intake.held <= MOST + ENVELOPE
+    attacker.line.close()
+    until(lambda: ward.site.inbox.intake.held == 0)
+    ward.go.set()
+    mate = Attacker(ward, "mate")
+    mate.ask(b"1")
+    header, text = mate.got.get(timeout=5)
+    assert (header["kind"], text, ward.done) == ("answer", "done", [400_000, 1]), "and no more of the first"
+
+
+def test_whoever_is_revoked_holds_nothing(ward, monkeypatch):
+    monkeypatch.setattr(relays, "LOOK", 0.05)
+    attacker = Attacker(ward)
+    attacker.ask(b"1")
+    until(lambda: ward.done == [1])
+    attacker.ask(bytes(300_000))
+    attacker.begin(500_000, 200_000)
+    until(lambda: ward.site.inbox.intake.held > 800_000)
+    revoke(ward.folder, "lead")
+    until(lambda: ward.site.inbox.intake.held == ward.site.assembly.held == 0)
+
+
+def test_a_question_that_had_no_room_is_sent_again_and_done_once(ward, monkeypatch):
+    monkeypatch.setattr(posts, "PAUSE", 0.1)
+    ward.go.set()
+    lead = ward.post("lead")
+    ward.site.inbox.intake.take("lead", 900_000)  # as if something were on its way
+    threading.Timer(0.5, ward.site.inbox.intake.give_back, ("lead", 900_000)).start()
+    assert lead.ask({"a": bytes(500_000)}, 10)["a"] == b"done"
+    assert ward.done == [500_000]
+    ward.site.inbox.intake.take("lead", 900_000)
+    found = lead.ask({"a": bytes(500_000)}, 0.5)["a"]
+    assert found.why == "late"
+    assert "it is full: 900000 bytes are unfinished or wait" in found.text
+
+
+def test_an_honest_question_that_is_too_large_gets_a_line(ward):
+    found = ward.post("lead").ask({"a": bytes(5 * PART)}, 10)["a"]
+    assert found.why == "refused"
+    assert found.lasting, "so that it is not sent again in every round"
+    assert f"bytes in a message, of at most {MOST}: send less, or raise max_bytes there" in found.text
+    assert ward.done == []
+
+
+@pytest.mark.parametrize("kind", ["answer", "refusal", "note"])
+def test_answers_to_nothing_are_not_put_together(ward, kind):
+    attacker = Attacker(ward, "b")
+    header = attacker.begin(MOST, 500_000, kind, boot=ward.site.boot)
+    attacker.part({**header, "id": header["number"], "at": 500_000, "size": MOST}, bytes(100_000))
+    attacker.line.close()
+    until(lambda: "b" not in ward.site.members())
+    assert ward.site.assembly.held == ward.site.reply_intake.held == 0
+
+
+def test_an_answer_that_is_too_large_is_said_and_takes_no_memory(ward):
+    """A site gets no long answers: what it sends is letters."""
+    b = ward.post("b", say=lambda line: None)
+    b.on_letter(lambda card, header, body: None)
+    b.inbox.answers["letter"] = lambda card, header, body: bytes(2 * PART)
+    with pytest.raises(Exception, match=f"its answer is not taken: .* of at most {MOST_SHORT}"):
+        ward.site.letter("b", {}, b"x", 5)
+    assert ward.site.assembly.held == 0
+
+
+def test_a_call_is_short(ward):
+    attacker = Attacker(ward)
+    ward.site.on_call(lambda card, header, body: b"here", lambda: ("", ""))
+    attacker.ask(bytes(MOST_SHORT + 1), "call")
+    assert "bytes in a call" in attacker.refusal()
+    attacker.begin(900_000, 1000, "call")
+    assert "bytes in a call" in attacker.refusal()
+
+
+def test_all_senders_together_are_bounded():
+    intake = Intake(100 << 20)
+    assert [intake.take(f"s{n}", 100 << 20) for n in range(TOGETHER)] == [""] * TOGETHER
+    assert intake.take("one more", 1).endswith(LATER)
+    assert intake.held == TOGETHER * (100 << 20) == intake.together
+    intake.give_back("s3", 100 << 20)
+    assert intake.take("one more", 1) == ""
+    assert Intake(1000).together == LEAST_TOGETHER
+
+
+def test_a_flood_of_refusals_keeps_nobody_else_from_an_answer(ward):
+    attacker = Attacker(ward)
+    ward.go.set()
+    mate = ward.post("mate")
+    stop = threading.Event()
+
+    def flood():
+        with contextlib.suppress(CommError):
+            while not stop.is_set():
+                attacker.begin(2 << 30, 10)
+
+    threading.Thread(target=flood, daemon=True).start()
+    try:
+        until(lambda: attacker.got.qsize() > 20)
+        for _ in range(5):
+            assert mate.ask({"a": b"1"}, 5)["a"] == b"done"
+    finally:
+        stop.set()
+    assert ward.site.assembly.held == 0
+
+
+def test_many_small_frames_do_not_keep_a_receiver_s_queue_long(tmp_path, monkeypatch):
+    """Each takes as long as one of some kilobytes: who comes after them must not wait for thousands."""
+    monkeypatch.setattr(wires, "MOST_QUEUED", 1 << 20)
+    ward = Ward(tmp_path / "ward")
+    try:
+        a, lead = ward.post("a", lambda card, header, body: body), ward.post("lead")
+        stop, take = threading.Event(), a._line._wire.take
+        a._line._wire.take = lambda header, part: stop.wait(10)
+        flood = {"to": "a", "kind": "refusal", "number": 1}
+
+        def send():
+            with contextlib.suppress(Unreachable):
+                while not stop.is_set():
+                    lead._line.send(flood, b"x")
+
+        threading.Thread(target=send, daemon=True).start()
+        wire = ward.relay.hub._wires["a"]
+        until(lambda: wire._queued > 1 << 19)
+        until(lambda: wire._queued + wires.LIGHTEST > 1 << 20)
+        assert len(wire._out) <= (1 << 20) // wires.LIGHTEST
+        a._line._wire.take = take
+        stop.set()
+        until(lambda: wire._queued == 0)
+        assert lead.ask({"a": b"still here"}, 5)["a"] == b"still here"
+    finally:
+        ward.close()
+
+
+def test_who_reads_a_little_now_and_then_does_not_hold_up_others(tmp_path, monkeypatch):
+    """A lead asks for much and takes it in drops: the site's line goes on, to others as well."""
+    monkeypatch.setattr(drivers, "STALL", 1.0)
+    monkeypatch.setattr(wires, "MOST_QUEUED", 2 * PART)
+    ward = Ward(tmp_path / "ward")
+    try:
+        a, mate = ward.post("a", lambda card, header, body: body), ward.post("mate")
+        sock, _ = dial(ward.kits["lead"], client_context(ward.kits["lead"]))
+        sock.setblocking(True)
+        hello = msgpack.packb({"endpoint_name": "lead", "timestamp": 0.0})
+        sock.sendall(frame_of(Types.HELLO, None, hello, app=0)[0])
+        until(lambda: "lead" in ward.relay.members)
+        stop = threading.Event()
+
+        def drip():
+            with contextlib.suppress(OSError):
+                while not stop.wait(0.05):
+                    sock.recv(20_000)
+
+        threading.Thread(target=drip, daemon=True).start()
+        flood = {"to": "lead", "kind": "answer", "number": 1}
+
+        def send():
+            with contextlib.suppress(Unreachable):
+                a._line.send(flood, os.urandom(40 * PART))
+
+        threading.Thread(target=send, daemon=True).start()
+        until(lambda: "lead" not in ward.relay.members, 15)
+        assert mate.ask({"a": b"still here"}, 5)["a"] == b"still here"
+        stop.set()
+    finally:
+        ward.close()
