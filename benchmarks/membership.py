@@ -54,12 +54,13 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results"
 ERROR, DELTA = 0.05, 1e-5
 GRID = (1, 2, 5, 10, 20, 30, 50, 70, 100, 150, 200, 500, 1000)
 LONG = {  # of chosen models with noise, by what is known besides
-    "others": (500, 1000, 1500, 2000, 2500, 3000, 4000),
-    "nothing": (1000, 2000, 4000, 6000, 8000, 10_000),
+    "others": (500, 1000, 1500, 2000, 2500, 3000, 4000, 5000),
+    "nothing": (2000, 4000, 6000, 8000, 10_000, 12_000),
 }
 EPSILONS, ANSWERS = (1.0, 3.0, 10.0), 100  # budgets, and the answers that each is spent on
 FULL = Size()
 QUICK = Size(targets=20, lists=2, draws=40, runs=10, rounds=10, games=0, budgeted=400)
+NAMED = ("site, rows", "models", "knows")
 Line = dict[str, object]
 
 
@@ -141,9 +142,9 @@ def curves(place: Place, models: Beliefs, size: Size, key: Key, games: int) -> I
         ("nothing", clear_planes(place, size, key), (2, 4, 6)),
     ):
         yield {"models": "chosen", "knows": knows, "sigma": 0.0, **needed(said, ks, rng)}
-    for knows, ks in LONG.items() if games else ():
-        said = chosen(place, Told(Noisy.sigma), knows, games, ks, key.at(knows))
-        yield {"models": "chosen", "knows": knows, "sigma": Noisy.sigma, **needed(said, ks, rng)}
+    for knows, tried in LONG.items() if games else ():
+        said = chosen(place, Told(Noisy.sigma), knows, games, tried, key.at(knows))
+        yield {"models": "chosen", "knows": knows, "sigma": Noisy.sigma, **needed(said, tried, rng)}
 
 
 def budgets(place: Place, models: Beliefs, size: Size, key: Key) -> Iterator[Line]:
@@ -201,13 +202,11 @@ def answers_table(lines: Sequence[Mapping[str, object]]) -> list[str]:
         low, middle, high = (number(line[name], line["most"]) for name in ("low", "answers", "high"))
         span = middle if low == middle == high else f"{middle} ({low} to {high})"
         noise = f"sigma {float(str(line['sigma'])):g}" if float(str(line["sigma"])) else "none"
-        who = f"{line['site']}, {line['rows']}"
         errors = " / ".join(percent(line[name]) for name in ("false_out", "false_in"))
-        rows.append([who, str(line["models"]), str(line["knows"]), noise, span, percent(line["never"]),
-                     f"{errors} at {int(float(str(line['most']))):,}"])  # fmt: skip
-    header = ["site, rows", "models", "knows", "noise", f"answers until both errors are at most {percent(ERROR)}",
-              "targets never told", "false out / false in"]  # fmt: skip
-    return grid_of(header, rows, 4)
+        most = f"{int(float(str(line['most']))):,}"
+        rows.append([*named(line), noise, span, percent(line["never"]), f"{errors} at {most}"])
+    until = f"answers until both errors are at most {percent(ERROR)}"
+    return grid_of([*NAMED, "noise", until, "targets never told", "false out / false in"], rows, 4)
 
 
 def budget_table(lines: Sequence[Mapping[str, object]]) -> list[str]:
@@ -221,21 +220,13 @@ def budget_table(lines: Sequence[Mapping[str, object]]) -> list[str]:
             for name in ("advantage", "low", "high", "of_gaussian", "promised")
         )
         ends = [f"{float(str(line[name])):g}" for name in ("epsilon", "sigma")]
-        who = f"{line['site']}, {line['rows']}"
-        rows.append(
-            [
-                who,
-                str(line["models"]),
-                str(line["knows"]),
-                *ends,
-                f"{found} ({low} to {high})",
-                gaussian,
-                most,
-            ]
-        )
-    header = ["site, rows", "models", "knows", "epsilon", "sigma", "advantage, measured", "at most, by this noise",
-              "at most, by epsilon"]  # fmt: skip
-    return grid_of(header, rows, 3)
+        rows.append([*named(line), *ends, f"{found} ({low} to {high})", gaussian, most])
+    bounds = ("at most, by this noise", "at most, by epsilon")
+    return grid_of([*NAMED, "epsilon", "sigma", "advantage, measured", *bounds], rows, 3)
+
+
+def named(line: Mapping[str, object]) -> list[str]:
+    return [f"{line['site']}, {line['rows']}", str(line["models"]), str(line["knows"])]
 
 
 def afforded() -> str:
@@ -265,8 +256,8 @@ answers that was tried, at which the last column has both errors, as the mean ov
 models: {", ".join(map(str, GRID))}. The usual noise is sigma {Noisy.sigma:g}, bound {Noisy.bound:g}; at
 delta {DELTA:g} a budget has {afforded()}.
 
-A budget spent on {ANSWERS} answers. The advantage is P(says in, if in) − P(says in, if out); 0.9 is needed for
-two errors of 5 %.
+A budget spent on {ANSWERS} answers. The advantage is P(says in, if in) − P(says in, if out); 0.9 is needed
+for two errors of 5 %.
 
 {chr(10).join(budget_table(lines))}
 

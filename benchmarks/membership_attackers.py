@@ -64,9 +64,9 @@ class Told:
             if self.sigma:
                 for at, side in ((told <= 0, -means), (told >= most, means - most)):
                     found[..., at] = log_ndtr((side / s)[..., at])
-            return found
+            return np.asarray(found)
 
-        return likelihood(one) - likelihood(other)
+        return np.asarray(likelihood(one) - likelihood(other))
 
 
 # attackers: [draw, target], above 0 where they say in
@@ -128,7 +128,7 @@ def knows_list(told: Told, game: Game, heard: np.ndarray, rows: np.ndarray, targ
     first, slope, variance = told.moments(own.mean(axis=0), game.rows)
     weights = ((own - own.mean(axis=0)) * slope / game.rows / np.sqrt(variance)).T
     u, d, v = np.linalg.svd(weights, full_matrices=False)
-    return ((heard - first) / np.sqrt(variance) @ u * (d / (d**2 + 4)) @ v)[:, :targets]
+    return np.asarray((heard - first) / np.sqrt(variance) @ u * (d / (d**2 + 4)) @ v)[:, :targets]
 
 
 def knows_population(told: Told, game: Game, heard: np.ndarray, rows: np.ndarray, targets: int) -> np.ndarray:
@@ -146,7 +146,7 @@ def knows_population(told: Told, game: Game, heard: np.ndarray, rows: np.ndarray
     shift = (rows[game.people[:targets]] - mean) / scale * slope
     inner = np.eye(many) + low / diagonal @ low.T
     by = shift / diagonal - np.linalg.solve(inner, low / diagonal @ shift.T).T @ low / diagonal
-    return (heard - first) / scale @ by.T
+    return np.asarray((heard - first) / scale @ by.T)
 
 
 def hindsight(found: np.ndarray, true: np.ndarray) -> np.ndarray:

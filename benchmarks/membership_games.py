@@ -123,7 +123,9 @@ def honest_models(place: Place, size: Size, key: Key) -> Beliefs:
         state = method.init(hold(start, torch.tensor([COORDINATOR])), net)
         for turn in range(size.rounds):
             state, _ = method.round(state, net, Key(own.seed, ("run", run), turn + 1, size.rounds))
-            found.append(tree.row(method.models(state).shared.tensors, 0))
+            shared = method.models(state).shared
+            assert shared is not None
+            found.append(tree.row(shared.tensors, 0))
     return tree.stack([found[i] for i in key.at("order").numpy().permutation(len(found))])
 
 
@@ -180,16 +182,24 @@ def plane(w: np.ndarray, t: float) -> dict[str, torch.Tensor]:
     return {"head.weight": torch.stack([-half, half]), "head.bias": torch.stack([middle, -middle])}
 
 
-def between(place: Place, one: int, other: int) -> dict[str, torch.Tensor]:
-    """A model that is right about one row and wrong about another: a plane between them, or one class for all
-    where they differ in that.
+def between(
+    place: Place, one: int, other: int, rest: np.ndarray, rng: np.random.Generator
+) -> dict[str, torch.Tensor]:
+    """A model that is right about one row and wrong about another, and about the rest as nearly half and half
+    as 200 planes by chance have it, so that noise seldom meets a bound.
     """
     x, y = place.rows.x.double().numpy(), place.rows.y.numpy()
-    if y[one] != y[other]:
+    w = rng.normal(size=(200, x.shape[1]))
+    middle = (x[one] + x[other]) / 2 if y[one] == y[other] else x[rng.choice(rest, len(w))]
+    t = (w * middle).sum(axis=1)
+    right = (x @ w.T > t) == y[:, None].astype(bool)
+    turn = np.where(right[one], 1, -1)  # the same plane the other way round is right about the others
+    fits = right[one] != right[other]
+    off = np.abs(right[rest].mean(axis=0) - 0.5)
+    best = int(np.where(fits, off, np.inf).argmin())
+    if not fits[best]:  # the same row twice, or one class for all parts them better
         return plane(np.zeros(x.shape[1]), -1.0 if y[one] else 1.0)
-    w = (x[one] - x[other]) * (1 if y[one] else -1)
-    w /= max(np.linalg.norm(w), 1e-12)
-    return plane(w, float(w @ (x[one] + x[other]) / 2))
+    return plane(turn[best] * w[best], float(turn[best] * t[best]))
 
 
 def around(place: Place, row: int, rng: np.random.Generator) -> list[dict[str, torch.Tensor]]:
@@ -225,7 +235,11 @@ def chosen(place: Place, told: Told, knows: str, number: int, grid: Sequence[int
     for inside in true:
         target, other, *rest = rng.permutation(len(place.rows))[: n + 1]
         sites.append(np.array([target if inside else other, *rest]))
-        models += [between(place, other, target)] if knows == "others" else around(place, target, rng)
+        models += (
+            [between(place, other, target, np.array(rest), rng)]
+            if knows == "others"
+            else around(place, target, rng)
+        )
         pairs.append((target, other))
     each = len(models) // number
     heard = repeated(place, sites, told, tree.stack(models), each, grid[-1] // each, key)
@@ -243,11 +257,18 @@ def ratios(
     """[game, copy] log of the ratio of likelihoods of all answers so far; `worlds` are the rows of each game
     with its target, then without.
     """
-    single, copies = [np.array([i]) for i in range(len(place.rows))], heard.shape[1]
-    rows = told.cut(answers_of_all(place, single, SCORE, models, key))
-    found = []
-    for i, a in enumerate(heard):
-        one, two = (np.tile(rows[world, i].mean(axis=0), copies) for world in worlds[2 * i : 2 * i + 2])
+    copies, found = heard.shape[1], []
+    people = [np.union1d(*worlds[2 * i : 2 * i + 2]) for i in range(len(heard))]
+    edges = torch.tensor([(i, row) for i, rows in enumerate(people) for row in rows.tolist()])
+    single = [np.array([i]) for i in range(len(place.rows))]
+    parts = np.split(
+        answers(place, single, SCORE, models, edges, key), np.cumsum([len(p) for p in people])[:-1]
+    )
+    for i, (a, rows, figures) in enumerate(zip(heard, people, parts, strict=True)):
+        one, two = (
+            np.tile(told.cut(figures[np.searchsorted(rows, world)]).mean(axis=0), copies)
+            for world in worlds[2 * i : 2 * i + 2]
+        )
         ratio = told.log_ratio(a.reshape(-1), one, two, len(worlds[0]))
         found.append(ratio.reshape(copies, 2).sum(axis=1).cumsum())
     return np.array(found)
