@@ -192,7 +192,7 @@ def between(
     w = rng.normal(size=(200, x.shape[1]))
     middle = (x[one] + x[other]) / 2 if y[one] == y[other] else x[rng.choice(rest, len(w))]
     t = (w * middle).sum(axis=1)
-    right = (x @ w.T > t) == y[:, None].astype(bool)
+    right = (np.einsum("ri,pi->rp", x, w) > t) == y[:, None].astype(bool)
     turn = np.where(right[one], 1, -1)  # the same plane the other way round is right about the others
     fits = right[one] != right[other]
     off = np.abs(right[rest].mean(axis=0) - 0.5)
