@@ -53,7 +53,7 @@ class Size:
     draws: int = 60
     runs: int = 50
     rounds: int = 20
-    games: int = 160
+    games: int = 240
     budgeted: int = 1000
 
 
@@ -122,7 +122,7 @@ def honest_models(place: Place, size: Size, key: Key) -> Beliefs:
         method = FedAvg(work)
         state = method.init(hold(start, torch.tensor([COORDINATOR])), net)
         for turn in range(size.rounds):
-            state, _ = method.round(state, net, Key(own.seed, ("run", run), turn + 1, size.rounds))
+            state, _ = method.round(state, net, own.at_round(turn + 1, size.rounds))
             shared = method.models(state).shared
             assert shared is not None
             found.append(tree.row(shared.tensors, 0))
