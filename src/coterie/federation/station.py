@@ -57,6 +57,7 @@ from coterie.federation.rows import PARTS, Holding
 from coterie.federation.says import asked, sent
 from coterie.federation.seen import Seen
 from coterie.federation.session import Letters, Session, forget_old_runs, home_of, run_of
+from coterie.federation.state_folders import kin_of
 from coterie.federation.witness import Signer
 from coterie.nets.offers import Limits
 from coterie.nets.site import ERRORS
@@ -383,9 +384,12 @@ class Station:
         self._append(BEGUN, run)
 
     def _since(self, name: str) -> set[str]:
-        """What was written into a file within a day: each line has a time and what it is about."""
-        path, since = self.state / name, time.time() - A_DAY
-        lines = path.read_text().splitlines() if path.exists() else []
+        """What was written into a file within a day, of these rows under any name: each line has a time and
+        what it is about.
+        """
+        since = time.time() - A_DAY
+        paths = [folder / name for folder in (self.state, *kin_of(self.state))]
+        lines = [line for path in paths if path.exists() for line in path.read_text().splitlines()]
         return {mark for when, _, mark in (line.partition(" ") for line in lines) if float(when) > since}
 
     def _append(self, name: str, mark: str) -> None:
