@@ -71,7 +71,7 @@ class Room:
         )
 
     def card_of(self, name):
-        return self.kits[name].card if name in self.kits else None
+        return self.kits[name].card if name in self.kits and name not in self.gone else None
 
     def letter(self, name):
         def send(to, header, body, *deadline):

@@ -36,6 +36,7 @@ from coterie.core.wire import message_in, pack, payload
 from coterie.federation.budgets import Purse
 from coterie.federation.budgets import check_rows as check_budget_rows
 from coterie.federation.certificates import Card
+from coterie.federation.connected import CardOf, Company
 from coterie.federation.consent import Consent
 from coterie.federation.energy import Effort
 from coterie.federation.headers import printable
@@ -43,6 +44,7 @@ from coterie.federation.parcels import Parcels
 from coterie.federation.parts import Seat
 from coterie.federation.party import Kit
 from coterie.federation.policy import (
+    STAYS,
     Policy,
     check_begin,
     check_deals,
@@ -87,7 +89,7 @@ class Station:
         letters: Letters,
         keep: Keep,
         say: Callable[[str], None],
-        card_of: Callable[[str], Card | None] = lambda name: None,
+        card_of: CardOf | None = None,
         kit: Kit | None = None,
     ) -> None:
         self.card_of, self.kit = card_of, kit
@@ -169,6 +171,10 @@ class Station:
             self._known(leader)
             return pack(*do(leader, message, body))
         session = self._session(message, leader)
+        if session.company is not None and message.get("do") not in STAYS:
+            session.company.check(self.policy.min_sites)
+            if message.get("do") == "letters":
+                session.company.refuse_no_sites(str(order["to"]) for order in message["orders"])
         try:
             with self.effort.of(self.run, leader):
                 found = session.obey(body)
@@ -255,10 +261,13 @@ class Station:
         if self.session is None or self.run != run:
             self._free_for(leader)
             check_begin(self.policy, message["work"], leader, self._today(run))
-            others = frozenset(map(str, message["sites"])) - {self.name}
-            if len(others) + 1 != message["work"]["sites"]:
-                said = f"a run of {shown(message['work']['sites'])} sites that names {len(others) + 1}"
+            company = Company(self.name, message["sites"], self.card_of, self.kit)
+            if len(company.others) + 1 != message["work"]["sites"]:
+                said = (
+                    f"a run of {shown(message['work']['sites'])} sites that names {len(company.others) + 1}"
+                )
                 raise Refused(f"{said}: is it of another version?")
+            company.check(self.policy.min_sites)
             client, home = holding.part(message.get("fold")), home_of(self.state, run, leader)
             sizes = {part: len(getattr(client, part)) for part in PARTS}
             check_rows(self.policy, sizes)
@@ -272,15 +281,17 @@ class Station:
                 home,
                 self.policy,
                 leader,
-                others,
+                company.others,
                 self.letters,
                 self.parcels,
                 self.purse,
                 self.consent,
             )
+            self.session.company = company
             if message.get("helpers") is not None:
+                card_of = self.card_of or (lambda name: None)
                 self.session.sealed = sealed_site(
-                    self.name, message["helpers"], self.card_of, limits_of(self.policy)
+                    self.name, message["helpers"], card_of, limits_of(self.policy)
                 )
             self.session.recipe = holding.data.recipe
             self.session.visits = self.visited.get(run, 0)
