@@ -40,10 +40,13 @@ class Signer:
     def __init__(self, state: Path, kit: Kit | None) -> None:
         self.path, self.kit = state / heads.HEADS, kit
         self.kept: dict[str, Head] | None = None
+        self.certificates: dict[str, str] = {}  # by run, that of the last head
 
     def head(self, run: str) -> Head | None:
         if self.kept is None:
-            self.kept = {one.run: Head(one.index, one.head) for one in heads.read(self.path)}
+            before = heads.read(self.path)
+            self.kept = {one.run: Head(one.index, one.head) for one in before}
+            self.certificates = {one.run: one.certificate for one in before}
         return self.kept.get(run)
 
     def sign(self, run: str, first: Any, lines: Any) -> dict[str, Any]:
@@ -63,12 +66,12 @@ class Signer:
             return {"refused": str(error)}
         one = heads.signed(self.kit, run, last.index, last.hash)
         told = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **one.told}
-        if kept is not None:
-            del told["certificate"]  # it is in the first line of the run
+        if self.certificates.get(run) == one.certificate:
+            del told["certificate"]  # it is in the first line of the run, or of the run with this kit
         with readable_errors(self.path):
             heads.write(self.path, [told])
         assert self.kept is not None
-        self.kept[run] = Head(last.index, last.hash)
+        self.kept[run], self.certificates[run] = Head(last.index, last.hash), one.certificate
         return {"signed": one.told}
 
 
