@@ -20,7 +20,7 @@ RUN = "f" * 32
 
 
 class Attack:
-    """A lead with a genuine kit, after an honest run of a, b and c: it begins another one at a as it likes."""
+    """A lead with a genuine kit, after an honest run of a, b and c: it begins one more at a as it likes."""
 
     def __init__(self, folder, monkeypatch, policy) -> None:
         self.room = Room(folder, {"a": policy}, names=("a", "b", "c"), helpers=("ada", "ben", "tom"), rows=40)
