@@ -110,6 +110,17 @@ def test_who_leaves_right_after_the_beginning_counts_no_more(attack):
     assert lead.does("visit") == ""
 
 
+def test_a_run_that_ends_and_begins_again_has_had_its_visits(attack):
+    lead = attack()
+    lead.begins(["a", "b", "c"])
+    assert lead.does("visit") == ""
+    had = lead.station.session.visits
+    assert had > 0
+    lead.asks({"do": "end", "run": RUN})
+    lead.begins(["a", "b", "c"])
+    assert lead.station.session.visits == had
+
+
 def test_a_letter_goes_to_no_person(attack):
     """One who was away when the run began, and is a lead by now."""
     lead = attack()

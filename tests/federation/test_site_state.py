@@ -302,6 +302,16 @@ def test_what_a_kit_kept_is_taken_over_and_that_is_said(hospital, answers, trick
     assert "taken over" not in hospital.starts()
 
 
+def test_noise_never_comes_from_a_secret_that_a_kit_brings(hospital):
+    """Whoever hands out a kit may have put one into it."""
+    (hospital.kit / "state").mkdir()
+    (hospital.kit / "state" / "noise.key").write_bytes(b"k" * 32)
+    secrets = list[bytes]()
+    for _ in range(2):
+        hospital.starts(lambda state: secrets.append(Purse(state, POLICY).secret))
+    assert secrets[0] == secrets[1] != b"k" * 32
+
+
 def test_what_a_kit_kept_beside_the_sites_own_counts_too(hospital):
     hospital.starts()
     new_kit(hospital)

@@ -315,6 +315,7 @@ class Station:
     def _end(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         if self.session is not None and self.run == run_of(message):
             self._session(message, leader).over()
+            self._remember_visits()
             self.seen.let_go()
             self.effort.write()
             self.session, self.run, self.leader = None, "", ""
@@ -381,6 +382,10 @@ class Station:
         quiet = time.monotonic() - self.heard
         if self.session is not None and self.leader != leader and quiet < IDLE:
             raise BadRun(f"site {self.name!r} is in a run led by {self.leader}: try again when it is over")
+        self._remember_visits()
+
+    def _remember_visits(self) -> None:
+        """A run that is begun again, after its end too, has those that it had."""
         if self.session is not None:
             self.visited[self.run] = self.session.visits
             while len(self.visited) > MOST_RUNS:
