@@ -374,12 +374,16 @@ def test_a_root_in_a_kit_is_refused(hospital):
     assert not (hospital.kit / "mine").exists()
 
 
-def test_state_below_another_root_is_not_passed_over(hospital):
-    hospital.spends(3)
-    told = hospital.starts(lambda state: None, 2, "--state", hospital.folder / "other")
-    assert f"give --state {hospital.root}, or remove" in told
-    assert not (hospital.folder / "other").exists()
-    hospital.starts(lambda state: None, 0, "--state", hospital.kit / "state")  # the site's own folder
+def test_state_below_another_root_counts_as_well(hospital, answers):
+    hospital.spends(2)
+    mine, other = (hospital.kit / "state").resolve(), ("--state", hospital.folder / "other")
+    said = hospital.starts(lambda state: hospital.visited(state, 1), 0, *other)
+    assert f"what was spent, refused or counted in {mine} counts here too" in said
+    assert (hospital.kit / "state").resolve() == mine
+    assert "out of budget" in hospital.starts(lambda state: hospital.visited(state, 1), 2, *other)
+    assert hospital.refuses()
+    hospital.starts(lambda state: answers.append(state), 0, "--state", hospital.kit / "state")
+    assert answers == [mine]  # the site's own folder stands for its root
 
 
 def test_a_federations_name_leads_nowhere_else(hospital):

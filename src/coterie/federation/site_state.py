@@ -56,10 +56,9 @@ def opened(kit: Kit, data: Dataset, given: str, say: Say) -> Iterator[Path]:
     """The folder of the site's state, locked; `given` is the root, if a person says one."""
     root = root_for(kit, given)
     home = home_in(root, kit.folder)
-    refuse_left_behind(kit, home)
     with readable_errors(root):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with in_use(home):
+    with in_use(home, what="the site's state"):
         new = not (home / ABOUT).exists()
         for old in old_states(kit, root):
             say(f"{old} is taken over: from now on it is in {take_over(kit, old, home)}")
@@ -67,6 +66,8 @@ def opened(kit: Kit, data: Dataset, given: str, say: Say) -> Iterator[Path]:
         empty = new and not any((home / name).exists() for name in OLD)
         with one_at_a_time(home):
             relate(home, mine)
+            if (there := left_elsewhere(kit, home)) is not None:
+                make_kin(home, there)
         whose, since = f"site {kit.name} of {kit.federation}", read_about(home)["since"]
         if empty:
             say(f"nothing is kept of {whose} yet: what it spends, decides and counts begins anew, in {home}")
@@ -79,13 +80,14 @@ def opened(kit: Kit, data: Dataset, given: str, say: Say) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def in_use(folder: Path, command: str = "site") -> Iterator[None]:
+def in_use(folder: Path, command: str = "site", what: str = "") -> Iterator[None]:
     try:
         lock = locks.locked(folder)
     except BadRun as error:
         if "in use" not in str(error):
             raise
-        raise BadRun(f"{folder} is in use: another coterie {command} runs with it: end that first") from None
+        named = f"{folder}, {what}" if what else str(folder)
+        raise BadRun(f"{named} is in use: another coterie {command} runs with it: end that first") from None
     with lock:
         yield
 
@@ -103,15 +105,10 @@ def root_for(kit: Kit, given: str) -> Path:
     return root
 
 
-def refuse_left_behind(kit: Kit, home: Path) -> None:
-    """State below another root is not passed over."""
-    link = kit.folder / STATE
-    there = link.resolve()
-    if link.is_symlink() and there != home and (there / ABOUT).exists():
-        raise BadInput(
-            f"{link} leads to {there}, where this site has kept its state so far: give --state "
-            f"{root_of(there)}, or remove {link} to leave it behind"
-        )
+def left_elsewhere(kit: Kit, home: Path) -> Path | None:
+    """State of this site below another root, to which the kit leads."""
+    there = (kit.folder / STATE).resolve()
+    return there if there != home and (there / ABOUT).exists() else None
 
 
 def old_states(kit: Kit, root: Path) -> Iterator[Path]:
@@ -195,10 +192,12 @@ def relate(home: Path, mine: RowMarks) -> None:
 
 
 def lead_there(kit: Kit, home: Path) -> None:
-    """KIT/state leads to the state, for people; a kit that cannot be written does without."""
+    """KIT/state leads to the state, for people. A kit that cannot be written does without; one that leads to
+    state below another root still does.
+    """
     link = kit.folder / STATE
     with contextlib.suppress(OSError):
-        if link.is_symlink() and link.resolve() != home:
+        if link.is_symlink() and not (link / ABOUT).exists():
             link.unlink()  # to what is not there any more
         if not link.is_symlink():
             if link.is_dir():

@@ -4,9 +4,10 @@
     KIT/state                        leads there
 
 The root is --state, else COTERIE_STATE, else a folder of the user's own. `kin.txt` of a site's folder names
-others that count there too, as FEDERATION-xxxxxxxx/SITE: those of the same rows under another name
-(`site_state.py`). What is spent there is spent here, a no there is a no here, and days' counts are of all
-together. Two processes may be at work with two of them: who spends looks first, while nobody else does.
+others that count there too, as FEDERATION-xxxxxxxx/SITE, or in full below another root: those of the same
+rows under another name (`site_state.py`). What is spent there is spent here, a no there is a no here, and
+days' counts are of all together. Two processes may be at work with two of them: who spends looks first, while
+nobody else does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from coterie.core.errors import BadRun
 from coterie.storage.atomic import readable_errors
@@ -89,8 +90,9 @@ def _lines(path: Path) -> list[str]:
 
 def make_kin(state: Path, other: Path) -> None:
     """Each counts at the other from now on, and for ever: rows that change later do not part them."""
+    below = root_of(state) == root_of(other)
     for one, name in ((state, other), (other, state)):
-        line = name.relative_to(root_of(name)).as_posix()
+        line = name.relative_to(root_of(name)).as_posix() if below else str(name)
         if line not in _lines(one / KIN):
             with readable_errors(one / KIN), (one / KIN).open("a") as file:
                 file.write(line + "\n")
@@ -98,19 +100,24 @@ def make_kin(state: Path, other: Path) -> None:
 
 @contextlib.contextmanager
 def one_at_a_time(state: Path) -> Iterator[None]:
-    """Nobody else who keeps state below the same root does this meanwhile."""
+    """Nobody else who keeps state below the same roots does this meanwhile."""
     if not (state / ABOUT).exists():  # a folder by itself, which no root knows of
         yield
         return
-    root, end = root_of(state.resolve()), time.monotonic() + LONGEST
+    roots = {root_of(folder) for folder in (state.resolve(), *kin_of(state))}
+    with contextlib.ExitStack() as held:
+        for root in sorted(roots):  # in one order, so that two never wait for each other
+            held.enter_context(_waited_for(root))
+        yield
+
+
+def _waited_for(root: Path) -> IO[str]:
+    end = time.monotonic() + LONGEST
     while True:
         try:
-            lock = locked(root)
-            break
+            return locked(root)
         except BadRun:
             if time.monotonic() > end:
                 raise BadRun(
                     f"{root} is in use by another process for {LONGEST:g} s: end that first"
                 ) from None
-    with lock:
-        yield
