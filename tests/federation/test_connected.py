@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -169,3 +170,38 @@ def test_an_offer_counts_nobody_who_was_never_here(tmp_path):
     assert company.bounded({**offer, "others": 1})["others"] == 1
     del cards["c"]  # its model may still be in a sum
     assert company.bounded(offer)["others"] == 2
+
+
+def test_a_run_waits_for_who_is_away_for_a_moment_and_goes_on(tmp_path, monkeypatch, caplog):
+    """All three are needed: nothing is done without one of them, and the figures are those of a calm run."""
+    records = {}
+    for place in ("calm", "between rounds", "within one"):
+        (tmp_path / place).mkdir()
+        strict = dict.fromkeys(("a", "b", "c"), Policy(min_sites=3))
+        room = Room(tmp_path / place, strict, names=("a", "b", "c"), rows=40)
+        left = []
+
+        def leave(room=room, left=left):
+            if not left:
+                left.append(room.gone.update({"c"}))
+                threading.Timer(0.5, room.gone.clear).start()
+
+        def within(name, message, answer, leave=leave):
+            if (name, message.get("do")) == ("a", "visit") and message["key"]["round"] == 2:
+                leave()
+            return answer
+
+        def between(record, leave=leave):
+            if record.done == 1:
+                leave()
+
+        room.change = within if place == "within one" else room.change
+        least = 3 if place == "within one" else 1  # who breaks a round rests, and so does who refuses in it
+        federation = {"kit": str(room.kits["lead"].folder), "wait": 30.0, "least": least, "squeeze": "none"}
+        more = {"watch": between} if place == "between rounds" else {}
+        caplog.clear()
+        found = room.play(monkeypatch, rounds=3, options={"federation": federation}, **more)
+        records[place] = [(line["scores"], line.get("train_loss")) for line in found.metrics]
+        assert ("waiting for sites (" in caplog.text) == bool(left) == (place != "calm")
+    assert records["calm"] == records["between rounds"] == records["within one"]
+    assert any("below the policy's 3" in line for line in room.said["b"])

@@ -29,6 +29,7 @@ class Company:
         self.others = others_of(name, sites)
         self.were_here: set[str] = set()  # at some time of the run
         self.refuse_no_sites(self.others)
+        self.here()
 
     def refuse_no_sites(self, names: Iterable[str]) -> None:
         """A person or a helper that is named as a site would get what is for sites alone."""
@@ -37,13 +38,15 @@ class Company:
             if card is not None and card.role != "site":
                 raise Refused(f"{shown(name)} is a {card.role}, and this run has it among its sites: {AGAIN}")
 
-    def here(self) -> set[str]:
-        """Other sites that are connected."""
+    def here(self, enough: int | None = None) -> set[str]:
+        """Other sites that are connected; no more than are enough."""
         if self.card_of is None:
             return set(self.others)
         keys = set() if self.kit is None else {key_of(self.kit.card)}
         found = set[str]()
         for name in sorted(self.others):
+            if len(found) == enough:
+                break
             card = self.card_of(name)
             if card is not None and self._counts(name, card) and key_of(card) not in keys:
                 keys.add(key_of(card))
@@ -57,7 +60,7 @@ class Company:
 
     def check(self, least: int) -> None:
         """Whether so many are there, this one among them."""
-        here = len(self.here()) + 1
+        here = len(self.here(least - 1)) + 1
         if here < least:
             raise BadRun(
                 f"{here} of the {len(self.others) + 1} sites that this run names are connected, below the "
