@@ -77,6 +77,12 @@ def seeded():
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def states_apart(tmp_path_factory):
+    """What sites keep is not that of who runs the tests."""
+    os.environ["COTERIE_STATE"] = str(tmp_path_factory.mktemp("states"))
+
+
 @pytest.fixture(scope="session")
 def client_of():
     """A client straight from tensors, in their own dtype, without any preparation."""

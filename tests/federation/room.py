@@ -71,7 +71,7 @@ class Room:
         )
 
     def card_of(self, name):
-        return self.kits[name].card if name in self.kits else None
+        return self.kits[name].card if name in self.kits and name not in self.gone else None
 
     def letter(self, name):
         def send(to, header, body, *deadline):
@@ -97,7 +97,7 @@ class Room:
             message = unpack(body)[0]
             self.seen.append((name, message))
             if name in self.gone:
-                answers[name] = Missing("not there")
+                answers[name] = Missing(name, "away", f"{name} is not connected")
                 continue
             party = self.stations.get(name) or self.helpers[name]
             answer = party.answer(self.kits["lead"].card, {}, body)

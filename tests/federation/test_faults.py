@@ -101,7 +101,7 @@ def test_bytes_are_changed_or_lost_on_the_way(ward, calm, how):
     ward.sites["b"].stop()
     kit, ward.kits["b"] = ward.kits["b"], other_port(ward.kits["b"], ward.folder / f"kit-{how}", proxy.here)
     try:
-        ward.open_site("b", "--state", kit / "state")
+        ward.open_site("b")
         ward.connected("b")
         driver = ward.run(how, *PENS)
         ward.asked("b", 5)

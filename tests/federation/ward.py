@@ -27,6 +27,7 @@ from typing import Any
 from hosts import Here, Running
 
 from coterie.federation.kits import found
+from coterie.federation.state_folders import ROOT
 
 COTERIE = [sys.executable, "-m", "coterie"]
 ONE_CORE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -89,7 +90,8 @@ class Ward:
         """Any process, on the host of that name."""
         number = len(self.hosts.running)
         log = self.folder / f"{name}-{number}.log"
-        return self.hosts.run(self._host(name), words, {**ONE_CORE, **(env or {})}, log, cwd=self.folder)
+        env = {**ONE_CORE, ROOT: str(self.folder / "states"), **(env or {})}
+        return self.hosts.run(self._host(name), words, env, log, cwd=self.folder)
 
     # parties
 

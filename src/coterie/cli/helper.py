@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import tyro
 
 from coterie.cli.flags import parse
-from coterie.cli.site import in_use, say, stay
+from coterie.cli.site import say, stay
 from coterie.core.errors import BadInput
 from coterie.engines.threads import narrow
 from coterie.federation.certificates import Card
 from coterie.federation.party import Kit, read_kit
+from coterie.federation.site_state import in_use
 from coterie.storage.locks import for_owner_alone
 
 HELP = """Helps to seal replies: one of two servers, or the dealer, as a run asks, until it is ended.

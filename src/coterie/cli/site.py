@@ -26,10 +26,10 @@ from coterie.federation.policy import read_policy
 from coterie.federation.post import Post
 from coterie.federation.rows import Holding
 from coterie.federation.session import Session
+from coterie.federation.site_state import opened
 from coterie.federation.station import Station
 from coterie.runs.settings import Settings
-from coterie.storage.atomic import readable_errors
-from coterie.storage.locks import for_owner_alone, locked
+from coterie.storage.locks import for_owner_alone
 from coterie.storage.plugins import load_plugins
 
 HELP = """Takes part in a federation, with rows that stay on this machine, until it is ended.
@@ -38,7 +38,8 @@ KIT is the folder that the federation's founder gave to this site. One connectio
 coordinator; nothing listens here. What is asked, and by whom, is said in a line each and written into
 KIT/state/asked.jsonl. The policy says what this site takes part in; see docs/federation.md. Models for this
 site end up in KIT/state/models, to be used with coterie predict; its part of each run's record is in
-KIT/state/shown, to be read with coterie report while the run goes on.
+KIT/state/shown, to be read with coterie report while the run goes on. KIT/state leads to a folder outside of
+the kit: what was spent and decided goes on with a new kit of the same name, and with the same rows.
 
 usage: coterie site KIT --data table --recipe my.toml [--policy policy.toml]
        coterie site check KIT
@@ -52,7 +53,13 @@ CHECK = "Tells in one line what keeps a site from connecting: name, port, certif
 SETTINGS = ("data", "split", "clients", "seed", "plugins")
 OWN = [
     Option("policy", str, "", "A TOML file that says what this site takes part in; without one, the usual."),
-    Option("state", str, "", "The folder for models and what runs leave here; by default KIT/state."),
+    Option(
+        "state",
+        str,
+        "",
+        "The folder below which sites keep models, what they spent and what was decided; by default "
+        "COTERIE_STATE, or ~/.local/state/coterie/sites.",
+    ),
     Option(
         "client",
         str,
@@ -80,10 +87,7 @@ def site(words: Sequence[str]) -> int:
     settings, extra = read_settings(words[1:], "site", HELP, OWN, only=SETTINGS)
     policy = read_policy(extra["policy"] or None)
     holding = rows_of(settings, kit, extra["client"])
-    state = Path(extra["state"] or kit.folder / "state")
-    with readable_errors(state):
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with in_use(state), for_owner_alone():
+    with for_owner_alone(), opened(kit, holding.data, extra["state"], say) as state:
         serve(kit, holding, policy, state)
     return 0
 
@@ -118,18 +122,6 @@ def rows_of(settings: Settings, kit: Kit, client: str) -> Holding:
         return Holding.read(source, client or kit.name)
     split = settings.made("split")
     return Holding.dealt(source, split, settings.clients, settings.seed, client or kit.name)
-
-
-@contextlib.contextmanager
-def in_use(state: Path, command: str = "site") -> Any:
-    try:
-        lock = locked(state)
-    except BadRun as error:
-        if "in use" not in str(error):
-            raise
-        raise BadRun(f"{state} is in use: another coterie {command} runs with it: end that first") from None
-    with lock:
-        yield
 
 
 def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:

@@ -2,7 +2,8 @@
 
 `ledger.jsonl` in the site's state folder has a line for each visit that looked at rows with noise: when, for
 whom, in which run, what it was and what it cost. A line is on the disk before the visit is computed, so that
-no answer leaves that is not accounted for. It is only ever added to, and survives restarts and runs.
+no answer leaves that is not accounted for. It is only ever added to, and survives restarts, runs and kits;
+what was spent on the same rows under another name counts as well (`site_state.py`).
 
 At a site the requester is the person who leads a run, by the certificate: whose models visit is only what a
 lead says. All leads together have what `epsilon` says, each of them `epsilon_a_requester` if the policy has
@@ -38,6 +39,7 @@ from coterie.core.kernel import Kernel, looks, scores
 from coterie.core.seeds import Key
 from coterie.core.wire import pack
 from coterie.federation.policy import Policy
+from coterie.federation.state_folders import kin_of, one_at_a_time
 from coterie.kernels.noisy import called
 from coterie.nets.courier import said
 from coterie.privacy.accounting import COARSE, Charges, accountants, check_delta, epsilon
@@ -59,8 +61,11 @@ class Purse:
         if policy.epsilon is not None:
             accountants()  # said when the site starts, not in a run
             self.budget = Budget(policy.epsilon, policy.delta, policy.epsilon_a_requester)
+        self._read: dict[Path, int] = {}  # bytes of ledgers of kin that are in the account
         for entry in lines_in(state / LEDGER):
             self._note(entry)
+        with one_at_a_time(state):
+            self._catch_up()
 
     def cost(self, kernel: Kernel, rows: Mapping[str, int]) -> Charges:
         """What one visit costs; what has no bound is refused where there is a budget."""
@@ -80,8 +85,12 @@ class Purse:
 
     def spend(self, leader: str, run: str, kernel: Mapping[str, Any], cost: Charges, mark: str) -> None:
         """One visit, before it is computed; one that was paid for already is free."""
-        if mark in self.marks:
-            return
+        with one_at_a_time(self.state):
+            self._catch_up()
+            if mark not in self.marks:
+                self._pay(leader, run, kernel, cost, mark)
+
+    def _pay(self, leader: str, run: str, kernel: Mapping[str, Any], cost: Charges, mark: str) -> None:
         if self.budget is not None and not self.budget.admits(self.account, leader, cost):
             raise BadRun(self._spent(leader))
         entry = {
@@ -98,6 +107,16 @@ class Purse:
     def _note(self, entry: Mapping[str, Any]) -> None:
         self.account.charge(str(entry["by"]), [Charge(**charge) for charge in entry["charges"]])
         self.marks.add(str(entry["mark"]))
+
+    def _catch_up(self) -> None:
+        """What was spent on the same rows under other names, by other processes too (`state_folders.py`)."""
+        for path in (folder / LEDGER for folder in kin_of(self.state)):
+            size = path.stat().st_size if path.exists() else 0
+            if size > self._read.get(path, 0):
+                for entry in lines_in(path):
+                    if entry["mark"] not in self.marks:
+                        self._note(entry)
+                self._read[path] = size
 
     def _spent(self, leader: str) -> str:
         assert self.budget is not None
@@ -117,19 +136,22 @@ class Purse:
 
     @property
     def secret(self) -> bytes:
-        """Made when it is first needed."""
-        path = self.state / SECRET
-        with readable_errors(path):
-            if not path.exists():
-                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with os.fdopen(handle, "wb") as file:
-                    file.write(secrets.token_bytes(SIZE))
-                    file.flush()
-                    os.fsync(file.fileno())
-            found = path.read_bytes()
-        if len(found) != SIZE:
-            raise BadRun(f"{path} does not have {SIZE} bytes: remove it, and a new one is made")
-        return found
+        return secret_at(self.state / SECRET)
+
+
+def secret_at(path: Path) -> bytes:
+    """Made when it is first needed."""
+    with readable_errors(path):
+        if not path.exists():
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(secrets.token_bytes(SIZE))
+                file.flush()
+                os.fsync(file.fileno())
+        found = path.read_bytes()
+    if len(found) != SIZE:
+        raise BadRun(f"{path} does not have {SIZE} bytes: remove it, and a new one is made")
+    return found
 
 
 def secret_key(purse: Purse, content: bytes, key: Key) -> tuple[Key, str]:

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coterie.core.errors import BadRun, Refused, shown
+from coterie.federation.state_folders import ABOUT, STATE, kin_of, read_about, state_of_kit
 from coterie.storage.atomic import read_lines, write_whole
-from coterie.storage.decided import decided, now
+from coterie.storage.decided import decided, instant, now
 from coterie.storage.toml import read_given
 
 OFFERS = "offers.jsonl"
@@ -37,8 +38,12 @@ class Consent:
         self.noted: set[tuple[str, str, str]] = set()  # requester, run and outcome, of this process
 
     def answers(self) -> dict[str, Mapping[str, Any]]:
-        """{requester: the last that was said}"""
-        return {str(line.get("requester")): line for line in decided(self.state) if line["kind"] == "veto"}
+        """{requester: the last that was said}; of the same rows under other names, every no counts too."""
+        lines = [line for line in decided(self.state) if line["kind"] == "veto"]
+        if kin := kin_of(self.state):
+            vetoes = (line for folder in kin for line in decided(folder) if line["kind"] == "veto")
+            lines = sorted([*(line for line in vetoes if line.get("allow") is not True), *lines], key=instant)
+        return {str(line.get("requester")): line for line in lines}
 
     def vetoes(self) -> bool:
         """Whether anybody got a no: the site then wants to be asked before sums."""
@@ -90,11 +95,13 @@ class Consent:
 
 def site_at(path: Path) -> tuple[Path, str] | None:
     """The folder of a site's state, and its name, of a kit or of that folder; None of any other."""
-    for kit, state in ((path, path / "state"), (path.absolute().parent, path)):
-        if (kit / "kit.toml").is_file() and state.name == "state":
+    for kit, state in ((path, path / STATE), (path.absolute().parent, path)):
+        if (kit / "kit.toml").is_file() and state.name == STATE:
             table = read_given(kit / "kit.toml")
             if table.get("role") != "site":
                 raise BadRun(f"{kit} is the kit of a {table.get('role')}: give that of a site")
-            return state, str(table.get("name"))
+            return state_of_kit(kit), str(table.get("name"))
+    if (path / ABOUT).is_file():
+        return path, str(read_about(path)["site"])
     names = {str(line.get("site")) for line in read_lines(path / OFFERS)}
     return (path, names.pop()) if len(names) == 1 else None

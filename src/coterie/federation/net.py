@@ -158,7 +158,13 @@ class Federated(Remote):
         self._welcome(ids)
         self.post.used, self.post.lost = set(), set()
         self.waits()
-        return len(self.here()) >= min(self.bounds.least, len(self.roster))
+        return len(self._willing()) >= min(self.bounds.least, len(self.roster))
+
+    def _willing(self) -> list[int]:
+        """Those who are here and for whose policies enough sites are connected: others would refuse."""
+        there, names, policies = self.met.lines.there(), self.roster.names, self.met.policies
+        connected = sum(name in there for name in names)
+        return [s for s in self.here() if policies.get(names[s], {}).get("min_sites", 1) <= connected]
 
     def _tell(self) -> None:
         """Who was in and is not any more."""

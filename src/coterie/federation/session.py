@@ -25,6 +25,7 @@ from coterie.core.wire import key_of, pack
 from coterie.data.tables.rules import Recipe
 from coterie.federation.blame import lacking
 from coterie.federation.budgets import Purse, content_of, secret_key
+from coterie.federation.connected import Company
 from coterie.federation.consent import Consent
 from coterie.federation.effects import (
     Effects,
@@ -91,6 +92,7 @@ class Session(Site):
         self.parcels = parcels
         self.visits = 0
         self.asked: dict[str, Any] = {}  # how it began
+        self.company: Company | None = None  # who of the others is connected
         self.sealed: Any = None  # its part with helpers, if the run is sealed (`sealed_site.py`)
         self.recipe: Recipe | None = None  # how its rows are read, as the run has their columns
         self.limits = limits_of(policy)
@@ -245,6 +247,7 @@ class Session(Site):
         noted = list[tuple[Mapping[str, Any], str]]()
         for i, told in enumerate(message["sums"]):
             to, ids = str(told["to"]), [int(id) for id in told["ids"]]
+            told = told if self.company is None else self.company.bounded(told)
             why, pairs = objection_to(self.limits, told), {(to, id) for id in ids}
             if self.consent is not None and to in self.others:
                 said = self.consent.objection(to)

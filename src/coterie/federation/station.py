@@ -36,6 +36,7 @@ from coterie.core.wire import message_in, pack, payload
 from coterie.federation.budgets import Purse
 from coterie.federation.budgets import check_rows as check_budget_rows
 from coterie.federation.certificates import Card
+from coterie.federation.connected import CardOf, Company
 from coterie.federation.consent import Consent
 from coterie.federation.energy import Effort
 from coterie.federation.guard import Guard, who_asks
@@ -44,6 +45,7 @@ from coterie.federation.parcels import Parcels
 from coterie.federation.parts import Seat
 from coterie.federation.party import Kit
 from coterie.federation.policy import (
+    STAYS,
     Policy,
     check_begin,
     check_deals,
@@ -58,6 +60,7 @@ from coterie.federation.rows import FEWEST, PARTS, Holding
 from coterie.federation.says import asked, sent
 from coterie.federation.seen import Seen
 from coterie.federation.session import Letters, Session, forget_old_runs, home_of, run_of
+from coterie.federation.state_folders import kin_of
 from coterie.federation.turns import Turns
 from coterie.federation.witness import Signer
 from coterie.nets.offers import Limits
@@ -88,7 +91,7 @@ class Station:
         letters: Letters,
         keep: Keep,
         say: Callable[[str], None],
-        card_of: Callable[[str], Card | None] = lambda name: None,
+        card_of: CardOf | None = None,
         kit: Kit | None = None,
     ) -> None:
         self.card_of, self.kit = card_of, kit
@@ -186,6 +189,10 @@ class Station:
             self._known(leader)
             return pack(*do(leader, message, body))
         session = self._session(message, leader)
+        if session.company is not None and message.get("do") not in STAYS:
+            session.company.check(self.policy.min_sites)
+            if message.get("do") == "letters":
+                session.company.refuse_no_sites(str(order["to"]) for order in message["orders"])
         try:
             with self.effort.of(self.run, leader):
                 found = session.obey(body)
@@ -276,10 +283,13 @@ class Station:
         if self.session is None or self.run != run:
             self._free_for(leader)
             check_begin(self.policy, message["work"], leader, self._today(run))
-            others = frozenset(map(str, message["sites"])) - {self.name}
-            if len(others) + 1 != message["work"]["sites"]:
-                said = f"a run of {shown(message['work']['sites'])} sites that names {len(others) + 1}"
+            company = Company(self.name, message["sites"], self.card_of, self.kit)
+            if len(company.others) + 1 != message["work"]["sites"]:
+                said = (
+                    f"a run of {shown(message['work']['sites'])} sites that names {len(company.others) + 1}"
+                )
                 raise Refused(f"{said}: is it of another version?")
+            company.check(self.policy.min_sites)
             client, home = holding.part(message.get("fold")), home_of(self.state, run, leader)
             sizes = {part: len(getattr(client, part)) for part in PARTS}
             check_rows(self.policy, sizes)
@@ -293,7 +303,7 @@ class Station:
                 home,
                 self.policy,
                 leader,
-                others,
+                company.others,
                 self.letters,
                 self.parcels,
                 self.purse,
@@ -301,9 +311,11 @@ class Station:
                 self.guard,
                 holding.places(message.get("fold")),
             )
+            self.session.company = company
             if message.get("helpers") is not None:
+                card_of = self.card_of or (lambda name: None)
                 self.session.sealed = sealed_site(
-                    self.name, message["helpers"], self.card_of, limits_of(self.policy)
+                    self.name, message["helpers"], card_of, limits_of(self.policy)
                 )
             self.session.recipe = holding.data.recipe
             self.session.cancels = self._person_cancels
@@ -328,6 +340,7 @@ class Station:
     def _end(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         if self.session is not None and self.run == run_of(message):
             self._session(message, leader).over()
+            self._remember_visits()
             self.seen.let_go()
             self.effort.write()
             self.session, self.run, self.leader = None, "", ""
@@ -415,6 +428,10 @@ class Station:
         quiet = time.monotonic() - self.heard
         if self.session is not None and self.leader != leader and quiet < IDLE:
             raise BadRun(f"site {self.name!r} is in a run led by {self.leader}: try again when it is over")
+        self._remember_visits()
+
+    def _remember_visits(self) -> None:
+        """A run that is begun again, after its end too, has those that it had."""
         if self.session is not None:
             self.visited[self.run] = self.session.visits
             while len(self.visited) > MOST_RUNS:
@@ -429,9 +446,12 @@ class Station:
         self._append(BEGUN, run)
 
     def _since(self, name: str) -> set[str]:
-        """What was written into a file within a day: each line has a time and what it is about."""
-        path, since = self.state / name, time.time() - A_DAY
-        lines = path.read_text().splitlines() if path.exists() else []
+        """What was written into a file within a day, of these rows under any name: each line has a time and
+        what it is about.
+        """
+        since = time.time() - A_DAY
+        paths = [folder / name for folder in (self.state, *kin_of(self.state))]
+        lines = [line for path in paths if path.exists() for line in path.read_text().splitlines()]
         return {mark for when, _, mark in (line.partition(" ") for line in lines) if float(when) > since}
 
     def _append(self, name: str, mark: str) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coterie.core.errors import BadInput, CoterieError
+from coterie.federation.state_folders import state_of_kit
 from coterie.page.reading import Study, run_places
 from coterie.report.quality import FILE as QUALITY
 from coterie.runs.advising import is_advice
@@ -31,7 +32,7 @@ DEEP = 3  # folders below a place that are looked through
 MANY = 2000  # of what is found
 KIN = 40  # studies that are looked at for a client's page
 AGAIN = 2.0  # seconds between two looks through folders
-SHOWN, STATE = "shown", "state"
+SHOWN = "shown"
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def site_at(path: Path) -> Site | None:
         raise BadInput(
             f"{path} is the kit of {kit.name}, a {kit.role}: give a site's kit, or a folder of runs"
         )
-    return Site(kit.name, kit.federation, path, path / STATE)
+    return Site(kit.name, kit.federation, path, state_of_kit(path))
 
 
 def entries_of_site(site: Site) -> Iterator[Entry]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from coterie.core.errors import BadInput
 from coterie.page.library import Library
 from coterie.storage.atomic import readable_errors
+from coterie.storage.paths import state_folder
 
 if TYPE_CHECKING:
     import uvicorn
@@ -85,12 +86,6 @@ def token_of(folder: Path) -> str:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(token + "\n")
     return token
-
-
-def state_folder() -> Path:
-    """Where a user's programs keep what is no setting and no data."""
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "coterie"
 
 
 @contextlib.contextmanager

@@ -63,3 +63,9 @@ def refuse_overwriting(out: str, *read: str) -> None:
     """A file to write that is one of those to read."""
     if out and Path(out).resolve() in [Path(path).resolve() for path in read]:
         raise BadInput(f"out={out} would overwrite what is read: choose another --out")
+
+
+def state_folder() -> Path:
+    """Where a user's programs keep what is no setting and no data."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "coterie"

@@ -1,10 +1,11 @@
 """A coordinator, four sites and somebody who leads, each in a process and a folder of its own.
 
     folder/coordinator    the relay's kit, and what it says
-    folder/sites/NAME     a site's kit, its table and recipe, its models, and what it says
+    folder/sites/NAME     a site's kit, its table and recipe, and what it says
+    folder/states/NAME    what that site keeps, its models among it; `state` of its kit leads there
     folder/people/lead    the kit of whoever starts runs, and the runs
 
-A folder stands for the disk of a host: a process reads and writes in its own alone.
+Folders of one name stand for the disk of a host: a process reads and writes in its own alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from coterie.federation.demo.hosts import Here, Hosts
 from coterie.federation.demo.running import NotSeen, Running
 from coterie.federation.demo.tables import Study
 from coterie.federation.kits import found
+from coterie.federation.state_folders import ROOT
 
 UP = 120.0  # seconds that all may take to connect; a few on a machine with nothing else to do
 PORT = 8443
@@ -68,7 +70,8 @@ class Ward:
             if party == "coordinator"
             else ("site", home, "--recipe", home / "recipe.toml")
         )
-        running = self.place.run(party, command(*map(str, words)), log=home / OUTPUT)
+        env = {ROOT: str(self.folder / "states" / party)}
+        running = self.place.run(party, command(*map(str, words)), env, log=home / OUTPUT)
         self.processes[party] = running
         return running
 
