@@ -27,8 +27,10 @@ from coterie.federation.post import Post
 from coterie.federation.rows import Holding
 from coterie.federation.session import Session
 from coterie.federation.site_state import opened
-from coterie.federation.station import Station
+from coterie.federation.state_folders import state_of_kit
+from coterie.federation.station import CANCEL, Station
 from coterie.runs.settings import Settings
+from coterie.storage.atomic import readable_errors
 from coterie.storage.locks import for_owner_alone
 from coterie.storage.plugins import load_plugins
 
@@ -43,12 +45,14 @@ the kit: what was spent and decided goes on with a new kit of the same name, and
 
 usage: coterie site KIT --data table --recipe my.toml [--policy policy.toml]
        coterie site check KIT
+       coterie site cancel KIT
 
 examples:
   coterie site ward/sites/north --recipe north.toml --policy policy.toml
   coterie site ward/sites/c3 --data digits --split shift --clients 10 --client client-3
   coterie site check ward/sites/north
 """
+CANCELS = "Ends what a site computes at present, in another terminal of its machine; the site goes on."
 CHECK = "Tells in one line what keeps a site from connecting: name, port, certificate, clock; or nothing."
 SETTINGS = ("data", "split", "clients", "seed", "plugins")
 OWN = [
@@ -77,6 +81,8 @@ class Check:
 def site(words: Sequence[str]) -> int:
     if words[:1] == ["check"]:
         return check(words[1:])
+    if words[:1] == ["cancel"]:
+        return cancel(words[1:])
     if not words or words[0].startswith("-"):
         if not {"-h", "--help"} & set(words):
             raise BadInput(
@@ -100,6 +106,17 @@ def check(words: Sequence[str]) -> int:
     for line in lines:
         print(line)
     return 0 if lines[0].startswith("all is well") else 2
+
+
+def cancel(words: Sequence[str]) -> int:
+    """A note for the site's process, which looks for it every second while it computes."""
+    state = state_of_kit(kit_of(parse(Check, words, "site cancel", CANCELS).kit).folder)
+    if not state.is_dir():
+        raise BadInput(f"no site has run with this kit, as there is no {state}: start it first")
+    with readable_errors(state / CANCEL):
+        (state / CANCEL).touch()
+    print("what the site computes now ends within a second; asked.jsonl has who asked for it")
+    return 0
 
 
 def kit_of(folder: str) -> Kit:
@@ -158,7 +175,10 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
     post.on_call(station.call, station.turns.busy)
     rows = f"{sum(len(pool) for pool in holding.data.pools)} rows{origin(holding)}"
     say(f"site {kit.name} of {kit.federation}, {rows}; connecting to {kit.host}:{kit.port}")
-    stay(post, Here(state, post.presence).look)
+    try:
+        stay(post, Here(state, post.presence).look)
+    finally:
+        station.cancel("the site ends")
 
 
 def stay(post: Post, look: Callable[[], None] = lambda: None) -> None:

@@ -23,6 +23,7 @@ from coterie.data.dataset import Dataset
 from coterie.federation.effects import Effects
 from coterie.federation.policy import Policy
 from coterie.federation.row_sets import Counts, RowSets, marks_of_rows
+from coterie.federation.state_folders import kin_of
 from coterie.storage.atomic import readable_errors, write_whole
 
 ANSWERED = "answered.txt"
@@ -86,16 +87,22 @@ class Guard:
             file.write(f"{now:.0f} {guests}\n")
 
     def _read(self) -> None:
-        if not self.path.exists():
-            return
+        """What was tried here, and at others with the same rows, as of when this process began."""
         since, kept = time.time() - A_DAY, list[str]()
-        with readable_errors(self.path):
-            for line in self.path.read_text().splitlines():
-                when, _, many = line.partition(" ")
-                if when.isdecimal() and many.isdecimal() and float(when) > since:
-                    self._answers.append((float(when), int(many)))
-                    kept.append(f"{line}\n")
-            write_whole(self.path, "".join(kept))
+        for folder in (self.path.parent, *kin_of(self.path.parent)):
+            path = folder / ANSWERED
+            if not path.exists():
+                continue
+            with readable_errors(path):
+                for line in path.read_text().splitlines():
+                    when, _, many = line.partition(" ")
+                    if when.isdecimal() and many.isdecimal() and float(when) > since:
+                        self._answers.append((float(when), int(many)))
+                        kept += [f"{line}\n"] if path == self.path else []
+        self._answers = deque(sorted(self._answers))
+        if self.path.exists():
+            with readable_errors(self.path):
+                write_whole(self.path, "".join(kept))
 
 
 def mark_of_model(beliefs: Mapping[str, Tensor], row: int) -> str:

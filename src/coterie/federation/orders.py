@@ -8,6 +8,7 @@ the run, as on one machine.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -22,6 +23,7 @@ from coterie.core.errors import BadRun, CoterieError, Diverged, Gone, shown
 from coterie.core.held import COORDINATOR
 from coterie.core.kernel import Kernel, scores
 from coterie.core.roster import Roster
+from coterie.core.wire import pack
 from coterie.federation.blame import Kind, Pair, blamed, kind_of
 from coterie.federation.headers import MOST_BODY, printable
 from coterie.federation.parcels import Parcels
@@ -35,6 +37,7 @@ log = logging.getLogger("coterie")
 LARGE = 2**20  # bytes of models from which it matters how fast the line is
 SLOW = 50e6  # bytes a second below which packing takes less time than it saves (benchmarks/packing.py)
 FROM_OTHERS = {"visit", "mix", "copy", "distances"}  # what may need others' models
+CANCELLED = 5.0  # seconds for a site to hear that work is not waited for
 MOST_NUMBERS = 10_000  # that a site tells of one visit
 
 
@@ -58,9 +61,21 @@ class Transport:
     def ask(self, messages: Mapping[int, bytes]) -> dict[int, bytes | Silence]:
         names, post = self.met.roster.names, self.met.lines.post
         packed = {names[site]: data for site, data in messages.items()}
-        found = post.ask(packed, self.bounds.deadline, self.bounds.patience, waits=self.waits)
+        try:
+            found = post.ask(packed, self.bounds.deadline, self.bounds.patience, waits=self.waits)
+        except KeyboardInterrupt:
+            self.cancel(list(packed))
+            raise
+        self.cancel([name for name, f in found.items() if isinstance(f, Missing) and f.why == "late"])
         by_number = {site: found[names[site]] for site in messages}
         return {s: Silence(f.text, f.lasting) if isinstance(f, Missing) else f for s, f in by_number.items()}
+
+    def cancel(self, names: Sequence[str]) -> None:
+        """What these sites compute for the run is not waited for any more: they may end it."""
+        if names:
+            told = pack({"do": "cancel", "run": self.run}, {})
+            with contextlib.suppress(CoterieError):
+                self.met.lines.post.call(dict.fromkeys(names, told), CANCELLED, 0.0)
 
     def letters(self, letters: Sequence[Letter]) -> list[bytes | Silence | int]:
         raise AssertionError("sites send their letters themselves")

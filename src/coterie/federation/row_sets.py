@@ -38,6 +38,7 @@ from scipy.sparse import csr_array, hstack, identity, vstack
 
 from coterie.core.errors import BadRun, Refused
 from coterie.federation.budgets import appended
+from coterie.federation.state_folders import kin_of
 from coterie.storage.atomic import readable_errors, write_whole
 
 ROW_SETS = "row_sets.jsonl"
@@ -232,34 +233,44 @@ class RowSets:
             file.write(json.dumps(entry) + "\n")
 
     def _read(self) -> None:
-        """A line that cannot be read ends the site: it could not say what it has told."""
-        if not self.path.exists():
+        """What this site has told, and others with the same rows. A line that cannot be read ends the site: it
+        could not say what was told.
+        """
+        for folder in (self.folder, *kin_of(self.folder)):
+            path, marks = folder / ROW_SETS, list[str]()
+            if not path.exists():
+                continue
+            with readable_errors(path):
+                whole, _, torn = path.read_text().rpartition("\n")
+            lines = whole.splitlines()
+            for number, line in enumerate(lines, 1):
+                try:
+                    self._take(json.loads(line), marks)
+                except (ValueError, TypeError, KeyError, IndexError, zlib.error, RecursionError):
+                    raise BadRun(
+                        f"{path}: line {number} is damaged: restore it, or remove the file, and what was "
+                        "told before counts no more"
+                    ) from None
+            if folder == self.folder and (torn or len(lines) > len(self.sets) + 2 * MOST_DRAWS + 1000):
+                self._rewrite(lines)
+
+    def _take(self, entry: Mapping[str, Any], marks: list[str]) -> None:
+        """A line of a file whose rows have these marks so far."""
+        if "rows" in entry:
+            marks += map(str, entry["rows"])
+            self._place(marks)
             return
-        with readable_errors(self.path):
-            text = self.path.read_text()
-        whole, _, torn = text.rpartition("\n")
-        lines = whole.splitlines()
-        for number, line in enumerate(lines, 1):
-            try:
-                entry = json.loads(line)
-                if "rows" in entry:
-                    self._place(map(str, entry["rows"]))
-                    continue
-                kind = "set" if "set" in entry else "draw"
-                counts = np.frombuffer(zlib.decompress(b64decode(entry[kind])), dtype="<u4").astype(np.int64)
-            except (ValueError, TypeError, KeyError, zlib.error, RecursionError):
-                raise BadRun(
-                    f"{self.path}: line {number} is damaged: restore it, or remove the file, and what was "
-                    "told before counts no more"
-                ) from None
-            if kind == "set":
-                self.sets.append(counts)
-                self.known.add(digest(counts))
-            else:
-                self.draws.append(counts)
-                self.drawn.add(digest(counts))
-        if torn or len(lines) > len(self.sets) + 2 * MOST_DRAWS + 1000:
-            self._rewrite(lines)
+        kind = "set" if "set" in entry else "draw"
+        found = np.frombuffer(zlib.decompress(b64decode(entry[kind])), dtype="<u4").astype(np.int64)
+        counts = np.zeros(len(self.places), dtype=np.int64)
+        for place in np.flatnonzero(found):
+            counts[self.places[marks[place]]] = found[place]
+        if kind == "set":
+            self.sets.append(counts)
+            self.known.add(digest(counts))
+        else:
+            self.draws.append(counts)
+            self.drawn.add(digest(counts))
 
     def _rewrite(self, lines: Sequence[str]) -> None:
         """Without draws that are compared with no more, and without a last line that is cut short."""

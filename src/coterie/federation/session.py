@@ -85,6 +85,7 @@ class Session(Site):
         self.origins = Origins(client.name)
         self.origins.load(home)
         self.does = ""  # what the last visit did, for people
+        self.since = 0.0  # when it began to compute what it does now
         self.cancels: Callable[[], str] = lambda: ""  # why work is to end, if it is
         self.purse = purse  # where visits with noise are paid from
         self.consent = consent  # what people here say of others' circles
@@ -147,7 +148,7 @@ class Session(Site):
         """What is computed here ends with the policy's seconds, or when somebody cancels it, and takes no
         more than its memory.
         """
-        most, watch = self.policy.max_seconds, self._net().learner.watch
+        most, watch, self.since = self.policy.max_seconds, self._net().learner.watch, time.time()
         over = f"work took longer than the policy's {most:g} seconds, and was ended: ask for less, or raise "
         watch.limit(most, over + "max_seconds", self.cancels)
         try:

@@ -360,9 +360,12 @@ class Station:
             session.net.learner.watch.end(why)
 
     def _person_cancels(self) -> str:
-        """Somebody at this site has said so (`coterie site --cancel`), in another process."""
-        path = self.state / CANCEL
-        if not path.exists():
+        """Somebody at this site has said so (`coterie site cancel`), in another process, since work began."""
+        path, session = self.state / CANCEL, self.session
+        try:
+            if session is None or path.stat().st_mtime < session.since:
+                return ""
+        except OSError:
             return ""
         path.unlink(missing_ok=True)
         return "ended by a person at this site: ask there"
