@@ -339,11 +339,11 @@ def test_what_a_message_names_counts_though_it_is_small(tmp_path):
     lead.begin("a")
     lead.visit("a", {"name": "sgd"}, [logistic()])
     mine = lead.replies[0]
-    for many in (10**5, 10**6):
-        with pytest.raises(Refused, match="bytes of models, above the policy's 100000000"):
-            lead.ask("a", "copy", rows=[whole(mine)] * many, new=list(range(many)))
-        with pytest.raises(Refused, match="above the policy's 100000000"):
-            lead.visit("a", {"name": "score"}, [mine] * many)
+    many = 10**5
+    with pytest.raises(Refused, match="bytes of models, above the policy's 100000000"):
+        lead.ask("a", "copy", rows=[whole(mine)] * many, new=list(range(many)))
+    with pytest.raises(Refused, match="above the policy's 100000000"):
+        lead.visit("a", {"name": "score"}, [mine] * many)
     for i in range(24):  # much, bit by bit
         lead.ask("a", "take", {f"{10**6 + i}/w": torch.zeros(10**6)}, copies=False)
     with pytest.raises(Refused, match="bytes of models, above"):

@@ -233,7 +233,7 @@ class RowSets:
             file.write(json.dumps(entry) + "\n")
 
     def _read(self) -> None:
-        """What this site has told, and others with the same rows. A line that cannot be read ends the site: it
+        """What this site has told, and others with the same rows. A line that cannot be read ends it: it
         could not say what was told.
         """
         for folder in (self.folder, *kin_of(self.folder)):
