@@ -26,6 +26,7 @@ from coterie.federation.blame import lacking
 from coterie.federation.budgets import Purse, content_of, secret_key
 from coterie.federation.consent import Consent
 from coterie.federation.parcels import FROM, TO, Parcels
+from coterie.federation.plans import PlanGuard
 from coterie.federation.policy import (
     Policy,
     check_message,
@@ -71,6 +72,7 @@ class Session(Site):
         self.parcels = parcels
         self.visits, self.foreign = 0, frozenset[int]()
         self.asked: dict[str, Any] = {}  # how it began
+        self.plan: PlanGuard | None = None  # what it said that it would ask
         self.sealed: Any = None  # its part with helpers, if the run is sealed (`sealed_site.py`)
         self.recipe: Recipe | None = None  # how its rows are read, as the run has their columns
         self.limits = limits_of(policy)
@@ -92,6 +94,8 @@ class Session(Site):
         """What it is asked within the run."""
         with self.lock:
             message, tensors = self.parcels.unpack(self.leader, data, learns=True)
+        if self.plan is not None:
+            self.plan.check(message, len(data))
         squeeze = str(message.get("squeeze", "none"))
         if message.get("do") == "letters":
             return pack(*self.do_letters(message, squeeze))

@@ -42,6 +42,7 @@ from coterie.federation.headers import printable
 from coterie.federation.parcels import Parcels
 from coterie.federation.parts import Seat
 from coterie.federation.party import Kit
+from coterie.federation.plans import PlanGuard
 from coterie.federation.policy import (
     Policy,
     check_begin,
@@ -57,6 +58,7 @@ from coterie.federation.rows import PARTS, Holding
 from coterie.federation.says import asked, sent
 from coterie.federation.seen import Seen
 from coterie.federation.session import Letters, Session, forget_old_runs, home_of, run_of
+from coterie.federation.site_plans import SitePlans
 from coterie.federation.witness import Signer
 from coterie.nets.offers import Limits
 from coterie.nets.site import ERRORS
@@ -100,6 +102,8 @@ class Station:
         self.parcels, self.purse = Parcels(), Purse(state, policy)
         self.signer, self.effort = Signer(state, kit), Effort(state)
         self.consent = Consent(state, name, policy.circles)
+        self.plans = SitePlans(state, name, policy.plans)
+        self.asker: Card | None = None  # whose message is answered at present
         self.seen = Seen(state, policy.max_rounds)
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
@@ -116,7 +120,7 @@ class Station:
             message = message_in(body)
             check_size(self.policy, len(body))
             with self.lock:  # leads' workers are several, the site is one
-                self.outcome = "done"
+                self.outcome, self.asker = "done", sender
                 found = self._answer(sender.name, message, body)
                 outcome = self.outcome
             self._write(sender.name, message, outcome)
@@ -262,6 +266,7 @@ class Station:
             sizes = {part: len(getattr(client, part)) for part in PARTS}
             check_rows(self.policy, sizes)
             check_budget_rows(self.policy, sizes)
+            plan, words = self._planned(message, run, home, sizes)
             self._count(run)
             self.seen.let_go()
             self.parcels.forget(leader)
@@ -277,6 +282,9 @@ class Station:
                 self.purse,
                 self.consent,
             )
+            self.session.plan = plan
+            for line in words:
+                self.say(line)
             if message.get("helpers") is not None:
                 self.session.sealed = sealed_site(
                     self.name, message["helpers"], self.card_of, limits_of(self.policy)
@@ -284,8 +292,18 @@ class Station:
             self.session.recipe = holding.data.recipe
             self.session.visits = self.visited.get(run, 0)
             self.run, self.leader = run, leader
+        else:  # the same again, from a lead that was started anew
+            assert self.session.home is not None
+            sizes = {part: len(getattr(self.session.client, part)) for part in PARTS}
+            self._planned(message, run, self.session.home, sizes)
         self.heard = time.monotonic()
         return {"blank": self.session.began(message)}, {}
+
+    def _planned(
+        self, message: Mapping[str, Any], run: str, home: Path, sizes: Mapping[str, int]
+    ) -> tuple[PlanGuard, list[str]]:
+        assert self.asker is not None
+        return self.plans.admit(message, self.asker, run, home, sizes)
 
     def _finish(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         session = self._session(message, leader)

@@ -179,6 +179,8 @@ class Draws:
     seed: int | None = None
     """Of the draws, where several sites are to draw alike; else each draws its own."""
 
+    varies: ClassVar[tuple[str, ...]] = ("members", "seed")
+
     def make(
         self, belief: Belief, beside: Mapping[str, Belief], times: int, key: Key
     ) -> tuple[Sequence[Belief], dict[str, float]]:
