@@ -8,10 +8,9 @@ from typing import Any
 from coterie.core.errors import CoterieError
 from coterie.core.kernel import gradient_steps, kernel_of, looks, makes, scores
 from coterie.core.seeds import Key
-from coterie.federation.plans import Plan, PlannedVisit
+from coterie.federation.plans import Plan, PlannedVisit, short
 
 MOST_COUNTED = 1_000_000  # steps of a visit up to which its plan is drawn to count them
-OFF: tuple[Any, ...] = (False, 0, "", [], None)
 LONG = 200  # letters of a kernel
 ORDERS = {
     "give mix": "models trained here go to {lead}, to be mixed",
@@ -56,16 +55,6 @@ def visit_words(visit: PlannedVisit, sizes: Mapping[str, int]) -> str:
         f"{short(visit.kernel)[:LONG]}: {touched(visit.kernel, sizes)}{ways}; up to {visit.guests} model(s) a "
         f"visit, {visit.a_round} a round"
     )
-
-
-def short(kernel: Mapping[str, Any]) -> str:
-    """A kernel as data, without options that are switched off: sgd(lr=0.1, epochs=1, batch=32)"""
-    told = [
-        short(value) if isinstance(value, Mapping) else f"{name}={value}"
-        for name, value in kernel.items()
-        if name != "name" and value not in OFF
-    ]
-    return f"{kernel['name']}({', '.join(told)})"
 
 
 def touched(kernel: Mapping[str, Any], sizes: Mapping[str, int]) -> str:

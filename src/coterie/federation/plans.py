@@ -20,7 +20,7 @@ import json
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from coterie.core.errors import CoterieError, Refused, shown
@@ -29,7 +29,6 @@ from coterie.core.kernel import told as told_kernel
 from coterie.federation.certificates import Card
 from coterie.federation.party import Kit
 from coterie.ledger.chain import canonical
-from coterie.nets.courier import said
 
 SAID = b"coterie, plan of a run:\n"  # no other signature of a party's is over something that begins so
 AGAIN = 4  # times that what is planned may be asked: rounds are done again when sites go
@@ -40,6 +39,7 @@ SEALING = frozenset({"seal", "unseal"})
 FREE = frozenset({"offer", "keep", "store", "fetch", "lacks"})  # that every run has, and that tell nothing
 BEGIN = ("model", "options", "shape", "outputs", "precision", "engine")
 SAYS_AGAIN = "is it of another version?"
+OFF: tuple[Any, ...] = (False, 0, "", [], None)
 UNREADABLE = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 
 
@@ -169,11 +169,9 @@ def verified_plan(told: Any, lead: Card, run: str) -> Plan:
 
 def check_as_planned(plan: Plan, begin: Mapping[str, Any]) -> None:
     """What a run says when it begins is what its plan says."""
-    work = begin["work"]
-    has = {"rounds": plan.rounds, "sites": plan.sites, "sealed": plan.sealed, "parameters": plan.parameters}
-    for name, planned in has.items():
-        if work[name] != planned:
-            raise Refused(f"{name} {shown(work[name])}, where the run's plan has {planned}: start it anew")
+    sites = len(set(map(str, begin["sites"])))
+    if sites != plan.sites:
+        raise Refused(f"a run of {sites} sites, where its plan has {plan.sites}: start it anew")
     for name in BEGIN:
         if begin[name] != plan.begin.get(name):
             raise Refused(
@@ -205,6 +203,17 @@ def dealing(kernel: Mapping[str, Any]) -> list[Any]:
 def whole(kernel: Mapping[str, Any]) -> dict[str, Any]:
     """A kernel as data with every option, whoever left some out, in the only spelling of each."""
     return json.loads(canonical(told_kernel(kernel_of(kernel))))  # type: ignore[no-any-return]
+
+
+def short(kernel: Mapping[str, Any]) -> str:
+    """A kernel as data in words, without options that are switched off: sgd(lr=0.1, epochs=1, batch=32)"""
+    names = [f.name for f in fields(KERNELS[str(kernel["name"])])]
+    told = [
+        short(value) if isinstance(value, Mapping) else f"{name}={value}"
+        for name, value in ((name, kernel.get(name)) for name in names)
+        if value not in OFF
+    ]
+    return f"{kernel['name']}({', '.join(told)})"
 
 
 class PlanGuard:
@@ -241,9 +250,9 @@ class PlanGuard:
         mark = canonical(steady(told))
         planned = self.visits.get(mark)
         if planned is None:
-            self._refuse(said(told), ", ".join(said(v.kernel) for v in self.plan.visits))
+            self._refuse(short(told), ", ".join(short(v.kernel) for v in self.plan.visits))
             return
-        plan, what = self.plan, said(told)
+        plan, what = self.plan, short(told)
         if round > plan.rounds:
             self._refuse(f"{what} in round {round}", f"{plan.rounds} rounds")
         if models > AGAIN * max(planned.guests, plan.sites):
@@ -253,7 +262,7 @@ class PlanGuard:
             self._refuse(f"{what} on {tried} models in the run", f"{planned.a_round} a round, in {plan.rounds}")
         dealt = self.dealt.get(mark, set()) | {canonical(dealing(told))}
         if len(dealt) > AGAIN * planned.dealings:
-            self._refuse(f"{said(planned.kernel)} on rows dealt in {len(dealt)} ways", f"{planned.dealings}")
+            self._refuse(f"{short(planned.kernel)} on rows dealt in {len(dealt)} ways", f"{planned.dealings}")
         self.tried[mark], self.dealt[mark] = tried, dealt
 
     def _order(self, order: str) -> None:

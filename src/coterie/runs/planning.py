@@ -104,10 +104,9 @@ class Orders:
 
 @dataclass(frozen=True, eq=False)
 class Played(InProcess):
-    """Sites with rows that were drawn, and what they are asked for; `still` if no model is to change there."""
+    """Sites with rows that were drawn, and what they are asked for."""
 
     orders: Orders = field(default_factory=Orders)
-    still: bool = False
 
     def visit(
         self,
@@ -125,8 +124,16 @@ class Played(InProcess):
                 for held in (beside or {}).values():
                     self.orders.bring(held, [e if len(held) > 1 else 0], host, "visit")
             self.orders.at("visit", ())
-        work: Any = kernel if scores(kernel) or makes(kernel) else Short(kernel, self.still)
-        return super().visit(work, beliefs, edges, key, slot, beside)
+        if scores(kernel) or makes(kernel):
+            return super().visit(kernel, beliefs, edges, key, slot, beside)
+        for rate in (1.0, 0.0):
+            try:
+                return super().visit(Short(kernel, rate), beliefs, edges, key, slot, beside)
+            except Diverged:  # on rows that say nothing; what stays as it is does so less
+                continue
+        samples = self.roster.sizes[edges[:, 1]].double()
+        same = hold(tree.rows(beliefs.tensors, edges[:, 0]), edges[:, 1])
+        return Replies(edges, {"loss": torch.ones_like(samples), "samples": samples}, same, beliefs)
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
         by_name = [weights] if isinstance(weights, Tensor) else list(weights.values())
@@ -179,10 +186,12 @@ class Played(InProcess):
 
 
 class Short:
-    """Local work of which a few steps are taken: the first, and the first few with a mark."""
+    """Local work of which a few steps are taken: the first, and the first few with a mark; at a rate of the
+    learning rate.
+    """
 
-    def __init__(self, kernel: Any, still: bool) -> None:
-        self.kernel, self.rate = kernel, 0.0 if still else 1.0
+    def __init__(self, kernel: Any, rate: float) -> None:
+        self.kernel, self.rate = kernel, rate
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.kernel, name)
@@ -222,12 +231,8 @@ def orders_of(method: Method, beliefs: Beliefs, ground: Ground, config: Mapping[
     orders, there = Orders(), with_rows(ground.roster)
     clients = tuple(drawn(m, there, Key(0).at("plan", i)) for i, m in enumerate(there.members))
     learner = Learner(ground.model, there.task)
-
-    def run(roster: Roster, still: bool) -> None:
-        sites = Played(
-            Loop(), learner, clients, ground.device, ground.memory, roster, orders=orders, still=still
-        )
-        net: Net = sites
+    for roster in dict.fromkeys((there, ground.roster)):
+        net: Net = Played(Loop(), learner, clients, ground.device, ground.memory, roster, orders=orders)
         for name, options in map(read_wrap, config.get("wrap", ())):
             if name not in PASSED_OVER:
                 net = WRAPS.make(name, net=net, **{**options, **(UNSPENT if name == "private" else {})})
@@ -235,12 +240,6 @@ def orders_of(method: Method, beliefs: Beliefs, ground: Ground, config: Mapping[
             net = Accounted(net)
         key = Key(int(config["seed"]))
         play(Experiment(config, {}, ground.model, beliefs, method, Counting(net), key, own=ground.own))
-
-    for roster in dict.fromkeys((there, ground.roster)):
-        try:
-            run(roster, still=False)
-        except Diverged:  # on rows that say nothing; models that stay as they are do not
-            run(roster, still=True)
     return orders
 
 
