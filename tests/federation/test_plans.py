@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from html import escape
 
 import pytest
 import torch
-from planned import plan_for, planned_begin
+from planned import plan_for
 from room import NAMES, Room
 from test_contract_federation import NEEDS, ONCE, OPTIONS, PLAIN, WORK
 
 from coterie.cli.main import main
-from coterie.core.errors import BadRun, Refused
+from coterie.core.errors import BadInput, BadRun, Refused
 from coterie.core.wire import pack, unpack
 from coterie.federation import plans
+from coterie.federation.plan_notes import PLANS, known_plans
 from coterie.federation.kits import found
 from coterie.federation.plan_words import plan_words
 from coterie.federation.policy import STAYS, Policy
 from coterie.federation.session import Session
-from coterie.federation.site_plans import PLANS
 from coterie.methods import METHODS
+from coterie.page.catalogue import Words
+from coterie.page.library import Library, Site
+from coterie.page.offers import site_decides
+from coterie.page.plans import plans as page_of
 from coterie.storage import decided
 
 FREE = dict.fromkeys(NAMES, Policy(open=True, rows=True, label_counts=True))
@@ -62,11 +67,12 @@ WRAPPED = {
     "contributions": ("fedavg", ("contributions",), {}),
     "contributions now and then": ("fedavg", ("contributions:every=4",), {}),
     "shapley": ("fedavg", ("contributions:by=gtg",), {}),
-    "all sets": ("d-psgd", ("contributions:by=exact",), {}),
+    "all sets": ("d-psgd", ("contributions:by=exact-shapley",), {}),
     "private": ("fedavg", ("private:epsilon=50,scores=noisy,delta=0.001",), {"kernel": "dp(sgd)"}),
     "private ranking": ("pens", ("private:epsilon=500,scores=noisy,delta=0.001",), {"kernel": "dp(sgd)"}),
     "similar with noise": ("similar", (), {"options": {"similar": {"epsilon": 5.0}}}),
-    "without": ("fedavg", ("circle:of=a,without=b",), {}),
+    "without": ("fedavg", ("without:names=b",), {}),
+    "a circle": ("d-psgd", ("circle:of=a,without=b",), {}),
 }
 
 
@@ -88,7 +94,9 @@ def test_rounds_that_are_done_again_and_sites_that_come_late(tmp_path, monkeypat
         room.gone = {2: {"b"}, 4: set()}.get(record.done, room.gone - {"d"})
 
     options = {"fedala": {}, **options_for("fedala")}
-    record = room.play(monkeypatch, tmp_path / "run", watch, rounds=8, method="fedala", options=options, **MLP)
+    record = room.play(
+        monkeypatch, tmp_path / "run", watch, rounds=8, method="fedala", options=options, **MLP
+    )
     assert not refusals(room)
     assert "d" in record.metrics[0]["away"]
     assert "b" in record.metrics[3]["away"]
@@ -378,16 +386,52 @@ def test_if_all_wait_the_run_ends_with_a_line(tmp_path, monkeypatch):
         room.play(monkeypatch, rounds=1)
 
 
+def kit_of(room):
+    """The kit of site a, as if its state were there."""
+    kit = room.kits["a"].folder
+    (kit / "state").symlink_to(room.states["a"])
+    return kit
+
+
+def test_the_page_shows_plans_and_takes_answers(tmp_path, monkeypatch):
+    room = Room(tmp_path, {"a": Policy(plans="ask")})
+    site = Site("a", "ward", kit_of(room), room.states["a"])
+    assert "No run has come yet." in page_of(site, Words())
+    room.play(monkeypatch, rounds=1, kernel="sgd")
+    (noted,) = known_plans(room.states["a"])
+    shown = page_of(site, Words())
+    for line in noted["words"]:
+        assert escape(line) in shown
+    assert "<strong>not answered</strong>" in shown
+    form = {"site": ["a"], "plan": [noted["plan"]], "allow": ["1"]}
+    site_decides(Library((), (site,)), form)
+    assert "<strong>you said yes</strong>" in page_of(site, Words())
+    nothing_was_refused(room, room.play(monkeypatch, rounds=1))
+    site_decides(Library((), (site,)), {**form, "allow": ["0"]})
+    assert "said no" in room.play(monkeypatch, rounds=1).metrics[-1]["away"]["a"]
+    assert "vous avez dit non" in page_of(site, Words("fr"))
+    with pytest.raises(BadInput, match="unknown plan"):
+        site_decides(Library((), (site,)), {**form, "plan": ["<b>"]})
+
+
+def test_no_word_of_a_plan_is_markup_on_the_page(tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "kit.toml").write_text('role = "site"\nname = "a"\n')
+    line = {"plan": "<b>1", "words": ["<script>", "<img>"], "outcome": "<i>", "last": "<u>"}
+    (tmp_path / "state" / PLANS).write_text(json.dumps(line) + "\n")
+    shown = page_of(Site("a", "ward", tmp_path, tmp_path / "state"), Words())
+    assert "&lt;script&gt;" in shown
+    assert not any(tag in shown for tag in ("<script", "<img", "<b>", "<i>", "<u>"))
+
+
 def test_a_person_decides_by_the_shell(tmp_path, monkeypatch, capsys):
     room = Room(tmp_path, {"a": Policy(plans="ask")})
-    kit = room.kits["a"].folder
-    (kit / "state").rmdir() if (kit / "state").exists() else None
-    (kit / "state").symlink_to(room.states["a"])
+    kit = kit_of(room)
     room.play(monkeypatch, rounds=1)
     (noted,) = [json.loads(line) for line in (room.states["a"] / PLANS).read_text().splitlines()]
     capsys.readouterr()
     assert main(["decide", str(kit), "--allow-plan", "0" * 12]) == 2
-    assert f"'{'0' * 12}' is no plan that came to this site" in capsys.readouterr().err
+    assert f"unknown plan '{'0' * 12}'" in capsys.readouterr().err
     assert main(["decide", str(kit), "--allow-plan", noted["plan"]]) == 0
     assert f"a takes runs of plan {noted['plan']}" in capsys.readouterr().out
     nothing_was_refused(room, room.play(monkeypatch, rounds=1))

@@ -259,7 +259,9 @@ class PlanGuard:
             self._refuse(f"{what} on {models} models at once", f"{planned.guests}")
         tried = self.tried[mark] + models
         if tried > AGAIN * max(planned.a_round, plan.sites) * (plan.rounds + 2):
-            self._refuse(f"{what} on {tried} models in the run", f"{planned.a_round} a round, in {plan.rounds}")
+            self._refuse(
+                f"{what} on {tried} models in the run", f"{planned.a_round} a round, in {plan.rounds}"
+            )
         dealt = self.dealt.get(mark, set()) | {canonical(dealing(told))}
         if len(dealt) > AGAIN * planned.dealings:
             self._refuse(f"{short(planned.kernel)} on rows dealt in {len(dealt)} ways", f"{planned.dealings}")

@@ -18,14 +18,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from coterie.core.errors import BadRun, Refused, shown
+from coterie.core.errors import BadRun, Refused
+from coterie.federation.plan_notes import PLANS
 from coterie.federation.certificates import Card
 from coterie.federation.plan_words import one_line, plan_words
 from coterie.federation.plans import PlanGuard, check_as_planned, verified_plan
 from coterie.storage.atomic import read_lines, readable_errors, write_whole
 from coterie.storage.decided import decided, now
 
-PLANS = "plans.jsonl"
 BEGAN = "plan"  # in a run's folder: the plan that it began with
 MOST = 200  # lines of plans.jsonl; older ones go
 MOST_RUNS = 1000  # whose counts are remembered
@@ -94,14 +94,3 @@ def began_with(home: Path) -> str:
     """The digest of the plan with which a run began here, in this process or an earlier one."""
     path = home / BEGAN
     return path.read_text() if path.exists() else ""
-
-
-def known_plans(state: Path) -> list[dict[str, Any]]:
-    """Plans that came, the last one first."""
-    return [dict(line) for line in reversed(read_lines(state / PLANS)) if isinstance(line.get("plan"), str)]
-
-
-def check_plan(state: Path, digest: str) -> None:
-    """Whether there is such a plan to say something of."""
-    if digest not in {line["plan"] for line in known_plans(state)}:
-        raise Refused(f"{shown(digest)} is no plan that came to this site: see {PLANS} in its state folder")

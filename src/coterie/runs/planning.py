@@ -138,7 +138,9 @@ class Played(InProcess):
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
         by_name = [weights] if isinstance(weights, Tensor) else list(weights.values())
         for i, place in enumerate(at.tolist()):
-            self.orders.bring(beliefs, rows_heard({"*": sum(w[i : i + 1].abs() for w in by_name)}), place, "mix")
+            self.orders.bring(
+                beliefs, rows_heard({"*": sum(w[i : i + 1].abs() for w in by_name)}), place, "mix"
+            )
         self.orders.at("mix", at.tolist())
         return super().mix(weights, beliefs, at, in_turn)
 
@@ -287,6 +289,4 @@ def drawn(member: Member, roster: Roster, key: Key) -> Client:
 
     train, validation, test = (some(n) for n in (member.train, member.validation, member.test))
     censored = roster.task == "survival"
-    return Client(
-        member.name, train, test, validation, roster.features, roster.classes, censored=censored
-    )
+    return Client(member.name, train, test, validation, roster.features, roster.classes, censored=censored)
