@@ -1,4 +1,4 @@
-"""Plans for messages that tests make themselves: of a lead with a kit of its own, and of fedavg's own kind."""
+"""Plans for messages that tests make themselves: of a lead with a kit of its own, for what fedavg does."""
 
 from __future__ import annotations
 

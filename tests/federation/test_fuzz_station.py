@@ -16,7 +16,6 @@ import random
 import resource
 import sys
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -394,7 +393,8 @@ def test_strange_answers_while_sites_meet_end_it_with_a_line(room):
     """Sites are matched, set rows aside, tell sums and are fitted; or it ends with a line."""
     play("fedavg", "none")
     known = {
-        (name, what): room.stations[name].answer(LEAD.card, {}, body) for name, what, body in first_of(room.seen)
+        (name, what): room.stations[name].answer(LEAD.card, {}, body)
+        for name, what, body in first_of(room.seen)
     }
     draws, tried, ends = random.Random(5), 0, Counter()
 

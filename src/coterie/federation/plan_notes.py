@@ -1,6 +1,4 @@
-"""Plans of runs that came to a site, as it has written them down (`site_plans.py`), to be read by anybody there:
-it needs nothing that a network needs.
-"""
+"""Plans of runs that came to a site, as it wrote them down (`site_plans.py`), for whoever reads there."""
 
 from __future__ import annotations
 

@@ -51,10 +51,8 @@ def one_line(plan: Plan) -> str:
 def visit_words(visit: PlannedVisit, sizes: Mapping[str, int]) -> str:
     """sgd(lr=0.05): trains on 112 of 112 rows in 4 steps; 1 model(s) a visit, 1 a round"""
     ways = f", on rows chosen in {visit.dealings} ways" if visit.dealings > 1 else ""
-    return (
-        f"{short(visit.kernel)[:LONG]}: {touched(visit.kernel, sizes)}{ways}; up to {visit.guests} model(s) a "
-        f"visit, {visit.a_round} a round"
-    )
+    often = f"up to {visit.guests} model(s) a visit, {visit.a_round} a round"
+    return f"{short(visit.kernel)[:LONG]}: {touched(visit.kernel, sizes)}{ways}; {often}"
 
 
 def touched(kernel: Mapping[str, Any], sizes: Mapping[str, int]) -> str:

@@ -21,6 +21,7 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 from coterie.core.errors import CoterieError, Refused, shown
@@ -216,6 +217,13 @@ def short(kernel: Mapping[str, Any]) -> str:
     return f"{kernel['name']}({', '.join(told)})"
 
 
+@lru_cache(maxsize=256)
+def _read(text: str) -> tuple[str, str, str]:
+    """Of a kernel as data: which one it is in a plan, how it chooses rows, and what it is called."""
+    told = whole(json.loads(text))
+    return canonical(steady(told)), canonical(dealing(told)), short(told)
+
+
 class PlanGuard:
     """Holds the messages of one run against its plan, at one site."""
 
@@ -246,13 +254,12 @@ class PlanGuard:
             raise Refused(f"a message {shown(do)} that lacks something: {SAYS_AGAIN}") from None
 
     def _visit(self, message: Mapping[str, Any]) -> None:
-        told, models, round = whole(message["kernel"]), len(message["rows"]), int(message["key"]["round"])
-        mark = canonical(steady(told))
-        planned = self.visits.get(mark)
+        mark, chosen, what = _read(canonical(message["kernel"]))
+        planned, plan = self.visits.get(mark), self.plan
         if planned is None:
-            self._refuse(short(told), ", ".join(short(v.kernel) for v in self.plan.visits))
+            self._refuse(what, ", ".join(short(v.kernel) for v in plan.visits))
             return
-        plan, what = self.plan, short(told)
+        models, round = len(message["rows"]), int(message["key"]["round"])
         if round > plan.rounds:
             self._refuse(f"{what} in round {round}", f"{plan.rounds} rounds")
         if models > AGAIN * max(planned.guests, plan.sites):
@@ -262,7 +269,7 @@ class PlanGuard:
             self._refuse(
                 f"{what} on {tried} models in the run", f"{planned.a_round} a round, in {plan.rounds}"
             )
-        dealt = self.dealt.get(mark, set()) | {canonical(dealing(told))}
+        dealt = self.dealt.get(mark, set()) | {chosen}
         if len(dealt) > AGAIN * planned.dealings:
             self._refuse(f"{short(planned.kernel)} on rows dealt in {len(dealt)} ways", f"{planned.dealings}")
         self.tried[mark], self.dealt[mark] = tried, dealt

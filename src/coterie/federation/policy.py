@@ -76,8 +76,8 @@ class Policy:
     leverage        how much of a model of ours the sums that somebody gets may give away, up to 1. A site is
                     told these three before a sum is made, and withdraws from one that exceeds them; sealed,
                     helpers keep to the last two as well
-    plans           whether a person here must have said yes to a run's plan before it begins: "allow", or "ask"
-                    (`site_plans.py`). A no counts in any case
+    plans           whether a person here must have said yes to a run's plan before it begins: "allow", or
+                    "ask" (`site_plans.py`). A no counts in any case
     circles         whether a person here must have said yes before a model of ours is in circles and sums of
                     another site: "allow", or "ask" (`consent.py`). A no counts in any case
     deal            the only seed by which rows may be held out for testing; None: each run's own

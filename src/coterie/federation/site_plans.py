@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from coterie.core.errors import BadRun, Refused
-from coterie.federation.plan_notes import PLANS
 from coterie.federation.certificates import Card
+from coterie.federation.plan_notes import PLANS
 from coterie.federation.plan_words import one_line, plan_words
 from coterie.federation.plans import PlanGuard, check_as_planned, verified_plan
 from coterie.storage.atomic import read_lines, readable_errors, write_whole
@@ -35,15 +35,16 @@ Plans = Literal["allow", "ask"]
 class SitePlans:
     """Of one site; `asks` as its policy has it."""
 
-    def __init__(self, state: Path, site: str, asks: Plans) -> None:
-        self.state, self.site, self.asks = state, site, asks
+    def __init__(self, state: Path, site: str, asks: Plans, say: Callable[[str], None]) -> None:
+        self.state, self.site, self.asks, self.say = state, site, asks, say
         self.guards: OrderedDict[str, PlanGuard] = OrderedDict()
+        self.shown: set[tuple[str, str]] = set()  # (run, digest) of plans that people here have been told
 
     def admit(
         self, begin: Mapping[str, Any], lead: Card, run: str, home: Path, sizes: Mapping[str, int]
-    ) -> tuple[PlanGuard, list[str]]:
-        """The guard of a run that may begin, and what to say of its plan; else Refused. A run has one plan,
-        and its guard goes on counting when the run goes on.
+    ) -> PlanGuard:
+        """The guard of a run that may begin; else Refused. People here are told its plan, once. A run has one
+        plan, and its guard goes on counting when the run goes on.
         """
         plan = verified_plan(begin.get("plan"), lead, run)
         check_as_planned(plan, begin)
@@ -55,6 +56,9 @@ class SitePlans:
         words = plan_words(plan, lead.name, sizes)
         why = self.objection(digest, f"plan {digest} of {lead.name} ({one_line(plan)})")
         self.note(digest, lead.name, run, why, words)
+        for line in () if (run, digest) in self.shown else words:
+            self.say(line)
+        self.shown.add((run, digest))
         if why:
             raise Refused(why)
         if guard is None:
@@ -63,7 +67,7 @@ class SitePlans:
                 (home / BEGAN).write_text(digest)
             while len(self.guards) > MOST_RUNS:
                 self.guards.popitem(last=False)
-        return guard, words
+        return guard
 
     def objection(self, digest: str, called: str) -> str:
         """Why a run of such a plan may not begin; nothing if it may."""

@@ -102,7 +102,7 @@ class Station:
         self.parcels, self.purse = Parcels(), Purse(state, policy)
         self.signer, self.effort = Signer(state, kit), Effort(state)
         self.consent = Consent(state, name, policy.circles)
-        self.plans = SitePlans(state, name, policy.plans)
+        self.plans = SitePlans(state, name, policy.plans, self.say)
         self.asker: Card | None = None  # whose message is answered at present
         self.seen = Seen(state, policy.max_rounds)
         self.run = self.leader = ""
@@ -266,7 +266,7 @@ class Station:
             sizes = {part: len(getattr(client, part)) for part in PARTS}
             check_rows(self.policy, sizes)
             check_budget_rows(self.policy, sizes)
-            plan, words = self._planned(message, run, home, sizes)
+            plan = self._planned(message, run, home, sizes)
             self._count(run)
             self.seen.let_go()
             self.parcels.forget(leader)
@@ -283,8 +283,6 @@ class Station:
                 self.consent,
             )
             self.session.plan = plan
-            for line in words:
-                self.say(line)
             if message.get("helpers") is not None:
                 self.session.sealed = sealed_site(
                     self.name, message["helpers"], self.card_of, limits_of(self.policy)
@@ -301,7 +299,7 @@ class Station:
 
     def _planned(
         self, message: Mapping[str, Any], run: str, home: Path, sizes: Mapping[str, int]
-    ) -> tuple[PlanGuard, list[str]]:
+    ) -> PlanGuard:
         assert self.asker is not None
         return self.plans.admit(message, self.asker, run, home, sizes)
 

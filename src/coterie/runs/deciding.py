@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import BadInput, BadRun, Gathered, UnknownName, shown
-from coterie.federation.plan_notes import known_plans
 from coterie.federation.consent import site_at
+from coterie.federation.plan_notes import known_plans
 from coterie.methods.ranking import RANKINGS
 from coterie.runs.compare import is_comparison, read_records
 from coterie.runs.decisions import RULES, Decisions, check_fields, folded, listed

@@ -1,5 +1,5 @@
-"""What a run will ask of its sites, found by playing it: kernels with their options, how many models they see,
-by which orders models move and to whom.
+"""What a run will ask of its sites, found by playing it: kernels with their options, how many models they
+see, by which orders models move and to whom.
 
 Sites elsewhere have rows that nobody here may see. So a method's first rounds and its last are played on rows
 drawn at random, with the run's wrappers and its own scoring, and a visit takes a few steps alone. What is
@@ -136,11 +136,10 @@ class Played(InProcess):
         return Replies(edges, {"loss": torch.ones_like(samples), "samples": samples}, same, beliefs)
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
-        by_name = [weights] if isinstance(weights, Tensor) else list(weights.values())
+        by_name = {"*": weights} if isinstance(weights, Tensor) else weights
         for i, place in enumerate(at.tolist()):
-            self.orders.bring(
-                beliefs, rows_heard({"*": sum(w[i : i + 1].abs() for w in by_name)}), place, "mix"
-            )
+            heard = rows_heard({name: w[i : i + 1] for name, w in by_name.items()})
+            self.orders.bring(beliefs, heard, place, "mix")
         self.orders.at("mix", at.tolist())
         return super().mix(weights, beliefs, at, in_turn)
 
@@ -179,7 +178,7 @@ class Played(InProcess):
 
     def peek(self, beliefs: Held) -> None:
         """As with sites elsewhere."""
-        return None
+        return
 
     def finish(self, beliefs: Held, of: Mapping[int, int], facts: Mapping[int, Mapping[str, Any]]) -> None:
         for site, row in of.items():
