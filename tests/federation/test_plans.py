@@ -10,7 +10,7 @@ import pytest
 import torch
 from planned import plan_for
 from room import NAMES, Room
-from test_contract_federation import NEEDS, ONCE, OPTIONS, PLAIN, WORK
+from test_contract_federation import DAILY, NEEDS, ONCE, OPTIONS, PLAIN, WORK
 
 from coterie.cli.main import main
 from coterie.core.errors import BadInput, BadRun, Refused
@@ -54,8 +54,9 @@ def nothing_was_refused(room, record):
 @pytest.mark.parametrize("method", [m for m in METHODS if m not in NEEDS])
 def test_every_method_keeps_to_its_own_plan(tmp_path, monkeypatch, method):
     room = Room(tmp_path, FREE, names=NAMES[:3], rows=40)
+    folder = tmp_path / "run" if method in DAILY else None
     record = room.play(
-        monkeypatch, tmp_path / "run", rounds=6, method=method, options=options_for(method), seed=1, **MLP
+        monkeypatch, folder, rounds=6, method=method, options=options_for(method), seed=1, **MLP
     )
     nothing_was_refused(room, record)
     assert len(record.metrics) == 7
@@ -184,8 +185,15 @@ class Lead:
         return self.ask({**self.visit, "kernel": kernel, "beliefs": [row], "replies": [10**9]}, model)
 
 
+@pytest.fixture(scope="module")
+def lead(tmp_path_factory):
+    """One for all tests that are refused, and leave it as it was."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        yield Lead(Room(tmp_path_factory.mktemp("lead")), monkeypatch)
+
+
 @pytest.fixture
-def lead(tmp_path, monkeypatch):
+def own_lead(tmp_path, monkeypatch):
     return Lead(Room(tmp_path), monkeypatch)
 
 
@@ -241,7 +249,8 @@ def test_an_order_outside_of_the_plan_is_refused_and_named(lead, case):
     assert "is outside of the run's plan" in answer["text"]
 
 
-def test_no_more_rounds_models_or_bytes_than_planned(lead):
+def test_no_more_rounds_models_or_bytes_than_planned(own_lead):
+    lead = own_lead
     guard, visit = lead.station.session.plan, lead.visit
     late = {**visit, "key": {**visit["key"], "round": 5}}
     assert "in round 5 is outside of the run's plan" in lead.ask(late)["text"]
@@ -305,7 +314,8 @@ def test_a_run_begins_with_its_leads_plan_or_not_at_all(lead, tmp_path):
     assert "error" not in lead.ask(begin)
 
 
-def test_another_plan_is_refused_after_the_site_was_started_anew_too(lead):
+def test_another_plan_is_refused_after_the_site_was_started_anew_too(own_lead):
+    lead = own_lead
     begin, plan = lead.begin, plans.plan_of(lead.begin["plan"]["plan"])
     lead.room.open("a")
     lead.station = lead.room.stations["a"]
