@@ -291,7 +291,7 @@ def test_no_message_makes_a_site_run_what_it_brings(clinic, nothing_made, leadin
     body, says = WITH_CODE[case]
     if isinstance(body, dict):
         if body["do"] == "begin":
-            run = "2" * 32 if body["run"] == RUN else body["run"]  # a run has one plan
+            run = secrets.token_hex(16) if body["run"] == RUN else body["run"]  # a run has one plan
             body = planned_begin(leading.kit, {**body, **BEGAN, "run": run})
         body = pack(body, {})
     before, screen = len(clinic.asked("a")), len(clinic.screens["a"])
