@@ -2,8 +2,8 @@
 see, by which orders models move and to whom.
 
 Sites elsewhere have rows that nobody here may see. So a method's first rounds and its last are played on rows
-drawn at random, with the run's wrappers and its own scoring, and a visit takes a few steps alone. What is
-asked does not depend on what rows say, but for options that kernels name themselves (`varies`): it is what
+drawn at random, with the run's wrappers and its own scoring; a visit takes a few steps alone, or none. What
+is asked does not depend on what rows say, but for options that kernels name themselves (`varies`): it is what
 the run will ask. Nothing is written by hand, so that a method of somebody's own has a plan too.
 """
 
@@ -22,7 +22,7 @@ from coterie.core.belief import Beliefs, Weights
 from coterie.core.client import Client, Samples
 from coterie.core.errors import Diverged
 from coterie.core.held import COORDINATOR, Held, at_coordinator, handles_in, hold
-from coterie.core.kernel import Kernel, Plan, makes, scores, told
+from coterie.core.kernel import Kernel, Part, Plan, makes, scores, told
 from coterie.core.learner import Learner
 from coterie.core.method import Method, asked, only_for
 from coterie.core.net import WRAPS, Beside, Distances, Net, Replies
@@ -32,6 +32,7 @@ from coterie.core.seeds import Key
 from coterie.engines.loop import Loop
 from coterie.federation.plans import PlannedVisit, dealing, steady, whole
 from coterie.kernels import Calibrate
+from coterie.kernels.local import LocalWork
 from coterie.ledger.chain import canonical, finite
 from coterie.nets import Accounted, Counting, Ground
 from coterie.nets.accounted import accounted
@@ -41,7 +42,8 @@ from coterie.nets.in_process import InProcess, rows_heard
 from coterie.runs.experiment import Experiment, costs
 from coterie.runs.scoring import evaluate, judged, tallied
 
-ROWS = 64  # of each part, at most, that are drawn
+ROWS = {"train": 64, "validation": 16, "test": 16}  # of each part, at most, that are drawn
+LARGE = 2**20  # bytes of a model from which plain local work is passed over: its replies are made as it
 MARKS = 3  # steps with a mark that a visit takes
 FIRST, LAST = 3, 2  # rounds that are played
 PASSED_OVER = ("absent", "sealed")  # without them sites are asked no less
@@ -126,14 +128,25 @@ class Played(InProcess):
             self.orders.at("visit", ())
         if scores(kernel) or makes(kernel):
             return super().visit(kernel, beliefs, edges, key, slot, beside)
-        for rate in (1.0, 0.0):
+        plain = isinstance(kernel, LocalWork) and not hasattr(kernel, "mark")
+        for rate in () if plain and sum(row_bytes(beliefs.tensors).values()) > LARGE else (1.0, 0.0):
             try:
                 return super().visit(Short(kernel, rate), beliefs, edges, key, slot, beside)
             except Diverged:  # on rows that say nothing; what stays as it is does so less
                 continue
+        return self._moved(beliefs, edges)
+
+    def _moved(self, beliefs: Held, edges: Tensor) -> Replies:
+        """Replies without any work: each has come a little way, no two of them as far."""
         samples = self.roster.sizes[edges[:, 1]].double()
-        same = hold(tree.rows(beliefs.tensors, edges[:, 0]), edges[:, 1])
-        return Replies(edges, {"loss": torch.ones_like(samples), "samples": samples}, same, beliefs)
+        far = 1 + torch.linspace(0.001, 0.01, len(edges))
+        moved = {
+            name: t * far.to(t.dtype).reshape(-1, *[1] * (t.dim() - 1)) if t.is_floating_point() else t
+            for name, t in tree.rows(beliefs.tensors, edges[:, 0]).items()
+        }
+        hosts = edges[:, 1] if self.host is None else torch.full((len(edges),), self.host)
+        numbers = {"loss": torch.ones_like(samples), "samples": samples}
+        return Replies(edges, numbers, hold(moved, hosts), beliefs)
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
         by_name = {"*": weights} if isinstance(weights, Tensor) else weights
@@ -230,7 +243,8 @@ def planned(method: Method, beliefs: Beliefs, ground: Ground, config: Mapping[st
 def orders_of(method: Method, beliefs: Beliefs, ground: Ground, config: Mapping[str, Any]) -> Orders:
     """What sites will be asked for in a run of these; where some are still to come, before and after that."""
     orders, there = Orders(), with_rows(ground.roster)
-    clients = tuple(drawn(m, there, Key(0).at("plan", i)) for i, m in enumerate(there.members))
+    folds = int(getattr(method, "folds", 0))  # each has a row at least
+    clients = tuple(drawn(m, there, Key(0).at("plan", i), folds) for i, m in enumerate(there.members))
     learner = Learner(ground.model, there.task)
     for roster in dict.fromkeys((there, ground.roster)):
         net: Net = Played(Loop(), learner, clients, ground.device, ground.memory, roster, orders=orders)
@@ -272,12 +286,12 @@ def with_rows(roster: Roster) -> Roster:
     return replace(roster, members=tuple(members))
 
 
-def drawn(member: Member, roster: Roster, key: Key) -> Client:
+def drawn(member: Member, roster: Roster, key: Key, least: int = 0) -> Client:
     """A client with rows that say nothing, as many of each part as the site has, but not very many."""
     generator = key.torch()
 
-    def some(rows: int) -> Samples:
-        many = min(rows, ROWS)
+    def some(part: Part) -> Samples:
+        many = min(getattr(member, part), max(least, ROWS[part]))
         x = torch.randn(many, *roster.shape, generator=generator)
         y = torch.arange(many) % roster.outputs
         if roster.task == "regression":
@@ -286,6 +300,6 @@ def drawn(member: Member, roster: Roster, key: Key) -> Client:
             y = (1.0 + torch.arange(many)) * (1 - 2 * (torch.arange(many) % 2))
         return Samples(x, y)
 
-    train, validation, test = (some(n) for n in (member.train, member.validation, member.test))
+    train, validation, test = some("train"), some("validation"), some("test")
     censored = roster.task == "survival"
     return Client(member.name, train, test, validation, roster.features, roster.classes, censored=censored)
