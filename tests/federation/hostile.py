@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 
 import torch
+from planned import planned_begin
 
 from coterie.core.errors import BadRun, Refused
 from coterie.core.method import Reveals
@@ -28,9 +29,12 @@ def logistic(features=3, classes=2, weight=0.0, bias=0.0, column=0):
 
 
 class Hostile:
-    """Talks to stations of a `Room` directly; `grounds` are ways in which rows were set aside."""
+    """Talks to stations of a `Room` directly. Its runs begin with a plan of fedavg; what it asks is held
+    against that only if it is `planned`: policies have to hold whatever somebody plans.
+    """
 
-    def __init__(self, room, kit="lead"):
+    def __init__(self, room, kit="lead", planned=False):
+        self.planned = planned
         self.room, self.kit, self.run, self.next = room, room.kits[kit], {}, 1000
         self.model = {"model": "logistic", "options": {}, "precision": "float32", "engine": {"name": "loop"}}
 
@@ -68,7 +72,9 @@ class Hostile:
                 "fold": fold,
             }
             self.run[name] = run
-            self.ask(name, "begin", **message)
+            self.ask(name, "begin", **planned_begin(self.kit, {**message, "run": run}))
+            if not self.planned:
+                self.room.stations[name].session.plan = None
         return met
 
     def id(self):

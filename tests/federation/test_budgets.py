@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import hosts
 import pytest
 import torch
+from planned import lead_of
 from ward import LONG, Ward, write_tables
 
 from coterie.core.charge import Charge
@@ -31,7 +32,8 @@ from coterie.runs.runner import run
 from coterie.runs.settings import Settings
 
 pytest.importorskip("dp_accounting")
-SITES, LEAD, MATE = ("a", "b"), SimpleNamespace(name="lead", role="lead", folder=Path("kit")), "mate"
+SITES, MATE = ("a", "b"), "mate"
+LEAD = lead_of(SITES)
 COST = (Charge(8.0),)
 ROWS = {"train": 40, "validation": 0, "test": 20}
 KERNEL = {"name": "dp", "inner": {"name": "sgd"}}
@@ -212,7 +214,7 @@ class Room:
 
     def ask(self, messages, deadline, patience=1.0, numbers=None, waits=None):
         self.seen += messages.items()
-        return {name: self.stations[name].answer(LEAD, {}, body) for name, body in messages.items()}
+        return {name: self.stations[name].answer(LEAD.card, {}, body) for name, body in messages.items()}
 
     def visits(self, name):
         """Messages that asked a site for a visit of local work."""
@@ -308,10 +310,10 @@ def test_two_guests_of_one_number_have_noise_of_their_own(tmp_path, monkeypatch)
     # the run is over: begin it again, and ask for the same model twice under one number
     for name, body in room.seen:
         if name == "a" and unpack(body)[0].get("do") in ("deal", "sums", "fit", "begin"):
-            station.answer(LEAD, {}, body)
+            station.answer(LEAD.card, {}, body)
     message, tensors = unpack(room.visits("a")[0])
     twice = {**message, "rows": [0, 0], "guests": [0, 0], "replies": [10**9, 10**9 + 1]}
-    answer, _ = unpack(station.answer(LEAD, {}, pack(twice, tensors)))
+    answer, _ = unpack(station.answer(LEAD.card, {}, pack(twice, tensors)))
     assert "error" not in answer, answer
     one, two = station.session.held[10**9], station.session.held[10**9 + 1]
     assert any(not torch.equal(one[n], two[n]) for n in one)

@@ -109,7 +109,7 @@ def test_a_ping_is_answered_while_work_goes_on_to_both_leads(wedged, monkeypatch
 def test_nothing_else_can_be_asked_past_the_work(wedged):
     found = wedged.mate.call({"a": HELLO}, 5)["a"]
     assert found.why == "refused"
-    assert "only ping can be asked while work goes on" in found.text
+    assert "only ping, cancel can be asked while work goes on" in found.text
 
 
 def test_a_site_that_hangs_is_named_while_it_is_waited_for(kits, monkeypatch):

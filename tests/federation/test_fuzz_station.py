@@ -16,18 +16,17 @@ import random
 import resource
 import sys
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from planned import lead_of
 from ward import write_tables
 
 from coterie.core.errors import CoterieError
 from coterie.core.wire import pack, unpack
 from coterie.data.sources.table import TableFile
 from coterie.federation import connector
-from coterie.federation.certificates import authority, new_key
 from coterie.federation.policy import policy_of
 from coterie.federation.post import Missing
 from coterie.federation.rows import Holding
@@ -42,8 +41,7 @@ SITES = ("a", "b", "c")
 POLICY = policy_of(
     {"open": True, "rows": True, "label_counts": True, "runs_a_day": 10**6, "max_parameters": 10**5}
 )
-CA = authority("ward", new_key())
-LEAD = SimpleNamespace(name="lead", role="lead", folder=Path("kit"), federation="ward", ca_pem=CA)
+LEAD = lead_of(SITES)
 METHODS = {
     "fedavg": {},
     "pens": {"rounds_step1": 1, "samplings": 2},
@@ -174,7 +172,7 @@ class Room:
         found = {}
         for name, body in messages.items():
             self.seen.append((name, body))
-            found[name] = self.spoil(name, self.stations[name].answer(LEAD, {}, body))
+            found[name] = self.spoil(name, self.stations[name].answer(LEAD.card, {}, body))
         return found
 
 
@@ -395,7 +393,8 @@ def test_strange_answers_while_sites_meet_end_it_with_a_line(room):
     """Sites are matched, set rows aside, tell sums and are fitted; or it ends with a line."""
     play("fedavg", "none")
     known = {
-        (name, what): room.stations[name].answer(LEAD, {}, body) for name, what, body in first_of(room.seen)
+        (name, what): room.stations[name].answer(LEAD.card, {}, body)
+        for name, what, body in first_of(room.seen)
     }
     draws, tried, ends = random.Random(5), 0, Counter()
 
@@ -458,7 +457,7 @@ def test_strange_answers_end_a_run_with_a_line_at_the_worst(room):
 
 def answered(station, data):
     """What kind of error a station answers with; an answer must be one that can be read, in one line."""
-    answer, _ = unpack(station.answer(LEAD, {}, data))
+    answer, _ = unpack(station.answer(LEAD.card, {}, data))
     assert len(answer.get("text", "").splitlines()) <= 1
     return answer.get("error", "")
 

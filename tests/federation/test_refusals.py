@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from parties import until
+from planned import planned_begin
 from ward import free_port, write_tables
 
 from coterie.cli.main import main
@@ -275,7 +276,7 @@ def leading(clinic):
     holding.deal(0.3, 0.0, 0, 0)
     holding.client = client_of(holding.data, "a", holding.data.prepare, holding.share.pools, None)
     station.grounds["mate", "g"] = holding
-    begun, _ = unpack(post.ask({"a": pack({**BEGIN, **BEGAN}, {})}, 10)["a"])
+    begun, _ = unpack(post.ask({"a": pack(planned_begin(post.kit, {**BEGIN, **BEGAN}), {})}, 10)["a"])
     assert begun == {"blank": True}
     yield post
     post.close()
@@ -289,7 +290,10 @@ BEGAN = {"ground": "g", "work": told(Work("logistic", sites=3))}
 def test_no_message_makes_a_site_run_what_it_brings(clinic, nothing_made, leading, case):
     body, says = WITH_CODE[case]
     if isinstance(body, dict):
-        body = pack({**body, **BEGAN} if body["do"] == "begin" else body, {})
+        if body["do"] == "begin":
+            run = secrets.token_hex(16) if body["run"] == RUN else body["run"]  # a run has one plan
+            body = planned_begin(leading.kit, {**body, **BEGAN, "run": run})
+        body = pack(body, {})
     before, screen = len(clinic.asked("a")), len(clinic.screens["a"])
     answer, tensors = unpack(leading.ask({"a": body}, 10)["a"])
     assert answer["error"] in ERRORS

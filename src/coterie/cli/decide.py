@@ -21,13 +21,15 @@ HELP = """Writes down what a client's people decided of a run, or says what they
 
 Nothing is trained: coterie again does the run again with it. What a person decides is recorded with who and
 when in decisions.jsonl of the folder, and no line of it is ever changed; of two that contradict each other
-the last counts. Of a site's kit, --refuse and --allow answer to others that want it in their circles.
+the last counts. Of a site's kit, --refuse and --allow answer to others that want it in their circles, and
+--refuse-plan and --allow-plan to runs that say beforehand what they will ask (KIT/state/plans.jsonl).
 
 examples:
   coterie decide runs/breast-cancer-iid-pens-seed0
   coterie decide runs/breast-cancer-iid-pens-seed0 --client client-0 --leave-out client-3
   coterie decide runs/breast-cancer-iid-pens-seed0 --client client-0 --circle client-1 client-2
   coterie decide ward/sites/south --refuse north
+  coterie decide ward/sites/south --allow-plan 3f2a91c04d7e
 """
 LONGEST = 2_000  # letters of a line
 
@@ -49,6 +51,10 @@ class Decide:
     threshold: Annotated[str, tyro.conf.arg(help="CLASS=AT, from which probability on it is said.")] = ""
     refuse: Annotated[tuple[str, ...], tyro.conf.arg(help="Who may not have the client in a circle.")] = ()
     allow: Annotated[tuple[str, ...], tyro.conf.arg(help="Who may.")] = ()
+    refuse_plan: Annotated[
+        tuple[str, ...], tyro.conf.arg(help="Plans of runs that a site takes no part in.")
+    ] = ()
+    allow_plan: Annotated[tuple[str, ...], tyro.conf.arg(help="Plans of runs that it takes part in.")] = ()
     by: Annotated[str, tyro.conf.arg(help="Who decides; by default who is logged in.")] = ""
 
 
@@ -83,6 +89,8 @@ def asked(told: Decide) -> Iterator[Asked]:
         yield "threshold", {"class": cut.of, "at": cut.at}
     for name, allow in [*((n, False) for n in told.refuse), *((n, True) for n in told.allow)]:
         yield "veto", {"requester": name, "allow": allow}
+    for plan, allow in [*((p, False) for p in told.refuse_plan), *((p, True) for p in told.allow_plan)]:
+        yield "plan", {"plan": plan, "allow": allow}
 
 
 def show(place: Place, client: str) -> int:

@@ -20,6 +20,10 @@ A `Look` measures a client's training rows themselves, whatever belief comes alo
 A `Maker` makes beliefs from a belief without looking at data: draws from a posterior, say.
 
 All may look at beliefs `beside` the one that visits, by name: an anchor, a teacher, control variates.
+
+A run says beforehand which kernels it sends (`federation/plans.py`). Options of one that nobody knows before,
+as they follow from what other visits told, are named in its `varies`; those that choose rows, of which a run
+takes several in turn, in its `deals`.
 """
 
 from __future__ import annotations

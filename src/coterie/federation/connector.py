@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from coterie.nets.ground import Ground, begin_of
 from coterie.nets.lossy import squeeze_of
 
 if TYPE_CHECKING:
+    from coterie.federation.plans import Plan
     from coterie.federation.sites import Met, Rule
 
 log = logging.getLogger("coterie")
@@ -79,10 +81,27 @@ class Federation:
         from coterie.federation.orders import Bounds
 
         met: Met = ground.met
-        told = {**begin_of(ground, "federation"), **self._work(ground, met)}
+        begin = begin_of(ground, "federation")
+        told = {**begin, **self._work(ground, met)}
         learner = Learner(ground.model, ground.roster.task)
         bounds = Bounds(self.deadline, self.patience, self.wait, self.least, self.squeeze)
-        return Federated(met, learner, ground.engine, told, bounds, log.warning)
+        return Federated(met, learner, ground.engine, told, bounds, log.warning, self._plan(ground, begin))
+
+    def _plan(self, ground: Ground, begin: Mapping[str, Any]) -> Plan:
+        """What the run will ask of its sites, for them to read and to hold it to."""
+        from coterie.federation.plans import Plan
+        from coterie.ledger.chain import finite
+
+        return Plan(
+            **ground.planned,
+            begin=finite(begin),
+            parameters=count_parameters(ground.model),
+            rounds=ground.rounds,
+            sites=len(ground.roster),
+            reveals=finite(asdict(ground.reveals)),
+            sealed=ground.sealed,
+            seconds=self.deadline,
+        )
 
     def _work(self, ground: Ground, met: Met) -> dict[str, Any]:
         """What sites are told of a run before it begins; one that would refuse it is said now."""

@@ -31,6 +31,7 @@ from coterie.engines.base import Engine
 from coterie.federation.asking import limited, withdrawing
 from coterie.federation.headers import printable
 from coterie.federation.orders import Bounds, Orders, Transport, unsound
+from coterie.federation.plans import Plan, plan_of, signed_plan
 from coterie.federation.rests import Rests
 from coterie.federation.sites import TICK, Met
 from coterie.federation.witness import Shows, bound_to, witness
@@ -43,7 +44,8 @@ PING = 2.0  # seconds in which who was silent must answer something small
 
 
 class Federated(Remote):
-    """The coordinator's side. `begin` is what sites are told when a run begins; `say` is for people.
+    """The coordinator's side. `begin` is what sites are told when a run begins, `plan` what it will ask of
+    them; `say` is for people.
 
     boots    of the sites' processes that have come in
     last     [site] the last round that it has written down, -1 for none
@@ -63,8 +65,9 @@ class Federated(Remote):
         begin: Mapping[str, Any],
         bounds: Bounds,
         say: Callable[[str], None],
+        plan: Plan,
     ) -> None:
-        self.met, self.bounds, self.say, self.begin = met, bounds, say, begin
+        self.met, self.bounds, self.say, self.begin, self.plan = met, bounds, say, begin, plan
         transport = Transport(met, secrets.token_hex(16), bounds, self.waits)
         super().__init__(transport, met.roster, learner, engine, None)
         self.boots: dict[int, str] = {}
@@ -209,6 +212,7 @@ class Federated(Remote):
                 self.roster = self.post.roster = replace(self.roster, members=members)
             begin = {**self.begin, "do": "begin", "ground": self.met.rule.ground, "number": site}
             begin["fold"] = self.met.fold
+            begin["plan"] = signed_plan(self.met.lines.kit, self.post.transport.run, self.plan)
             answer, _ = self.post.ask({site: (begin, {})}, quiet=True)[site]
             due = self.due.get(site, [])
             if self.last[site] >= 0:
@@ -342,6 +346,7 @@ class Federated(Remote):
         own, self.saved = dict(self.kept_here(self.post.ids(live)[COORDINATOR])), list(self.last)
         own["run|id"] = torch.tensor(list(bytes.fromhex(self.post.transport.run)), dtype=torch.uint8)
         own["run|last"] = torch.tensor(self.last)
+        own["run|plan"] = torch.tensor(list(self.plan.text.encode()), dtype=torch.uint8)
         own["run|met"] = torch.tensor(list(json.dumps(self.met.told()).encode()), dtype=torch.uint8)
         for site, due in self.due.items():
             for i, (new, data) in enumerate(due):
@@ -352,6 +357,8 @@ class Federated(Remote):
     def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
         mine = dict(kept)
         self.post.transport.run = bytes(mine.pop("run|id").tolist()).hex()
+        if "run|plan" in mine:  # sites hold a run to the plan that it began with
+            self.plan = plan_of(bytes(mine.pop("run|plan").tolist()).decode())
         self.met = self.met.as_it_was(json.loads(bytes(mine.pop("run|met").tolist())))
         self.last, self.stored, self.now = mine.pop("run|last").tolist(), round, round
         self.saved = list(self.last)

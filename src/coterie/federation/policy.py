@@ -83,6 +83,8 @@ class Policy:
     leverage        how much of a model of ours the sums that somebody gets may give away, up to 1. A site is
                     told these three before a sum is made, and withdraws from one that exceeds them; sealed,
                     helpers keep to the last two as well
+    plans           whether a person here must have said yes to a run's plan before it begins: "allow", or
+                    "ask" (`site_plans.py`). A no counts in any case
     circles         whether a person here must have said yes before a model of ours is in circles and sums of
                     another site: "allow", or "ask" (`consent.py`). A no counts in any case
     deal            the only seed by which rows may be held out for testing; None: each run's own
@@ -122,6 +124,7 @@ class Policy:
     share_at_most: float = 1.0
     others_at_least: int = 0
     leverage: float = 1.0
+    plans: Literal["allow", "ask"] = "allow"
     circles: Circles = "allow"
     deal: int | None = None
     epsilon: float | None = None

@@ -38,6 +38,7 @@ from coterie.federation.effects import (
 from coterie.federation.guard import Guard, marks_of_models, who_asks
 from coterie.federation.origins import Bond, Origins, bond_of
 from coterie.federation.parcels import FROM, TO, Parcels
+from coterie.federation.plans import PlanGuard
 from coterie.federation.policy import (
     Policy,
     above,
@@ -94,6 +95,7 @@ class Session(Site):
         self.visits = 0
         self.asked: dict[str, Any] = {}  # how it began
         self.company: Company | None = None  # who of the others is connected
+        self.plan: PlanGuard | None = None  # what it said that it would ask
         self.sealed: Any = None  # its part with helpers, if the run is sealed (`sealed_site.py`)
         self.recipe: Recipe | None = None  # how its rows are read, as the run has their columns
         self.limits = limits_of(policy)
@@ -115,6 +117,8 @@ class Session(Site):
         """What it is asked within the run."""
         with self.lock:
             message, tensors = self.parcels.unpack(self.leader, data, learns=True)
+        if self.plan is not None:
+            self.plan.check(message, len(data))
         squeeze = str(message.get("squeeze", "none"))
         if message.get("do") == "letters":
             return pack(*self.do_letters(message, squeeze))

@@ -44,6 +44,7 @@ from coterie.federation.headers import printable
 from coterie.federation.parcels import Parcels
 from coterie.federation.parts import Seat
 from coterie.federation.party import Kit
+from coterie.federation.plans import PlanGuard
 from coterie.federation.policy import (
     STAYS,
     Policy,
@@ -60,6 +61,7 @@ from coterie.federation.rows import FEWEST, PARTS, Holding
 from coterie.federation.says import asked, sent
 from coterie.federation.seen import Seen
 from coterie.federation.session import Letters, Session, forget_old_runs, home_of, run_of
+from coterie.federation.site_plans import SitePlans
 from coterie.federation.state_folders import kin_of
 from coterie.federation.turns import Turns
 from coterie.federation.witness import Signer
@@ -106,6 +108,8 @@ class Station:
         self.signer, self.effort = Signer(state, kit), Effort(state)
         self.consent = Consent(state, name, policy.circles)
         self.guard = Guard(state, holding.data, policy)
+        self.plans = SitePlans(state, name, policy, self.say)
+        self.asker: Card | None = None  # whose message is answered at present
         self.seen = Seen(state, policy.max_rounds)
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
@@ -125,7 +129,7 @@ class Station:
             if (call := self.calls.get(str(message.get("do")))) is not None:  # while work goes on
                 return call(sender.name, message)
             with self.turns.alone(sender.name, str(message.get("do"))):
-                self.outcome = "done"
+                self.outcome, self.asker = "done", sender
                 found = self._answer(sender.name, message, body)
                 outcome = self.outcome
             self._write(sender.name, message, outcome)
@@ -294,6 +298,7 @@ class Station:
             sizes = {part: len(getattr(client, part)) for part in PARTS}
             check_rows(self.policy, sizes)
             check_budget_rows(self.policy, sizes)
+            plan = self._planned(message, run, home, sizes)
             self._count(run)
             self.seen.let_go()
             self.parcels.forget(leader)
@@ -312,6 +317,7 @@ class Station:
                 holding.places(message.get("fold")),
             )
             self.session.company = company
+            self.session.plan = plan
             if message.get("helpers") is not None:
                 card_of = self.card_of or (lambda name: None)
                 self.session.sealed = sealed_site(
@@ -321,8 +327,18 @@ class Station:
             self.session.cancels = self._person_cancels
             self.session.visits = self.visited.get(run, 0)
             self.run, self.leader = run, leader
+        else:  # the same again, from a lead that was started anew
+            assert self.session.home is not None
+            sizes = {part: len(getattr(self.session.client, part)) for part in PARTS}
+            self._planned(message, run, self.session.home, sizes)
         self.heard = time.monotonic()
         return {"blank": self.session.began(message)}, {}
+
+    def _planned(
+        self, message: Mapping[str, Any], run: str, home: Path, sizes: Mapping[str, int]
+    ) -> PlanGuard:
+        assert self.asker is not None
+        return self.plans.admit(message, self.asker, run, home, sizes)
 
     def _finish(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         session = self._session(message, leader)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -32,6 +33,8 @@ class Downhill(Around):
     """Says which rows there are, in one batch."""
     length: float = 1.0
     """How far to go."""
+
+    varies: ClassVar[tuple[str, ...]] = ("length",)
 
     def __post_init__(self) -> None:
         if not 0 < self.length < math.inf:

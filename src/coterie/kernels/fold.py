@@ -7,6 +7,7 @@ and on the number of rows alone, so that both kernels, wherever they run, mean t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -43,6 +44,8 @@ class Fold(Around):
     """How many times over the local work is done; a falling rate falls from the first to the last."""
     inside: bool = False
     """Work on the rows of the fold alone, instead of on all others."""
+
+    deals: ClassVar[tuple[str, ...]] = ("fold", "seed")
 
     @property
     def keeps(self) -> bool:
@@ -98,6 +101,8 @@ class HeldOut:
     """Deals the rows."""
     part: Part = "train"
     """Folds are made of training rows."""
+
+    deals: ClassVar[tuple[str, ...]] = ("fold", "seed")
 
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -178,6 +179,8 @@ class Draws:
     """Factor of the covariance."""
     seed: int | None = None
     """Of the draws, where several sites are to draw alike; else each draws its own."""
+
+    varies: ClassVar[tuple[str, ...]] = ("members", "seed")
 
     def make(
         self, belief: Belief, beside: Mapping[str, Belief], times: int, key: Key

@@ -40,6 +40,7 @@ class Ground:
     met      sites that have rows of their own, as their net met them; there are no clients then
     reveals, kernels, rounds, sealed, bounded, scores   what a run is going to ask of sites: `bounded` if its
              local work has noise, `scores` how those of models leave (clear, noisy, none)
+    planned  the method's share of the run's plan (`runs/planning.py`), where sites were met
     """
 
     clients: tuple[Client, ...]
@@ -57,6 +58,7 @@ class Ground:
     sealed: bool = False
     bounded: bool = False
     scores: str = "clear"
+    planned: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Connector(Protocol):

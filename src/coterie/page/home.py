@@ -7,7 +7,7 @@ import zlib
 from dataclasses import replace
 from html import escape
 
-from coterie.page import gallery, offers
+from coterie.page import gallery, offers, plans
 from coterie.page.cards import gain
 from coterie.page.catalogue import LANGUAGES, Words
 from coterie.page.library import Entry, Library, Site
@@ -29,6 +29,8 @@ def page(library: Library, frame: Frame, trouble: str = "") -> str:
     above = "".join(
         f'<section id="offers{i or ""}"><h2>{escape(say("offer.title"))}</h2>'
         f'<div id="offers-{i}" data-live>{offers.offers(site, say)}</div></section>'
+        f'<section id="plans{i or ""}"><h2>{escape(say("plan.title"))}</h2>'
+        f'<div id="plans-{i}" data-live>{plans.plans(site, say)}</div></section>'
         for i, site in enumerate(sites)
     )
     below = "".join(of_site(site, i, say) for i, site in enumerate(sites))

@@ -174,6 +174,8 @@ def in_words(line: Mapping[str, object], say: Words) -> str:
         return say("decided.circle", names=say.listed([str(n) for n in among]) or say("decided.nobody"))
     if kind == "veto":
         return say("decided.allow" if line["allow"] else "decided.veto", name=line["requester"])
+    if kind == "plan":
+        return say("decided.plan_yes" if line["allow"] else "decided.plan_no", name=str(line["plan"]))
     return say("decided.again", name=Path(str(line.get("out", ""))).name)
 
 

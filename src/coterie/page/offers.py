@@ -49,8 +49,12 @@ def offers(site: Site, say: Words) -> str:
 
 
 def site_decides(library: Library, form: Form) -> None:
+    """An answer to who would like the site in its circle, or to a run's plan."""
     site = next((s for s in library.sites if s.name == one(form, "site")), None)
     if site is None:
         raise BadInput(f"{one(form, 'site')!r} is no site that is shown here: reload the page")
-    told = {"requester": one(form, "requester"), "allow": one(form, "allow") == "1"}
-    decide(site.kit, site.name, [("veto", told)])
+    allow = one(form, "allow") == "1"
+    if form.get("plan"):
+        decide(site.kit, site.name, [("plan", {"plan": one(form, "plan"), "allow": allow})])
+        return
+    decide(site.kit, site.name, [("veto", {"requester": one(form, "requester"), "allow": allow})])

@@ -11,6 +11,7 @@ import numpy as np
 
 from coterie.core.errors import BadInput, BadRun, Gathered, UnknownName, shown
 from coterie.federation.consent import site_at
+from coterie.federation.plan_notes import known_plans
 from coterie.methods.ranking import RANKINGS
 from coterie.runs.compare import is_comparison, read_records
 from coterie.runs.decisions import RULES, Decisions, check_fields, folded, listed
@@ -106,7 +107,7 @@ def checked(path: Path, client: str, asked: Sequence[Asked]) -> Place:
     for kind, told in asked:
         with wrong.one():
             known("kind of decision", kind, CHECKS)
-            if place.site and kind != "veto":
+            if place.site and kind not in ("veto", "plan"):
                 raise BadInput(f"a {kind} is decided of a run: name the folder of one, not that of a site")
             check_fields(kind, told)
             CHECKS[kind](place, client, told)
@@ -169,10 +170,17 @@ def check_veto(place: Place, client: str, told: Mapping[str, Any]) -> None:
     check_name(told["requester"])
 
 
+def check_plan(place: Place, client: str, told: Mapping[str, Any]) -> None:
+    if not place.site:
+        raise BadInput("a plan is decided of a site: name its kit, not the folder of a run")
+    known("plan", told["plan"], [line["plan"] for line in known_plans(place.home)])
+
+
 CHECKS: dict[str, Callable[[Place, str, Mapping[str, Any]], None]] = {
     "partner": check_partner,
     "column": check_column,
     "threshold": check_threshold,
     "circle": check_circle,
     "veto": check_veto,
+    "plan": check_plan,
 }

@@ -6,10 +6,12 @@
     threshold   class, at           from which probability on a class is said
     circle      among, approved     the only others that may be in one's sums
     veto        requester, allow    whether one's own models may be in the sums of that one
+    plan        plan, allow         whether a site of a federation takes part in runs of that plan
     again       out                 a run was started again with what was decided so far
 
 Of several lines about the same the last counts. `deciding.py` writes them; what a new run makes of them is in
-`judged.py`, what a site of a federation makes of vetoes in `federation/consent.py`.
+`judged.py`, what a site of a federation makes of vetoes in `federation/consent.py` and of plans in
+`federation/site_plans.py`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ KINDS: dict[str, dict[str, type]] = {
     "threshold": {"class": str, "at": float},
     "circle": {"among": list, "approved": bool},
     "veto": {"requester": str, "allow": bool},
+    "plan": {"plan": str, "allow": bool},
     "again": {"out": str},
 }
 """What each has beside who decided, for which client and when."""
@@ -42,6 +45,7 @@ class Decisions:
     cut                     a class, from which probability on it is said, and who decided so
     circle                  the others that were approved; None: no circle is
     vetoed, allowed         requesters
+    refused, taken          plans of runs
     """
 
     client: str
@@ -54,6 +58,8 @@ class Decisions:
     circle: tuple[str, ...] | None = None
     vetoed: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
         """In plain English, for the record."""
@@ -69,6 +75,8 @@ class Decisions:
             said.append(f"{me} says {self.cut[0]} from a probability of {self.cut[1]:g} on")
         said += [f"{me} is in no circle of {name}" for name in self.vetoed]
         said += [f"{me} may be in a circle of {name}" for name in self.allowed]
+        said += [f"{me} takes no run of plan {plan}" for plan in self.refused]
+        said += [f"{me} takes runs of plan {plan}" for plan in self.taken]
         return said
 
 
@@ -121,6 +129,8 @@ def folded(lines: Sequence[Mapping[str, Any]], client: str) -> Decisions:
         last.get(("circle", "")),
         those("veto", False),
         those("veto", True),
+        those("plan", False),
+        those("plan", True),
     )
 
 
@@ -130,5 +140,6 @@ LAST: dict[str, Callable[[Mapping[str, Any]], tuple[str, Any]]] = {
     "threshold": lambda line: ("", (line["class"], float(line["at"]), line["by"])),
     "circle": lambda line: ("", tuple(line["among"])),
     "veto": lambda line: (line["requester"], line["allow"]),
+    "plan": lambda line: (line["plan"], line["allow"]),
 }
 """What a line is about, and what it says of it."""

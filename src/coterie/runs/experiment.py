@@ -325,6 +325,12 @@ def experiment_of(
         said = [note for note in said if note not in before]
         said += check_method(method, roster, footing.beliefs, Key(key.seed, rounds=planned))
         config = {**config, "rounds": planned}
+    if footing.met is not None:
+        from coterie.runs.planning import planned as plan_of_method  # which plays an experiment itself
+
+        ground = dataclasses.replace(
+            ground, rounds=planned, planned=plan_of_method(method, beliefs, ground, config)
+        )
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
     if accounted(net) is None and (costs(method, roster) or hides):
         net = Accounted(net)

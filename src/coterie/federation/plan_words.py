@@ -1,0 +1,81 @@
+"""A plan in words that a person at the hospital can read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coterie.core.errors import CoterieError, Refused
+from coterie.core.seeds import Key
+from coterie.federation.effects import Effects, Load, check_effects, effects_of
+from coterie.federation.plans import Plan, PlannedVisit, short
+from coterie.federation.policy import Policy
+from coterie.kernels import kernel_of
+
+LONG = 200  # letters of a kernel
+ORDERS = {
+    "give mix": "models trained here go to {lead}, to be mixed",
+    "give open": "single models trained here go to {lead}, to be looked at",
+    "give visit": "models trained here go through {lead} to other sites, to be tried",
+    "give copy": "models trained here go to {lead}, to be kept",
+    "give distances": "models trained here go to {lead}, to be compared",
+    "letter mix": "models trained here go to other sites, to be mixed",
+    "letter copy": "models trained here go to other sites, to be kept",
+    "letter visit": "models trained here go to other sites, to be tried on their rows",
+    "letter distances": "models trained here go to other sites, to be compared",
+    "distances": "{lead} is told how far models are apart",
+    "rows": "all rows go to {lead}",
+}
+
+
+def plan_objections(plan: Plan, sizes: Mapping[str, int], policy: Policy) -> list[str]:
+    """What the policy does not allow of what a plan's visits do here."""
+    lines = []
+    for visit in plan.visits:
+        try:
+            planned_effects(visit, sizes, plan, policy)
+        except Refused as error:
+            lines.append(f"{short(visit.kernel)[:LONG]}: {error}")
+        except CoterieError:  # said when it is visited: fewer rows than a batch, say
+            continue
+    return lines
+
+
+def plan_words(plan: Plan, lead: str, sizes: Mapping[str, int], policy: Policy) -> list[str]:
+    """What a run will ask of a site with so many rows of each part, in a few lines."""
+    lines = [f"plan {plan.digest(lead)} of {lead}: {one_line(plan)}"]
+    lines += [f"· {visit_words(visit, sizes, plan, policy)}" for visit in plan.visits]
+    moves = [ORDERS[order].format(lead=lead) for order in plan.orders if order in ORDERS]
+    if plan.sealed:
+        moves.append("models trained here go to helpers, sealed: sums of them are all that anybody sees")
+    lines += [f"· {line}" for line in moves or ["no model trained here leaves"]]
+    numbers = ", ".join(str(name) for name in plan.reveals.get("numbers", ()))
+    lines.append(f"· {lead} is told {numbers or 'no numbers'}, and scores of models")
+    size = f"{plan.bytes:,} bytes of models at most in a message"
+    lines.append(f"· {size}, {plan.seconds:g} s at most for an answer")
+    return lines
+
+
+def one_line(plan: Plan) -> str:
+    wraps = f" with {', '.join(plan.wraps)}" if plan.wraps else ""
+    model = f"{plan.begin.get('model')} of {plan.parameters:,} numbers"
+    return f"{plan.method}{wraps}, {plan.rounds} round(s), {plan.sites} sites, {model}"
+
+
+def visit_words(visit: PlannedVisit, sizes: Mapping[str, int], plan: Plan, policy: Policy) -> str:
+    """sgd(lr=0.05): trains on 112 of 112 rows in 4 steps; 1 model(s) a visit, 1 a round"""
+    ways = f", on rows chosen in {visit.dealings} ways" if visit.dealings > 1 else ""
+    often = f"up to {visit.guests} model(s) a visit, {visit.a_round} a round"
+    try:
+        does = planned_effects(visit, sizes, plan, policy).words()
+    except CoterieError as error:
+        does = f"cannot be done here: {error}"
+    return f"{short(visit.kernel)[:LONG]}: {does}{ways}; {often}"
+
+
+def planned_effects(visit: PlannedVisit, sizes: Mapping[str, int], plan: Plan, policy: Policy) -> Effects:
+    """What such a visit does here; refused if the policy does not allow it."""
+    work = kernel_of(visit.kernel)
+    load = Load(visit.guests, visit.guests, plan.parameters)
+    effects = effects_of(work, sizes, load, policy, [Key(0)])
+    check_effects(policy, effects)
+    return effects
