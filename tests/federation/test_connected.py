@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from planned import plan_for
 from room import Room
 
 from coterie.core.errors import BadRun, Refused
@@ -14,6 +15,7 @@ from coterie.federation.certificates import card_of, issue
 from coterie.federation.connected import Company
 from coterie.federation.kits import found
 from coterie.federation.party import read_key
+from coterie.federation.plans import signed_plan
 from coterie.federation.policy import Policy
 
 GHOSTS = ("east", "north", "south", "west")
@@ -46,10 +48,12 @@ class Attack:
         answer, _ = unpack(self.station.answer(self.room.kits["lead"].card, {}, pack(message, tensors or {})))
         return answer.get("text", "") if "error" in answer else ""
 
-    def begins(self, sites) -> str:
+    def begins(self, sites, run=RUN) -> str:
         begin = self.message("begin")[0]
         work = {**begin["work"], "sites": len(set(sites) | {"a"})}
-        return self.asks({**begin, "run": RUN, "sites": list(sites), "work": work})
+        told = {**begin, "run": run, "sites": list(sites), "work": work}
+        told["plan"] = signed_plan(self.room.kits["lead"], run, plan_for(told))
+        return self.asks(told)
 
     def does(self, do) -> str:
         message, tensors = self.message(do)
@@ -73,7 +77,7 @@ def test_an_honest_run_is_taken_and_one_that_waits_for_somebody_too(attack):
     assert not lead.record.metrics[1].get("away")
     assert lead.begins(["a", "b", "c"]) == ""
     lead.asks({"do": "end", "run": RUN})
-    assert lead.begins(["a", "b", "c", "late"]) == ""
+    assert lead.begins(["a", "b", "c", "late"], "e" * 32) == ""
 
 
 @pytest.mark.parametrize(

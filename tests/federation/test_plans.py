@@ -18,7 +18,7 @@ from coterie.core.wire import pack, unpack
 from coterie.federation import plans
 from coterie.federation.kits import found
 from coterie.federation.plan_notes import PLANS, known_plans
-from coterie.federation.plan_words import plan_words
+from coterie.federation.plan_words import plan_objections, plan_words
 from coterie.federation.policy import STAYS, Policy
 from coterie.federation.session import Session
 from coterie.methods import METHODS
@@ -28,7 +28,7 @@ from coterie.page.offers import site_decides
 from coterie.page.plans import plans as page_of
 from coterie.storage import decided
 
-FREE = dict.fromkeys(NAMES, Policy(open=True, rows=True, label_counts=True))
+FREE = dict.fromkeys(NAMES, Policy(open=True, rows=True, label_counts=True, min_rows=2))
 MLP = {"model": "mlp", "validation": 0.2}
 
 
@@ -138,7 +138,7 @@ def test_the_plan_is_said_when_a_run_begins_and_written_down(tmp_path, monkeypat
     assert said[first].endswith(" of lead: fedavg, 2 round(s), 4 sites, logistic of 8 numbers")
     lines = said[first + 1 : first + 8]
     assert lines[1].startswith("· sgd(lr=0.1, epochs=1, batch=32, ")
-    assert "trains on 42 of 42 rows in 2 steps; up to 1 model(s) a visit, 1 a round" in lines[1]
+    assert "trains on 42 of 42 rows in 2 steps of 32; up to 1 model(s) a visit, 1 a round" in lines[1]
     assert "· models trained here go to lead, to be mixed" in lines
     assert "· lead is told loss, samples, and scores of models" in lines
     (noted,) = [json.loads(line) for line in (room.states["a"] / PLANS).read_text().splitlines()]
@@ -150,8 +150,26 @@ def test_the_plan_is_said_when_a_run_begins_and_written_down(tmp_path, monkeypat
 def test_words_count_no_steps_that_would_take_long():
     begin = {"sites": NAMES, **dict.fromkeys(plans.BEGIN, "x")}
     huge = plans.PlannedVisit({"name": "sgd", "steps": 10**7, "batch": 112}, 1, 1, 1)
-    words = plan_words(plan_for(begin, visits=(huge,)), "lead", {"train": 112})
-    assert "trains on up to 112 rows, in more steps than are counted here" in words[1]
+    words = plan_words(plan_for(begin, visits=(huge,)), "lead", {"train": 112}, Policy())
+    assert "cannot be done here: 10000000 gradients in a visit, above the policy's 1000000" in words[1]
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        {"name": "held-out", "folds": 154},
+        {"name": "hmc", "steps": 10_000, "leaps": 100_000},
+        {"name": "sgd", "steps": 10**7, "batch": 112},
+        {"name": "sgd", "batch": 1},
+    ],
+    ids=str,
+)
+def test_a_plan_of_what_the_policy_rules_out_does_not_begin(kernel):
+    begin = {"sites": NAMES, **dict.fromkeys(plans.BEGIN, "x")}
+    visits = (plans.PlannedVisit(kernel, 1, 1, 1),)
+    lines = plan_objections(plan_for(begin, visits=visits), {"train": 112}, Policy())
+    assert len(lines) == 1
+    assert "the policy's" in lines[0]
 
 
 # a lead that does otherwise

@@ -172,20 +172,28 @@ def remembered_bytes(kernel: Any, learner: Learner, belief: Mapping[str, Tensor]
     return sum(t.numel() * t.element_size() for t in found.values())
 
 
-@contextmanager
-def bounded_memory(most: int) -> Iterator[None]:
-    """This process may take so many bytes more, and what would take more fails before it does; where the
-    system has no such bound, what was foreseen is all there is.
-    """
+def taken_up() -> int | None:
+    """Bytes of memory that this process has for data; None where the system does not say."""
     try:
         import resource
 
-        pages = int(STATM.read_text().split()[5])
+        return int(STATM.read_text().split()[5]) * resource.getpagesize()
     except (ImportError, OSError, ValueError, IndexError):
+        return None
+
+
+@contextmanager
+def bounded_memory(most: int, before: int | None) -> Iterator[None]:
+    """This process may take so many bytes more than it had before, and what would take more fails before it
+    does; where the system has no such bound, what was foreseen is all there is.
+    """
+    if before is None:
         yield
         return
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = pages * resource.getpagesize() + most + SLACK
+    wanted = before + most + SLACK
     ceiling = min(x for x in (wanted, soft, hard) if x != resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_DATA, (ceiling, hard))
     try:

@@ -1,9 +1,9 @@
 """Whose models are in what a site holds, and what these sites demand of whoever holds a part of them.
 
 A model that leaves a site for another takes along what its policy says of it: whether it may go on to whoever
-leads the run, be measured against others, or reach a site that it has said no to. Whatever is made of it (a
-sum, a copy, what training made of it, over however many sites) has the same bonds: a site answers for its own
-policy, and for those of all whose parts it holds.
+leads the run, or be measured against others. Whatever is made of it (a sum, a copy, what training made of it,
+over however many sites) has the same bonds: a site answers for its own policy, and for those of all whose
+parts it holds. As it came, it does not go on to a site that its own has said no to.
 """
 
 from __future__ import annotations
@@ -145,11 +145,15 @@ class Origins:
             self._refuse([*message["beliefs"], *beside], "distances", lambda b: b.distances)
 
     def check_letter(self, to: str, rows: Sequence[Any]) -> None:
-        for site in sorted(self.within(rows) - {to}):
+        """A model that is as it came does not go on to whom its site has said no; what was made of it is up
+        to who made it.
+        """
+        mine = [row for row in rows if {part[0] for part in row} & self.whole]
+        for site in sorted(self.within(mine) - {to}):
             if to in self.bonds.get(site, Bond()).vetoes:
                 raise Refused(
-                    f"a model that has one of {shown(site)[1:-1]}'s in it would go to {shown(to)}, to whom "
-                    f"{shown(site)[1:-1]} has said no: mix without it"
+                    f"a model of {shown(site)[1:-1]} would go to {shown(to)}, to whom that site has said no: "
+                    "mix without it"
                 )
 
     def _refuse(self, rows: Iterable[Any], key: str, allows: Any) -> None:

@@ -44,6 +44,7 @@ from coterie.storage.atomic import readable_errors, write_whole
 ROW_SETS = "row_sets.jsonl"
 MOST_DRAWS = 2_000  # that are compared with
 MOST_MODELS = 64  # whose draws are remembered
+TABLE = 16_000_000  # counts of them in memory, 64 MB
 MOST_NUMBERS = 50_000_000  # of a basis, 400 MB
 SEARCHED = 64  # sets, at most, among which a combination is searched; beyond, leverage alone decides
 TINY = 1e-9
@@ -84,6 +85,24 @@ class Span:
         self.leverage = np.concatenate([self.leverage, np.zeros(more)])
 
 
+class Recent:
+    """The last draws, in one table: [draw, row] how often."""
+
+    def __init__(self, rows: int) -> None:
+        self.table = np.zeros((max(16, min(MOST_DRAWS, TABLE // max(1, rows))), rows), dtype=np.int32)
+        self.many = 0
+
+    def add(self, counts: Counts) -> None:
+        self.table[self.many % len(self.table)] = counts
+        self.many += 1
+
+    def near(self, counts: Counts, least: int) -> Counts:
+        """Those that differ in fewer rows than that."""
+        known = self.table[: min(self.many, len(self.table))]
+        near: Counts = known[(known != counts).sum(axis=1) < least].astype(np.int64)
+        return near
+
+
 @dataclass(eq=False)
 class RowSets:
     """The sets of one site's rows, in its folder. `marks` are of each row's contents, so that rows are known
@@ -102,7 +121,7 @@ class RowSets:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.known, self.drawn = set[str](), set[str]()
+        self.known, self.drawn, self.written = set[str](), set[str](), 0
         self._read()
         new = [mark for mark in self.marks if mark not in self.places]
         if new:
@@ -112,6 +131,9 @@ class RowSets:
         persons = np.arange(len(self.places)) + int(self.units.max(initial=0)) + 1
         persons[self.here] = self.units
         self.persons = np.unique(persons, return_inverse=True)[1]
+        self.recent = Recent(len(self.places))
+        for counts in self.draws:
+            self.recent.add(self._wide(counts))
         self.span = Span.of(len(self.places))
         for counts in self.sets:
             if (direction := self.span.beyond(self._wide(counts))) is not None:
@@ -159,7 +181,7 @@ class RowSets:
             span.grow(direction)
         if (mark := digest(counts)) not in self.drawn:
             self._note("draw", counts, who)
-            self.draws.append(counts)
+            self.recent.add(counts)
             self.drawn.add(mark)
 
     # the rules
@@ -184,12 +206,8 @@ class RowSets:
 
     def _check_draws(self, counts: Counts) -> None:
         """Against every draw; most differ by so many rows that nobody has to look who they are about."""
-        if not self.draws:
-            return
         largest = int(np.bincount(self.persons).max())
-        table = np.array([self._wide(drawn) for drawn in self.draws])
-        near = (table != counts).sum(axis=1) < self.least * largest
-        for other in table[near]:
+        for other in self.recent.near(counts, self.least * largest):
             self._check_difference(counts - other)
 
     def _check_span(self, counts: Counts, direction: Numbers) -> None:
@@ -231,6 +249,9 @@ class RowSets:
             return
         with readable_errors(self.path), self.path.open("a") as file:  # there may be one for each visit
             file.write(json.dumps(entry) + "\n")
+        self.written += 1
+        if self.written > 2 * MOST_DRAWS:
+            self._rewrite(self.path.read_text().splitlines())
 
     def _read(self) -> None:
         """What this site has told, and others with the same rows. A line that cannot be read ends it: it
@@ -277,6 +298,7 @@ class RowSets:
         draws = [i for i, line in enumerate(lines) if "draw" in json.loads(line)]
         old = set(draws[:-MOST_DRAWS])
         write_whole(self.path, "".join(f"{line}\n" for i, line in enumerate(lines) if i not in old))
+        self.written = 0
 
 
 def digest(counts: Counts) -> str:

@@ -34,6 +34,7 @@ from coterie.federation.effects import (
     check_effects,
     effects_of,
     remembered_bytes,
+    taken_up,
 )
 from coterie.federation.guard import Guard, marks_of_models, who_asks
 from coterie.federation.origins import Bond, Origins, bond_of
@@ -59,6 +60,9 @@ from coterie.storage.atomic import readable_errors
 RUN = re.compile(r"[0-9a-f]{32}")
 OLD = 30 * 24 * 3600  # seconds
 Letters = Callable[[str, dict[str, Any], bytes, float, float], None]  # as `Post.letter`
+MODELS_HERE = 4  # copies of a model that a site has
+MOST_LAYERS = 1000  # entries of a list among a model's options
+MOST_STORED = 16  # rounds whose models lie on the disk
 ENTRY = 1024  # bytes that a belief takes beside its numbers
 LETTER = 600.0  # seconds, at most, for another site to take a letter
 
@@ -86,6 +90,7 @@ class Session(Site):
         self.origins = Origins(client.name)
         self.origins.load(home)
         self.does = ""  # what the last visit did, for people
+        self.before = taken_up()  # bytes that the process had before this run
         self.since = 0.0  # when it began to compute what it does now
         self.cancels: Callable[[], str] = lambda: ""  # why work is to end, if it is
         self.purse = purse  # where visits with noise are paid from
@@ -108,7 +113,12 @@ class Session(Site):
         told = {k: message[k] for k in ("model", "options", "shape", "outputs", "precision", "engine")}
         if self.net is not None and self.asked == told:
             return False
-        check_model(self.policy, str(told["model"]), parameters_of(told))
+        check_layers(told["options"])
+        many = parameters_of(told)
+        check_model(self.policy, str(told["model"]), many)
+        need = above(MODELS_HERE * 4 * many, "bytes for a model", self.policy.max_memory, "max_memory")
+        if need:
+            raise Refused(need)
         self.do_begin(told, {})
         self.asked = told
         return True
@@ -156,7 +166,7 @@ class Session(Site):
         over = f"work took longer than the policy's {most:g} seconds, and was ended: ask for less, or raise "
         watch.limit(most, over + "max_seconds", self.cancels)
         try:
-            with bounded_memory(self.policy.max_memory):
+            with bounded_memory(self.policy.max_memory, self.before):
                 yield
         finally:
             watch.rest()
@@ -169,6 +179,7 @@ class Session(Site):
         named += sum(map(len, message.get("beside", {}).values()))
         named += sum(len(row) if isinstance(row, list) else 1 for row in message.get("to") or ())
         here = sum(t.nbytes for belief in self.held.values() for t in belief.values())
+        here += sum(t.nbytes for t in self._net().slots.tensors().values())
         need = here + ENTRY * len(self.held) + sum(t.nbytes for t in tensors.values())
         need += named * max(ENTRY, 8 * self._size())
         if line := above(need, "bytes of models", self.policy.max_memory, "max_memory"):
@@ -371,6 +382,10 @@ class Session(Site):
 
     def do_store(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         """With whose models they are: a process that is started anew has to know."""
+        if len(self._stored()) > MOST_STORED:
+            raise Refused(
+                f"{len(self._stored())} rounds are written down here, and none was let go: keep first"
+            )
         if self.home is not None:
             self.origins.store(self.home)
         return super().do_store(message, tensors)
@@ -440,6 +455,15 @@ def forget_old_runs(state: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - max(p.stat().st_mtime for p in (folder, *folder.iterdir())) > OLD:
                 shutil.rmtree(folder)
+
+
+def check_layers(options: Mapping[str, Any]) -> None:
+    """A list of very many layers takes long to count though each is small."""
+    for name, value in options.items():
+        if isinstance(value, list) and len(value) > MOST_LAYERS:
+            raise Refused(
+                f"{len(value)} entries of {shown(name)}, at most {MOST_LAYERS}: choose another model"
+            )
 
 
 def parameters_of(told: Mapping[str, Any]) -> int:

@@ -54,9 +54,8 @@ class SitePlans:
         if before not in ("", digest):
             raise Refused(f"plan {digest} of a run that began with plan {before}: start it anew")
         words = plan_words(plan, lead.name, sizes, self.policy)
-        why = "; ".join(plan_objections(plan, sizes, self.policy)) or self.objection(
-            digest, f"plan {digest} of {lead.name} ({one_line(plan)})"
-        )
+        called = f"plan {digest} of {lead.name} ({one_line(plan)})"
+        why = "; ".join(plan_objections(plan, sizes, self.policy)) or self.objection(digest, called)
         self.note(digest, lead.name, run, why, words)
         for line in () if (run, digest) in self.shown else words:
             self.say(line)
