@@ -263,6 +263,18 @@ def test_what_has_a_foreign_part_stays_foreign(peers):
     assert sum("has one of a's in it, whose policy has to_coordinator = false" in line for line in said) == 4
 
 
+def test_what_work_remembers_of_a_foreign_model_stays_foreign(peers):
+    """A posterior's book keeps states of a's model, and comes home with a model of the lead's."""
+    lead = Hostile(peers)
+    lead.begin()
+    foreign = through(lead)
+    work = {"name": "gather", "inner": {"name": "swag", "keep": True, "lr": 1e-9, "epochs": 1, "burn": 0}}
+    lead.visit("b", work, [foreign])
+    lead.visit("b", work, [logistic(weight=2.0)], round=2)
+    with pytest.raises(Refused, match="has one of a's in it"):
+        lead.ask("b", "give", rows=[whole(lead.replies[0])], new=[lead.id()], why="mix")
+
+
 def test_a_foreign_part_stays_foreign_over_two_peers_and_a_restart(peers):
     lead = Hostile(peers)
     lead.begin()

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.core.held import COORDINATOR
 from coterie.federation.headers import printable
-from coterie.federation.policy import from_told, limits_of
+from coterie.federation.policy import from_told
+from coterie.federation.policy_keys import limits_of
 from coterie.nets.courier import Message, Silence
 from coterie.nets.offers import Offer
 

@@ -38,7 +38,7 @@ from coterie.core.errors import BadInput, BadRun, Refused
 from coterie.core.kernel import Kernel, looks, scores
 from coterie.core.seeds import Key
 from coterie.core.wire import pack
-from coterie.federation.policy import Policy
+from coterie.federation.policy_keys import Policy
 from coterie.federation.state_folders import kin_of, one_at_a_time
 from coterie.kernels.noisy import called
 from coterie.nets.courier import said

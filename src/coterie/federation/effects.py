@@ -21,7 +21,8 @@ from coterie.core.groups import Groups
 from coterie.core.kernel import apart, extent_of, gradients_of, looks, makes, scores
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
-from coterie.federation.policy import Policy, above
+from coterie.federation.policy import above
+from coterie.federation.policy_keys import Policy
 
 RECORDED = 200_000  # bytes, for each gradient of a step, to record it
 COPIES = 8  # of a belief in training

@@ -21,7 +21,7 @@ from coterie.core.errors import Refused
 from coterie.data.build import units_of
 from coterie.data.dataset import Dataset
 from coterie.federation.effects import Effects
-from coterie.federation.policy import Policy
+from coterie.federation.policy_keys import Policy
 from coterie.federation.row_sets import Counts, RowSets, marks_of_rows
 from coterie.federation.state_folders import kin_of
 from coterie.storage.atomic import readable_errors, write_whole

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from coterie.core.checks import is_whole
 from coterie.core.errors import BadRun, Refused, shown
-from coterie.core.kernel import KERNELS, makes
-from coterie.federation.policy import Policy
+from coterie.core.kernel import KERNELS, kernel_of, makes
+from coterie.federation.policy_keys import Policy
 from coterie.storage.atomic import readable_errors, write_whole
 
 ORIGINS = "origins.json"
@@ -63,6 +63,7 @@ class Origins:
     of: dict[int, Names] = field(default_factory=dict)
     whole: set[int] = field(default_factory=set)
     bonds: dict[str, Bond] = field(default_factory=dict)
+    slots: dict[str, Names] = field(default_factory=dict)  # whose are in what work remembers, by its name
 
     # what comes and goes
 
@@ -108,13 +109,22 @@ class Origins:
                     new, [message["rows"][i] for i in mixed_in(row, message, tensors)], as_it_came=True
                 )
         elif do == "visit":
-            beside = [row for some in message["beside"].values() for row in some]
-            same = makes(KERNELS[str(message["kernel"]["name"])])
-            for guest, new in zip(message["rows"], message["replies"], strict=False):
-                self._made(new, [message["beliefs"][guest], *beside], as_it_came=same)
+            self._visited(message)
 
-    def _made(self, new: int, rows: Sequence[Any], as_it_came: bool) -> None:
-        names = self.within(rows)
+    def _visited(self, message: Mapping[str, Any]) -> None:
+        """Replies have in them what came, what lay beside it, and what the work remembered."""
+        beside = [row for some in message["beside"].values() for row in some]
+        same = makes(KERNELS[str(message["kernel"]["name"])])
+        slot, before = str(message.get("slot", "")), NOBODY
+        if getattr(kernel_of(message["kernel"]), "keeps", False):
+            before = self.slots.get(slot, NOBODY)
+            if names := before | self.within([*message["beliefs"], *beside]):
+                self.slots[slot] = names
+        for guest, new in zip(message["rows"], message["replies"], strict=False):
+            self._made(new, [message["beliefs"][guest], *beside], same, before)
+
+    def _made(self, new: int, rows: Sequence[Any], as_it_came: bool, before: Names = NOBODY) -> None:
+        names = self.within(rows) | before
         self.of.pop(new, None)
         self.whole.discard(new)
         if names:
@@ -171,6 +181,7 @@ class Origins:
             "of": {str(id): sorted(names) for id, names in self.of.items()},
             "whole": sorted(self.whole),
             "bonds": {site: asdict(bond) for site, bond in self.bonds.items()},
+            "slots": {slot: sorted(names) for slot, names in self.slots.items()},
         }
         with readable_errors(folder / ORIGINS):
             write_whole(folder / ORIGINS, json.dumps(told))
@@ -186,6 +197,7 @@ class Origins:
             self.of |= {int(id): frozenset(map(str, names)) for id, names in told["of"].items()}
             self.whole |= {id for id in told["whole"] if is_whole(id)}
             self.bonds |= {str(site): bond_told(bond) for site, bond in told["bonds"].items()}
+            self.slots |= {str(slot): frozenset(map(str, names)) for slot, names in told["slots"].items()}
         except (ValueError, TypeError, KeyError, AttributeError):
             raise BadRun(f"{path} is damaged: start the run anew") from None
 

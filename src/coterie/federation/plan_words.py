@@ -8,7 +8,7 @@ from coterie.core.errors import CoterieError, Refused
 from coterie.core.seeds import Key
 from coterie.federation.effects import Effects, Load, check_effects, effects_of
 from coterie.federation.plans import Plan, PlannedVisit, short
-from coterie.federation.policy import Policy
+from coterie.federation.policy_keys import Policy
 from coterie.kernels import kernel_of
 
 LONG = 200  # letters of a kernel

@@ -8,8 +8,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,53 +20,35 @@ from coterie.core.client import Client
 from coterie.core.errors import BadData, BadRun, Refused, shown
 from coterie.core.kernel import Kernel
 from coterie.core.seeds import Key
-from coterie.core.wire import key_of, pack
+from coterie.core.wire import pack
 from coterie.data.tables.rules import Recipe
 from coterie.federation.blame import lacking
+from coterie.federation.bounded_site import BoundedSite, withheld
 from coterie.federation.budgets import Purse, content_of, secret_key
 from coterie.federation.connected import Company
 from coterie.federation.consent import Consent
 from coterie.federation.effects import (
     Effects,
-    Load,
-    bounded_memory,
-    check_effects,
-    effects_of,
-    remembered_bytes,
-    taken_up,
 )
-from coterie.federation.guard import Guard, marks_of_models, who_asks
+from coterie.federation.guard import Guard
 from coterie.federation.origins import Bond, Origins, bond_of
 from coterie.federation.parcels import FROM, TO, Parcels
 from coterie.federation.plans import PlanGuard
-from coterie.federation.policy import (
-    Policy,
-    above,
-    check_message,
-    check_model,
-    check_promised,
-    limits_of,
-    objection_to,
-)
-from coterie.kernels import Tallied, kernel_of
-from coterie.models import MODELS
-from coterie.models.base import count_parameters
+from coterie.federation.policy import check_message, check_promised, objection_to
+from coterie.federation.policy_keys import Policy, limits_of
 from coterie.nets.packing import WHOLE
-from coterie.nets.site import PARTS, Answer, Site, detupled, ids_in, rows_of, stacked
+from coterie.nets.site import PARTS, Answer, ids_in, rows_of
 from coterie.privacy.accounting import repeated
 from coterie.storage.atomic import readable_errors
 
 RUN = re.compile(r"[0-9a-f]{32}")
 OLD = 30 * 24 * 3600  # seconds
 Letters = Callable[[str, dict[str, Any], bytes, float, float], None]  # as `Post.letter`
-MODELS_HERE = 4  # copies of a model that a site has
-MOST_LAYERS = 1000  # entries of a list among a model's options
 MOST_STORED = 16  # rounds whose models lie on the disk
-ENTRY = 1024  # bytes that a belief takes beside its numbers
 LETTER = 600.0  # seconds, at most, for another site to take a letter
 
 
-class Session(Site):
+class Session(BoundedSite):
     """A site in one run, which a person leads; `others` are the sites that take part beside it."""
 
     def __init__(
@@ -85,17 +66,12 @@ class Session(Site):
         guard: Guard | None = None,
         places: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(client, number, home)
-        self.guard, self.places = guard, places or {}  # what was told of rows; where they are in the table
+        super().__init__(client, number, home, policy, leader, purse, guard, places or {})
         self.origins = Origins(client.name)
         self.origins.load(home)
         self.does = ""  # what the last visit did, for people
-        self.before = taken_up()  # bytes that the process had before this run
-        self.since = 0.0  # when it began to compute what it does now
-        self.cancels: Callable[[], str] = lambda: ""  # why work is to end, if it is
-        self.purse = purse  # where visits with noise are paid from
         self.consent = consent  # what people here say of others' circles
-        self.policy, self.leader, self.others, self.letters = policy, leader, others, letters
+        self.others, self.letters = others, letters
         self.parcels = parcels
         self.visits = 0
         self.asked: dict[str, Any] = {}  # how it began
@@ -113,12 +89,7 @@ class Session(Site):
         told = {k: message[k] for k in ("model", "options", "shape", "outputs", "precision", "engine")}
         if self.net is not None and self.asked == told:
             return False
-        check_layers(told["options"])
-        many = parameters_of(told)
-        check_model(self.policy, str(told["model"]), many)
-        need = above(MODELS_HERE * 4 * many, "bytes for a model", self.policy.max_memory, "max_memory")
-        if need:
-            raise Refused(need)
+        self.check_build(told)
         self.do_begin(told, {})
         self.asked = told
         return True
@@ -143,10 +114,10 @@ class Session(Site):
             self.origins.check(message)
             if message["do"] == "give":
                 check_promised(self.limits, self.promised, "", message["rows"], message.get("why"))
-            self._check_room(message, tensors)
+            self.check_room(message, tensors)
             do = getattr(self, f"do_{message['do']}")
-            with self._bounded():
-                effects = self._weighed(message, tensors) if message["do"] == "visit" else Effects()
+            with self.bounded():
+                effects = self.weighed(message, tensors) if message["do"] == "visit" else Effects()
                 found, models = do(message, tensors)
             self.does = effects.words() if message["do"] == "visit" else ""
             if effects.later < self.policy.min_rows and "loss" in models and message["do"] == "visit":
@@ -156,69 +127,6 @@ class Session(Site):
             self.parcels.taken(self.leader)
             self.origins.after(message, tensors)
             return answer
-
-    @contextlib.contextmanager
-    def _bounded(self) -> Iterator[None]:
-        """What is computed here ends with the policy's seconds, or when somebody cancels it, and takes no
-        more than its memory.
-        """
-        most, watch, self.since = self.policy.max_seconds, self._net().learner.watch, time.time()
-        over = f"work took longer than the policy's {most:g} seconds, and was ended: ask for less, or raise "
-        watch.limit(most, over + "max_seconds", self.cancels)
-        try:
-            with bounded_memory(self.policy.max_memory, self.before):
-                yield
-        finally:
-            watch.rest()
-
-    def _check_room(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """What is here already, what comes along, and what a message names, which may be much though it is
-        small.
-        """
-        named = sum(len(message.get(key, ())) for key in ("rows", "new", "replies", "origin", "beliefs"))
-        named += sum(map(len, message.get("beside", {}).values()))
-        named += sum(len(row) if isinstance(row, list) else 1 for row in message.get("to") or ())
-        here = sum(t.nbytes for belief in self.held.values() for t in belief.values())
-        here += sum(t.nbytes for t in self._net().slots.tensors().values())
-        need = here + ENTRY * len(self.held) + sum(t.nbytes for t in tensors.values())
-        need += named * max(ENTRY, 8 * self._size())
-        if line := above(need, "bytes of models", self.policy.max_memory, "max_memory"):
-            raise Refused(line)
-
-    def _size(self) -> int:
-        """Numbers of the largest belief that is here; of a model, if there is none."""
-        each = (sum(t.numel() for t in belief.values()) for belief in self.held.values())
-        return max(each, default=0) or count_parameters(self._net().learner.scoring)
-
-    def _weighed(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Effects:
-        """What a visit is going to do, held against the policy and against all that was told before."""
-        kernel, key, net = self.kernel(message["kernel"]), key_of(message["key"]), self._net()
-        guests, beside = [int(g) for g in message["guests"]], sum(map(len, message["beside"].values()))
-        sizes = {part: len(getattr(self.client, part)) for part in PARTS}
-        x = self.client.train.x
-        load = Load(
-            len(guests), len(message["beliefs"]) + beside, self._size(), x[0].numel() if len(x) else 1, 64
-        )
-        own = self.purse is not None and bool(self.purse.cost(kernel, sizes))  # then nobody knows which rows
-        keys = [] if own else [key.at("guest", g, "host", self.number) for g in guests]
-        effects = effects_of(kernel, sizes, load, self.policy, keys)
-        check_effects(self.policy, effects)
-        self._take(tensors)
-        first = self._belief(message["beliefs"][0]) if message["beliefs"] else {}
-        kept = remembered_bytes(kernel, net.learner, first) * len(guests)
-        line = above(
-            effects.bytes + kept, "bytes of memory for a visit", self.policy.max_memory, "max_memory"
-        )
-        if line:
-            raise Refused(line)
-        if self.guard is not None:
-            models = list[str]()
-            if effects.drawn:
-                beliefs = stacked([self._belief(row) for row in message["beliefs"]])
-                models = marks_of_models(beliefs, [int(row) for row in message["rows"]])
-            who = who_asks(self.leader, message.get("run"))
-            self.guard.visit(effects, self.places, models, len(guests), who)
-        return effects
 
     def admitted(
         self,
@@ -245,11 +153,6 @@ class Session(Site):
         visits = 1 if getattr(kernel, "together", False) else len(called)
         self.purse.spend(self.leader, str(message["run"]), message["kernel"], repeated(cost, visits), mark)
         return own, [(i, self.number) for i in range(len(called))]
-
-    def kernel(self, told: Mapping[str, Any]) -> Kernel:
-        """No bin of few rows is told of, whatever is asked."""
-        made: Kernel = with_least(kernel_of(told), self.policy.min_rows)
-        return made
 
     def rows_mark(self) -> str:
         """The rows that this run has here, in few letters."""
@@ -401,7 +304,7 @@ class Session(Site):
             if ids & (self.held.keys() - self.copies):
                 raise Refused(f"a letter of {shown(sender)} has the names of what is ours")
             refuse_not_finite(tensors, sender)
-            self._check_room({}, tensors)
+            self.check_room({}, tensors)
             self._take(tensors)
             self.origins.came(sender, ids, head)
 
@@ -455,41 +358,6 @@ def forget_old_runs(state: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - max(p.stat().st_mtime for p in (folder, *folder.iterdir())) > OLD:
                 shutil.rmtree(folder)
-
-
-def check_layers(options: Mapping[str, Any]) -> None:
-    """A list of very many layers takes long to count though each is small."""
-    for name, value in options.items():
-        if isinstance(value, list) and len(value) > MOST_LAYERS:
-            raise Refused(
-                f"{len(value)} entries of {shown(name)}, at most {MOST_LAYERS}: choose another model"
-            )
-
-
-def parameters_of(told: Mapping[str, Any]) -> int:
-    """Numbers of a model, counted before they take up memory."""
-    made = MODELS.make(told["model"], **{k: detupled(v) for k, v in told["options"].items()})
-    try:
-        with torch.device("meta"):
-            return count_parameters(made.build(tuple(told["shape"]), int(told["outputs"]), 0))
-    except (RuntimeError, TypeError, ValueError) as error:
-        text = " ".join(str(error).split())[:200]
-        raise BadRun(f"model {shown(told['model'])} cannot be built here: {text}") from None
-
-
-def with_least(kernel: Any, least: int) -> Any:
-    """The same, with at least so many rows in each bin of a tally, also of one inside."""
-    if isinstance(kernel, Tallied):
-        return replace(kernel, least=max(least, kernel.least))
-    inner = getattr(kernel, "inner", None)
-    joined = None if inner is None else with_least(inner, least)
-    return kernel if joined is inner else replace(kernel, inner=joined)
-
-
-def withheld(found: dict[str, Any], numbers: dict[str, Tensor]) -> Answer:
-    """Without the loss: what it has of the steps after the first would be of few rows."""
-    names = [name for name in found["numbers"] if name != "loss"]
-    return {**found, "numbers": names}, {name: numbers[name] for name in names}
 
 
 def seconds_of(told: Any) -> float:

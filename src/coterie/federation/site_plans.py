@@ -23,7 +23,7 @@ from coterie.federation.certificates import Card
 from coterie.federation.plan_notes import PLANS
 from coterie.federation.plan_words import one_line, plan_objections, plan_words
 from coterie.federation.plans import PlanGuard, check_as_planned, verified_plan
-from coterie.federation.policy import Policy
+from coterie.federation.policy_keys import Policy
 from coterie.storage.atomic import read_lines, readable_errors, write_whole
 from coterie.storage.decided import decided, now
 

@@ -17,29 +17,24 @@ is kept for the site alone (`energy.py`).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 import coterie
 from coterie.core.belief import Belief
 from coterie.core.errors import BadRun, CoterieError, Refused, lines_of, shown
-from coterie.core.options import plain
 from coterie.core.wire import message_in, pack, payload
 from coterie.federation.budgets import Purse
 from coterie.federation.budgets import check_rows as check_budget_rows
 from coterie.federation.certificates import Card
 from coterie.federation.connected import CardOf, Company
 from coterie.federation.consent import Consent
+from coterie.federation.dealing import Dealing, Message
+from coterie.federation.diary import Diary
 from coterie.federation.energy import Effort
-from coterie.federation.guard import Guard, who_asks
 from coterie.federation.headers import printable
 from coterie.federation.parcels import Parcels
 from coterie.federation.parts import Seat
@@ -47,39 +42,29 @@ from coterie.federation.party import Kit
 from coterie.federation.plans import PlanGuard
 from coterie.federation.policy import (
     STAYS,
-    Policy,
     check_begin,
-    check_deals,
-    check_may,
-    check_quality,
     check_rows,
     check_size,
-    limits_of,
     told,
 )
-from coterie.federation.rows import FEWEST, PARTS, Holding
+from coterie.federation.policy_keys import Policy, limits_of
+from coterie.federation.rows import PARTS, Holding
 from coterie.federation.says import asked, sent
 from coterie.federation.seen import Seen
 from coterie.federation.session import Letters, Session, forget_old_runs, home_of, run_of
 from coterie.federation.site_plans import SitePlans
-from coterie.federation.state_folders import kin_of
 from coterie.federation.turns import Turns
 from coterie.federation.witness import Signer
 from coterie.nets.offers import Limits
 from coterie.nets.site import ERRORS
-from coterie.sites.leaning import leaning, look_first
-from coterie.storage.atomic import readable_errors
 
 log = logging.getLogger("coterie")
 
 MOST_SAID = 2_000  # letters of a line on the screen
-MOST_GROUNDS = 16  # ways to set rows aside that are kept in memory
-A_DAY = 24 * 3600
-Message = tuple[dict[str, Any], dict[str, Tensor]]
 Keep = Callable[[Session, Mapping[str, Any], Belief], str]
 
 
-class Station:
+class Station(Dealing):
     """`letters` sends to another party; `keep` writes a run's model down, and says where; `say` is for
     people; `card_of` knows who is connected; `kit` has the key that signs.
     """
@@ -97,25 +82,22 @@ class Station:
         kit: Kit | None = None,
     ) -> None:
         self.card_of, self.kit = card_of, kit
-        self.name, self.holding, self.policy, self.state = name, holding, policy, state
+        super().__init__(name, holding, policy, state, lambda line: say(printable(line, MOST_SAID)))
+        self.diary = Diary(state, self.say)
         self.letters, self.keep = letters, keep
-        self.say: Callable[[str], None] = lambda line: say(printable(line, MOST_SAID))
-        self.grounds: OrderedDict[tuple[str, str], Holding] = OrderedDict()
         self.visited: dict[str, int] = {}  # models that earlier runs have tried here
         self.turns = Turns()
         self.session: Session | None = None
         self.parcels, self.purse = Parcels(policy.max_bytes), Purse(state, policy)
         self.signer, self.effort = Signer(state, kit), Effort(state)
         self.consent = Consent(state, name, policy.circles)
-        self.guard = Guard(state, holding.data, policy)
         self.plans = SitePlans(state, name, policy, self.say)
         self.asker: Card | None = None  # whose message is answered at present
         self.seen = Seen(state, policy.max_rounds)
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
         forget_old_runs(state)
-        self.outcome = "done"  # of what it is asked at present, for who reads of it later
-        self.mute = False  # whether people know that nothing can be written down
+        self.outcome, self.does = "done", ""  # of what it is asked at present, for who reads of it later
         self.calls = {"ping": self._ping, "cancel": self._cancel}
 
     # the post
@@ -129,10 +111,10 @@ class Station:
             if (call := self.calls.get(str(message.get("do")))) is not None:  # while work goes on
                 return call(sender.name, message)
             with self.turns.alone(sender.name, str(message.get("do"))):
-                self.outcome, self.asker = "done", sender
+                self.outcome, self.does, self.asker = "done", "", sender
                 found = self._answer(sender.name, message, body)
-                outcome = self.outcome
-            self._write(sender.name, message, outcome)
+                outcome, does = self.outcome, self.does
+            self.diary.write(sender.name, message, outcome, does)
         except CoterieError as error:
             text = "; ".join(lines_of(error))
             self._note(sender.name, message, f"refused: {text}")
@@ -209,6 +191,7 @@ class Station:
         for line in session.withdrew:
             self.say(line)
         self.outcome, session.withdrew = "; ".join(session.withdrew) or "done", []
+        self.does = session.does
         return found
 
     def _known(self, leader: str) -> None:
@@ -221,64 +204,6 @@ class Station:
             "policy": {**told(self.policy), "vetoes": self.consent.vetoes()},
             "version": coterie.__version__,
         }, {}
-
-    def _deal(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
-        if self.policy.deal is not None and message["deal"] != self.policy.deal:
-            raise Refused(
-                f"rows held out by seed {shown(message['deal'])}, where the policy has {self.policy.deal}: "
-                f"run with --deal {self.policy.deal}"
-            )
-        self._dealt(leader, message)
-        holding = self.holding.without(message.get("forbid", [])).joined(message["common"])
-        found = holding.deal(
-            message["test"],
-            message["validation"],
-            message["deal"],
-            message["number"],
-            bool(message["one_class"]),
-        )
-        check_rows(self.policy, {part: found[part] for part in PARTS})
-        self.grounds[leader, str(message["ground"])[:64]] = holding
-        while len(self.grounds) > MOST_GROUNDS:
-            self.grounds.popitem(last=False)
-        return found, {}
-
-    def _sums(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
-        holding = self._ground(leader, message)
-        found = holding.sums(message["gaps"], max(FEWEST, self.policy.min_rows))
-        if any(s is not None for s in found):
-            check_may(self.policy, "sums")
-            self.guard.tell(holding.places(None)["train"], who_asks(leader, "sums"))
-        return {"sums": found}, {}
-
-    def _fit(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
-        holding = self._ground(leader, message)
-        client = holding.fit(message["gaps"], message["agreed"], late=bool(message["late"]))
-        if line := look_first(leaning([client])):  # for people here: it does not leave the site
-            self.say(line)
-        facts = holding.facts()
-        if self.policy.sums:  # what was fitted is in them
-            facts["notes"] = list(client.notes)
-        if self.policy.label_counts:
-            for rows in holding.places(None).values():
-                self.guard.tell(rows, who_asks(leader, "labels"))
-            facts["labels"] = holding.labels()
-        return plain(facts), {}
-
-    def _fold(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
-        client = self._ground(leader, message).part(message["fold"])
-        sizes = {part: len(getattr(client, part)) for part in PARTS}
-        check_rows(self.policy, sizes)
-        return sizes, {}
-
-    def _check(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
-        """Loaded where it is asked for alone."""
-        from coterie.federation.quality import answer
-
-        check_quality(self.policy, sum(map(len, self.holding.data.pools)))
-        told, where = answer(self.holding, message.get("checks"), self.state)
-        self.say(f"counts and quantiles of columns go to {leader}; what was found here is in {where}")
-        return told, {}
 
     def _begin(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         run, holding = run_of(message), self._ground(leader, message)
@@ -420,21 +345,6 @@ class Station:
 
     # what it has
 
-    def _dealt(self, leader: str, message: Mapping[str, Any]) -> None:
-        """Counts ways to set rows aside: by many of them, their sums and scores would tell single rows."""
-        told = {k: message[k] for k in ("common", "test", "validation", "deal", "number", "one_class")}
-        mark = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
-        before = self._since(DEALT)
-        if mark not in before:
-            check_deals(self.policy, len(before))
-            self._append(DEALT, mark)
-
-    def _ground(self, leader: str, message: Mapping[str, Any]) -> Holding:
-        found = self.grounds.get((leader, str(message.get("ground"))[:64]))
-        if found is None:
-            raise BadRun(f"site {self.name!r} has not set rows aside for this: start the run anew")
-        return found
-
     def _session(self, message: Mapping[str, Any], leader: str | None = None) -> Session:
         if self.session is None or message.get("run") != self.run:
             raise BadRun(f"site {self.name!r} is not in that run: start it anew, or resume it")
@@ -458,46 +368,17 @@ class Station:
 
     def _today(self, run: str) -> int:
         """How many other runs began here within a day."""
-        return len(self._since(BEGUN) - {run})
+        return len(self.days.since(BEGUN) - {run})
 
     def _count(self, run: str) -> None:
         """One that was refused did not begin."""
-        self._append(BEGUN, run)
-
-    def _since(self, name: str) -> set[str]:
-        """What was written into a file within a day, of these rows under any name: each line has a time and
-        what it is about.
-        """
-        since = time.time() - A_DAY
-        paths = [folder / name for folder in (self.state, *kin_of(self.state))]
-        lines = [line for path in paths if path.exists() for line in path.read_text().splitlines()]
-        return {mark for when, _, mark in (line.partition(" ") for line in lines) if float(when) > since}
-
-    def _append(self, name: str, mark: str) -> None:
-        with readable_errors(self.state / name), (self.state / name).open("a") as file:
-            file.write(f"{time.time():.0f} {mark}\n")
+        self.days.append(BEGUN, run)
 
     # what it says
 
     def _note(self, leader: str, message: Mapping[str, Any], outcome: str) -> None:
         self.say(f"{leader} asks: {asked(message)} · {outcome}")
-        self._write(leader, message, outcome)
-
-    def _write(self, leader: str, message: Mapping[str, Any], outcome: str) -> None:
-        entry: dict[str, Any] = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "by": leader}
-        run = message.get("run")
-        entry |= {"run": None if run is None else str(run)[:64], "asked": asked(message), "outcome": outcome}
-        try:
-            path = self.state / ASKED
-            if path.exists() and path.stat().st_size > LARGEST:
-                path.replace(path.with_suffix(".old.jsonl"))
-            with path.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
-            self.mute = False
-        except OSError as error:  # a full disk must not end the process
-            if not self.mute:
-                self.say(f"{ASKED} cannot be written: {error.strerror}: free space")
-            self.mute = True
+        self.diary.write(leader, message, outcome)
 
 
 def sealed_site(
@@ -509,7 +390,6 @@ def sealed_site(
     return SealedSite(name, parties, card_of, limits.leverage, limits.others_at_least)
 
 
-ASKED, BEGUN, DEALT, CANCEL = "asked.jsonl", "begun.txt", "dealt.txt", "cancel"
-LARGEST = 64 << 20  # bytes of asked.jsonl, before a new one is begun
+BEGUN, CANCEL = "begun.txt", "cancel"
 IDLE = 900.0  # seconds without a question after which a run may be set aside for another lead's
 MOST_RUNS = 1000  # whose visits are remembered

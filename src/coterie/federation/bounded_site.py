@@ -1,0 +1,173 @@
+"""A site whose policy bounds what messages do: rows, steps, seconds, memory."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core.client import Client
+from coterie.core.errors import BadRun, Refused, shown
+from coterie.core.kernel import Kernel
+from coterie.core.wire import key_of
+from coterie.federation.budgets import Purse
+from coterie.federation.effects import (
+    Effects,
+    Load,
+    bounded_memory,
+    check_effects,
+    check_load,
+    effects_of,
+    remembered_bytes,
+    taken_up,
+)
+from coterie.federation.guard import Guard, marks_of_models, who_asks
+from coterie.federation.policy import above, check_model
+from coterie.federation.policy_keys import Policy
+from coterie.kernels import Tallied, kernel_of
+from coterie.models import MODELS
+from coterie.models.base import count_parameters
+from coterie.nets.site import PARTS, Answer, Site, detupled, stacked
+
+MODELS_HERE = 4  # copies of a model that a site has
+MOST_LAYERS = 1000  # entries of a list among a model's options
+ENTRY = 1024  # bytes that a belief takes beside its numbers
+
+
+class BoundedSite(Site):
+    """`guard` knows what was told of rows, `places` where those of each part are in the site's table; visits
+    with noise are paid from `purse`; `cancels` says why work is to end, if it is.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        number: int,
+        home: Path,
+        policy: Policy,
+        leader: str,
+        purse: Purse | None,
+        guard: Guard | None,
+        places: Mapping[str, Any],
+    ) -> None:
+        super().__init__(client, number, home)
+        self.policy, self.leader, self.purse, self.guard, self.places = policy, leader, purse, guard, places
+        self.before = taken_up()  # bytes that the process had before this run
+        self.since = 0.0  # when it began to compute what it does now
+        self.cancels: Callable[[], str] = lambda: ""
+
+    def check_build(self, told: Mapping[str, Any]) -> None:
+        """A model that is to be built, by its numbers."""
+        check_layers(told["options"])
+        many = parameters_of(told)
+        check_model(self.policy, str(told["model"]), many)
+        need = above(MODELS_HERE * 4 * many, "bytes for a model", self.policy.max_memory, "max_memory")
+        if need:
+            raise Refused(need)
+
+    @contextlib.contextmanager
+    def bounded(self) -> Iterator[None]:
+        """What is computed here ends with the policy's seconds, or when somebody cancels it, and takes no
+        more than its memory.
+        """
+        most, watch, self.since = self.policy.max_seconds, self._net().learner.watch, time.time()
+        over = f"work took longer than the policy's {most:g} seconds, and was ended: ask for less, or raise "
+        watch.limit(most, over + "max_seconds", self.cancels)
+        try:
+            with bounded_memory(self.policy.max_memory, self.before):
+                yield
+        finally:
+            watch.rest()
+
+    def check_room(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """What is here already, what comes along, and what a message names, which may be much though it is
+        small.
+        """
+        named = sum(len(message.get(key, ())) for key in ("rows", "new", "replies", "origin", "beliefs"))
+        named += sum(map(len, message.get("beside", {}).values()))
+        named += sum(len(row) if isinstance(row, list) else 1 for row in message.get("to") or ())
+        here = sum(t.nbytes for belief in self.held.values() for t in belief.values())
+        here += sum(t.nbytes for t in self._net().slots.tensors().values())
+        need = here + ENTRY * len(self.held) + sum(t.nbytes for t in tensors.values())
+        need += named * max(ENTRY, 8 * self._size())
+        if line := above(need, "bytes of models", self.policy.max_memory, "max_memory"):
+            raise Refused(line)
+
+    def _size(self) -> int:
+        """Numbers of the largest belief that is here; of a model, if there is none."""
+        each = (sum(t.numel() for t in belief.values()) for belief in self.held.values())
+        return max(each, default=0) or count_parameters(self._net().learner.scoring)
+
+    def weighed(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Effects:
+        """What a visit is going to do, held against the policy and against all that was told before."""
+        kernel, key, net = self.kernel(message["kernel"]), key_of(message["key"]), self._net()
+        guests, beside = [int(g) for g in message["guests"]], sum(map(len, message["beside"].values()))
+        if len(guests) != len(message["rows"]):
+            raise Refused(f"{len(message['rows'])} models of {len(guests)} guests: is it of another version?")
+        sizes = {part: len(getattr(self.client, part)) for part in PARTS}
+        x = self.client.train.x
+        load = Load(
+            len(guests), len(message["beliefs"]) + beside, self._size(), x[0].numel() if len(x) else 1, 64
+        )
+        own = self.purse is not None and bool(self.purse.cost(kernel, sizes))  # then nobody knows which rows
+        keys = [] if own else [key.at("guest", g, "host", self.number) for g in guests]
+        effects = effects_of(kernel, sizes, load, self.policy, keys)
+        check_effects(self.policy, effects)
+        self._take(tensors)
+        first = self._belief(message["beliefs"][0]) if message["beliefs"] else {}
+        kept = remembered_bytes(kernel, net.learner, first) * len(guests)
+        check_load(self.policy, replace(effects, bytes=effects.bytes + kept))
+        if self.guard is not None:
+            models = list[str]()
+            if effects.drawn:
+                beliefs = stacked([self._belief(row) for row in message["beliefs"]])
+                models = marks_of_models(beliefs, [int(row) for row in message["rows"]])
+            who = who_asks(self.leader, message.get("run"))
+            self.guard.visit(effects, self.places, models, len(guests), who)
+        return effects
+
+    def kernel(self, told: Mapping[str, Any]) -> Kernel:
+        """No bin of few rows is told of, whatever is asked."""
+        made: Kernel = with_least(kernel_of(told), self.policy.min_rows)
+        return made
+
+
+def check_layers(options: Mapping[str, Any]) -> None:
+    """A list of very many layers takes long to count though each is small."""
+    for name, value in options.items():
+        if isinstance(value, list) and len(value) > MOST_LAYERS:
+            raise Refused(
+                f"{len(value)} entries of {shown(name)}, at most {MOST_LAYERS}: choose another model"
+            )
+
+
+def parameters_of(told: Mapping[str, Any]) -> int:
+    """Numbers of a model, counted before they take up memory."""
+    made = MODELS.make(told["model"], **{k: detupled(v) for k, v in told["options"].items()})
+    try:
+        with torch.device("meta"):
+            return count_parameters(made.build(tuple(told["shape"]), int(told["outputs"]), 0))
+    except (RuntimeError, TypeError, ValueError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise BadRun(f"model {shown(told['model'])} cannot be built here: {text}") from None
+
+
+def with_least(kernel: Any, least: int) -> Any:
+    """The same, with at least so many rows in each bin of a tally, also of one inside."""
+    if isinstance(kernel, Tallied):
+        return replace(kernel, least=max(least, kernel.least))
+    inner = getattr(kernel, "inner", None)
+    joined = None if inner is None else with_least(inner, least)
+    return kernel if joined is inner else replace(kernel, inner=joined)
+
+
+def withheld(found: dict[str, Any], numbers: dict[str, Tensor]) -> Answer:
+    """Without the loss: what it has of the steps after the first would be of few rows."""
+    names = [name for name in found["numbers"] if name != "loss"]
+    return {**found, "numbers": names}, {name: numbers[name] for name in names}
