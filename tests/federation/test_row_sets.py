@@ -116,32 +116,6 @@ def test_damage_ends_the_site_and_a_torn_line_does_not(tmp_path):
         sets_of(tmp_path)
 
 
-def test_draws_differ_by_enough_rows(tmp_path):
-    sets = sets_of(tmp_path, 12, 3)
-    sets.admit_draw(np.arange(6), "a", WHO)
-    sets.admit_draw(np.arange(6), "a", WHO)  # the same again tells nothing new
-    with pytest.raises(Refused, match="rows that differ by 2"):
-        sets.admit_draw(np.array([1, 2, 3, 4, 5, 6]), "b", WHO)
-    with pytest.raises(Refused, match="rows that differ by 1"):
-        sets_of(tmp_path).admit(np.arange(7), WHO)
-
-
-def test_draws_of_passes_count_how_often(tmp_path):
-    """All rows twice, but one of them once: that is the one."""
-    sets = sets_of(tmp_path)
-    sets.admit(np.arange(12), WHO)
-    with pytest.raises(Refused, match="rows that differ by 1"):
-        sets.admit_draw(np.concatenate([np.arange(12), np.arange(11)]), "a", WHO)
-
-
-def test_one_model_does_not_see_as_many_draws_as_there_are_rows(tmp_path):
-    sets, rng = sets_of(tmp_path, 40, 3), np.random.default_rng(1)
-    for i in range(60):
-        sets.admit_draw(rng.permutation(40)[:20], f"model {i}", WHO)  # a model that learns
-    lines = [said_no(sets.admit_draw, rng.permutation(40)[:20], "the same") for _ in range(40)]
-    assert any(" so many ways that " in line for line in lines)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 7), min_size=1), min_size=1, max_size=5))
 def test_no_small_combination_of_admitted_sets_is_about_few_rows(tmp_path_factory, asked):

@@ -76,12 +76,14 @@ class Extent(NamedTuple):
     batch     rows of a step, or of the smallest part of one that is looked at by itself; the last step of a
               pass may have fewer
     evenly    whether each row that it works on is taken equally often
+    least     how many different rows it takes at least
     rows      the training rows that it works on; None: all
     """
 
     steps: int
     batch: int
     evenly: bool
+    least: int
     rows: Tensor | None = None
 
 

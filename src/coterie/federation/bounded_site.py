@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -12,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from coterie.core.belief import Belief
 from coterie.core.client import Client
 from coterie.core.errors import BadRun, Refused, shown
 from coterie.core.kernel import Kernel
-from coterie.core.wire import key_of
+from coterie.core.learner import Learner
 from coterie.federation.budgets import Purse
 from coterie.federation.effects import (
     Effects,
@@ -27,16 +29,20 @@ from coterie.federation.effects import (
     remembered_bytes,
     taken_up,
 )
-from coterie.federation.guard import Guard, marks_of_models, who_asks
+from coterie.federation.guard import Guard, who_asks
 from coterie.federation.policy import above, check_model
 from coterie.federation.policy_keys import Policy
-from coterie.kernels import Tallied, kernel_of
+from coterie.kernels import Moments, Tallied, kernel_of
+from coterie.kernels.taken import OWN
 from coterie.models import MODELS
 from coterie.models.base import count_parameters
-from coterie.nets.site import PARTS, Answer, Site, detupled, stacked
+from coterie.nets.site import PARTS, Answer, Site, detupled
 
 MODELS_HERE = 4  # copies of a model that a site has
 MOST_LAYERS = 1000  # entries of a list among a model's options
+MOST_KERNELS = 256  # that are remembered
+FIGURES = frozenset({"loss", "acceptance", "step"})  # of local work, that its rows can be told from
+LONGEST_KEY = 4096
 ENTRY = 1024  # bytes that a belief takes beside its numbers
 
 
@@ -61,6 +67,10 @@ class BoundedSite(Site):
         self.before = taken_up()  # bytes that the process had before this run
         self.since = 0.0  # when it began to compute what it does now
         self.cancels: Callable[[], str] = lambda: ""
+        self._kernels: dict[str, Kernel] = {}  # as they were told
+        self._kept: dict[
+            tuple[str, int], int
+        ] = {}  # bytes that work remembers, by kernel and size of a model
 
     def check_build(self, told: Mapping[str, Any]) -> None:
         """A model that is to be built, by its numbers."""
@@ -106,7 +116,8 @@ class BoundedSite(Site):
 
     def weighed(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Effects:
         """What a visit is going to do, held against the policy and against all that was told before."""
-        kernel, key, net = self.kernel(message["kernel"]), key_of(message["key"]), self._net()
+        kernel, net = self.kernel(message["kernel"]), self._net()
+        check_key(message["key"])
         guests, beside = [int(g) for g in message["guests"]], sum(map(len, message["beside"].values()))
         if len(guests) != len(message["rows"]):
             raise Refused(f"{len(message['rows'])} models of {len(guests)} guests: is it of another version?")
@@ -115,27 +126,32 @@ class BoundedSite(Site):
         load = Load(
             len(guests), len(message["beliefs"]) + beside, self._size(), x[0].numel() if len(x) else 1, 64
         )
-        own = self.purse is not None and bool(self.purse.cost(kernel, sizes))  # then nobody knows which rows
-        keys = [] if own else [key.at("guest", g, "host", self.number) for g in guests]
-        effects = effects_of(kernel, sizes, load, self.policy, keys)
+        effects = effects_of(kernel, sizes, load)
         check_effects(self.policy, effects)
         self._take(tensors)
+        beside_it = [row for some in message["beside"].values() for row in some]
+        for row in (*message["beliefs"], *beside_it):
+            check_shapes(self._belief(row), net.learner)
         first = self._belief(message["beliefs"][0]) if message["beliefs"] else {}
-        kept = remembered_bytes(kernel, net.learner, first) * len(guests)
+        mark = (json.dumps(message["kernel"]), sum(t.numel() for t in first.values()))
+        if mark not in self._kept:
+            self._kept = {} if len(self._kept) >= MOST_KERNELS else self._kept
+            self._kept[mark] = remembered_bytes(kernel, net.learner, first)
+        kept = self._kept[mark] * len(guests)
         check_load(self.policy, replace(effects, bytes=effects.bytes + kept))
         if self.guard is not None:
-            models = list[str]()
-            if effects.drawn:
-                beliefs = stacked([self._belief(row) for row in message["beliefs"]])
-                models = marks_of_models(beliefs, [int(row) for row in message["rows"]])
-            who = who_asks(self.leader, message.get("run"))
-            self.guard.visit(effects, self.places, models, len(guests), who)
+            told = len(guests) * max(1, len(message["beside"]))  # there may be a number for each beside it
+            self.guard.visit(effects, self.places, told, who_asks(self.leader, message.get("run")))
         return effects
 
     def kernel(self, told: Mapping[str, Any]) -> Kernel:
         """No bin of few rows is told of, whatever is asked."""
-        made: Kernel = with_least(kernel_of(told), self.policy.min_rows)
-        return made
+        text = json.dumps(told)
+        if text not in self._kernels:
+            if len(self._kernels) >= MOST_KERNELS:
+                self._kernels.clear()
+            self._kernels[text] = with_least(kernel_of(told), self.policy.min_rows)
+        return self._kernels[text]
 
 
 def check_layers(options: Mapping[str, Any]) -> None:
@@ -158,9 +174,31 @@ def parameters_of(told: Mapping[str, Any]) -> int:
         raise BadRun(f"model {shown(told['model'])} cannot be built here: {text}") from None
 
 
+def check_key(told: Mapping[str, Any]) -> None:
+    """Its path is read for each guest."""
+    if len(json.dumps(told)) > LONGEST_KEY:
+        raise Refused(f"a key of more than {LONGEST_KEY} letters: is it of another version?")
+
+
+def check_shapes(belief: Belief, learner: Learner) -> None:
+    """Tensors by the model's names are made as the model's own: a bias of its own for each row would tell
+    rows apart.
+    """
+    like = {**dict(learner.training.named_parameters()), **dict(learner.training.named_buffers())}
+    for name, t in belief.items():
+        own = like.get(name.removeprefix(OWN))
+        if own is not None and t.shape != own.shape:
+            raise Refused(
+                f"{shown(name)} of shape {list(t.shape)}, where the model's has {list(own.shape)}: is it of "
+                "another version?"
+            )
+
+
 def with_least(kernel: Any, least: int) -> Any:
-    """The same, with at least so many rows in each bin of a tally, also of one inside."""
-    if isinstance(kernel, Tallied):
+    """The same, with at least so many rows in each bin of a tally and in each class that is told of, also of
+    one inside.
+    """
+    if isinstance(kernel, Tallied | Moments):
         return replace(kernel, least=max(least, kernel.least))
     inner = getattr(kernel, "inner", None)
     joined = None if inner is None else with_least(inner, least)
@@ -168,6 +206,6 @@ def with_least(kernel: Any, least: int) -> Any:
 
 
 def withheld(found: dict[str, Any], numbers: dict[str, Tensor]) -> Answer:
-    """Without the loss: what it has of the steps after the first would be of few rows."""
-    names = [name for name in found["numbers"] if name != "loss"]
+    """Without figures of the rows: they would be of few, or of rows that differ from visit to visit."""
+    names = [name for name in found["numbers"] if name not in FIGURES]
     return {**found, "numbers": names}, {name: numbers[name] for name in names}

@@ -43,7 +43,7 @@ class Consent:
         if kin := kin_of(self.state):
             vetoes = (line for folder in kin for line in decided(folder) if line["kind"] == "veto")
             lines = sorted([*(line for line in vetoes if line.get("allow") is not True), *lines], key=instant)
-        return {str(line.get("requester")): line for line in lines}
+        return {str(line.get("requester")).casefold(): line for line in lines}
 
     def vetoes(self) -> bool:
         """Whether anybody got a no: the site then wants to be asked before sums."""
@@ -57,7 +57,7 @@ class Consent:
         if not requester:
             return ""
         try:
-            said = self.answers().get(requester)
+            said = self.answers().get(requester.casefold())
         except BadRun as error:
             return f"nobody knows what people at {self.site} decided: {error}"
         if said is not None and said.get("allow") is not True:

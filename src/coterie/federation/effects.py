@@ -7,7 +7,7 @@ told before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,6 @@ from coterie.core.errors import BadInput, Refused
 from coterie.core.groups import Groups
 from coterie.core.kernel import apart, extent_of, gradients_of, looks, makes, scores
 from coterie.core.learner import Learner
-from coterie.core.seeds import Key
 from coterie.federation.policy import above
 from coterie.federation.policy_keys import Policy
 
@@ -48,9 +47,10 @@ class Effects:
     part       on which rows; nothing if it looks at none
     trains     whether it trains on them, or only scores
     of         how many rows that part has
-    rows       which of them it looks at, each equally often; None: all, or those of `drawn`
-    drawn      [guest] rows in the order of steps, if they are drawn for each guest
-    steps      of each guest; `gradients` that they take, and `batch` the rows of one
+    rows       which of them it works on; None: all
+    drawn      whether steps draw some of these for each visit, not all equally often; `least` at least
+    steps      of each guest; `gradients` that all take, and `batch` the rows of one
+    tells      of which step its numbers are by themselves; nothing if they are of all
     bytes      that it needs at most, beside what its layers keep between them
     """
 
@@ -58,17 +58,19 @@ class Effects:
     trains: bool = False
     of: int = 0
     rows: Tensor | None = None
-    drawn: tuple[Tensor, ...] = ()
+    drawn: bool = False
+    least: int = 0
     steps: int = 0
     gradients: int = 0
     batch: int = 0
     bytes: int = 0
+    tells: str = ""
 
     @property
     def many(self) -> int:
-        """How many rows, the fewest of all guests."""
+        """How many rows."""
         if self.drawn:
-            return min(len(torch.unique(rows)) for rows in self.drawn)
+            return self.least
         return self.of if self.rows is None else len(self.rows)
 
     @property
@@ -89,12 +91,8 @@ class Effects:
         return f"trains on {self.many} of {self.of} rows in {steps} of {self.batch}"
 
 
-def effects_of(
-    kernel: Any, sizes: Mapping[str, int], load: Load, policy: Policy, keys: Sequence[Key] = ()
-) -> Effects:
-    """Of a visit with these keys, one for each guest; what exceeds the policy's steps or memory is refused
-    before it is planned.
-    """
+def effects_of(kernel: Any, sizes: Mapping[str, int], load: Load) -> Effects:
+    """Of a visit, without planning it."""
     if makes(kernel):
         return Effects(bytes=8 * (load.beliefs + load.guests) * load.numbers)
     if scores(kernel):
@@ -102,15 +100,34 @@ def effects_of(
     samples = sizes["train"]
     extent = extent_of(kernel, samples)
     if extent is None:
-        raise Refused(f"{named(kernel)} does not say how much it does: it needs an extent")
+        raise Refused(
+            f"{named(kernel)} does not say how much it does: give it an extent (docs/adding-a-method.md)"
+        )
     each = gradients_of(kernel)
     taken = 24 * extent.steps * extent.batch * load.guests + RECORDED * each
     taken += 8 * (load.beliefs + COPIES * load.guests) * load.numbers + 32 * extent.batch * load.row
-    found = Effects("train", True, samples, extent.rows, (), extent.steps, extent.steps * each, bytes=taken)
-    check_load(policy, found)
-    drawn = () if extent.evenly else tuple(rows_in(kernel.plan(samples, key).rows) for key in keys)
-    rows = None if drawn else extent.rows
-    return Effects("train", True, samples, rows, drawn, extent.steps, found.gradients, extent.batch, taken)
+    return Effects(
+        "train",
+        True,
+        samples,
+        extent.rows,
+        not extent.evenly,
+        extent.least,
+        extent.steps,
+        extent.steps * each * load.guests,
+        extent.batch,
+        taken,
+        tells_of(kernel),
+    )
+
+
+def tells_of(kernel: Any) -> str:
+    """Of which step the numbers of a kernel, or of one inside, are by themselves."""
+    while kernel is not None:
+        if found := getattr(kernel, "tells", ""):
+            return str(found)
+        kernel = getattr(kernel, "inner", None)
+    return ""
 
 
 def effects_of_scores(kernel: Any, sizes: Mapping[str, int], load: Load) -> Effects:
@@ -122,11 +139,6 @@ def effects_of_scores(kernel: Any, sizes: Mapping[str, int], load: Load) -> Effe
     some = None if looks(kernel) or not samples else apart(kernel, Groups.of(torch.tensor([samples])))
     rows = None if some is None else some.nonzero().flatten()
     return Effects(kernel.part, False, samples, rows, bytes=taken)
-
-
-def rows_in(plan: Tensor) -> Tensor:
-    """[row] those of all steps, in their order, without padding."""
-    return plan[plan >= 0]
 
 
 def check_load(policy: Policy, effects: Effects) -> None:
@@ -150,6 +162,10 @@ def check_effects(policy: Policy, effects: Effects) -> None:
             f"a visit that {effects.words()}, below the policy's {least}: ask for more rows, or lower "
             "min_rows"
         )
+    if effects.trains and effects.tells == "each step" and effects.steps > 1:
+        raise Refused(f"figures of each of {effects.steps} steps: take one batch of all rows")
+    if effects.trains and effects.tells and effects.later < least:
+        raise Refused(f"figures of a last step of {effects.later} rows: take another batch")
     if effects.trains and effects.batch < min(least, effects.of):
         raise Refused(
             f"steps of {effects.batch} rows, below the policy's {least}: take larger batches, or lower "

@@ -6,24 +6,22 @@ a day.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from coterie.core.errors import Refused
 from coterie.data.build import units_of
 from coterie.data.dataset import Dataset
 from coterie.federation.effects import Effects
 from coterie.federation.policy_keys import Policy
-from coterie.federation.row_sets import Counts, RowSets, marks_of_rows
-from coterie.federation.state_folders import kin_of
+from coterie.federation.row_sets import ROW_SETS, Counts, RowSets, marks_of_rows
+from coterie.federation.state_folders import kin_of, one_at_a_time
 from coterie.storage.atomic import readable_errors, write_whole
 
 ANSWERED = "answered.txt"
@@ -31,45 +29,51 @@ A_DAY = 24 * 3600
 
 
 class Guard:
-    """`places` of rows are those in the site's table: see `Holding.places`."""
+    """`places` of rows are those in the site's table: see `Holding.places`. What other processes tell of the
+    same rows, under other names (`state_folders.py`), counts here as it comes.
+    """
 
     def __init__(self, state: Path, data: Dataset, policy: Policy) -> None:
-        self.policy, self.path = policy, state / ANSWERED
-        marks = marks_of_rows([(np.asarray(p.x), np.asarray(p.y)) for p in data.pools])
+        self.policy, self.state, self.path = policy, state, state / ANSWERED
+        self.marks = marks_of_rows([(np.asarray(p.x), np.asarray(p.y)) for p in data.pools])
         units = [units_of(p, data.together, np.arange(len(p))) for p in data.pools]
         apart = np.cumsum([0, *(len(p) for p in data.pools)])
-        persons = np.concatenate([u + first for u, first in zip(units, apart[:-1], strict=True)])
-        self.row_sets = RowSets(state, marks, persons, policy.min_rows, policy.row_leverage)
-        self._answers: deque[tuple[float, int]] = deque()
-        self._read()
+        self.persons = np.concatenate([u + first for u, first in zip(units, apart[:-1], strict=True)])
+        self._trim()
+        self._open()
 
     def tell(self, places: Counts, who: Mapping[str, str]) -> None:
         """A figure of these rows leaves."""
-        if len(places):
-            self.row_sets.admit(places, who)
+        with self._up_to_date():
+            self._tell(places, who)
 
     def visit(
         self,
         effects: Effects,
         places: Mapping[str, Counts],
-        models: Iterable[str],
-        guests: int,
+        answers: int,
         who: Mapping[str, str],
     ) -> None:
-        """A visit by these models, whose effects are within the policy by themselves."""
+        """A visit that asks for so many answers, whose effects are within the policy by themselves."""
         if not effects.part or not effects.of:
             return
-        self._count(guests)
-        mine = places[effects.part]
-        if effects.drawn:
-            for rows, model in zip(effects.drawn, models, strict=True):
-                self.row_sets.admit_draw(mine[rows.numpy()], model, who)
-        else:
-            self.tell(mine if effects.rows is None else mine[effects.rows.numpy()], who)
+        with self._up_to_date():
+            self._count(answers, who)
+            mine = places[effects.part]
+            if not effects.drawn:  # of which no figure is told
+                self._tell(mine if effects.rows is None else mine[effects.rows.numpy()], who)
+
+    def _tell(self, places: Counts, who: Mapping[str, str]) -> None:
+        if len(places):
+            self.row_sets.admit(places, who)
 
     # models tried here within a day
 
-    def _count(self, guests: int) -> None:
+    def tried(self, run: str) -> int:
+        """How many of a run were, as far back as that."""
+        return self._by_run.get(run, 0)
+
+    def _count(self, guests: int, who: Mapping[str, str]) -> None:
         now = time.time()
         while self._answers and self._answers[0][0] < now - A_DAY:
             self._answers.popleft()
@@ -79,46 +83,68 @@ class Guard:
                 f"{today} models were tried here within 24 hours, and {guests} more are above the policy's "
                 f"{self.policy.answers_a_day}: wait, or raise answers_a_day"
             )
-        if self._answers and self._answers[-1][0] > now - 60:
-            self._answers[-1] = (self._answers[-1][0], self._answers[-1][1] + guests)
-        else:
-            self._answers.append((now, guests))
+        self._note(now, guests, who["run"])
         with readable_errors(self.path), self.path.open("a") as file:
-            file.write(f"{now:.0f} {guests}\n")
+            file.write(f"{now:.0f} {guests} {who['run']}\n")
 
-    def _read(self) -> None:
-        """What was tried here, and at others with the same rows, as of when this process began."""
-        since, kept = time.time() - A_DAY, list[str]()
-        for folder in (self.path.parent, *kin_of(self.path.parent)):
-            path = folder / ANSWERED
-            if not path.exists():
-                continue
-            with readable_errors(path):
-                for line in path.read_text().splitlines():
-                    when, _, many = line.partition(" ")
-                    if when.isdecimal() and many.isdecimal() and float(when) > since:
-                        self._answers.append((float(when), int(many)))
-                        kept += [f"{line}\n"] if path == self.path else []
-        self._answers = deque(sorted(self._answers))
+    def _note(self, when: float, many: int, run: str) -> None:
+        """By the minute."""
+        self._by_run[run] = self._by_run.get(run, 0) + many
+        if self._answers and self._answers[-1][0] > when - 60:
+            many += self._answers.pop()[1]
+        self._answers.append((when, many))
+
+    # what others tell of the same rows
+
+    def _kin(self) -> list[Path]:
+        return [folder / name for folder in kin_of(self.state) for name in (ROW_SETS, ANSWERED)]
+
+    @contextmanager
+    def _up_to_date(self) -> Iterator[None]:
+        kin = self._kin()
+        if not kin:
+            yield
+            return
+        with one_at_a_time(self.state):
+            if sizes_of(kin) != self._sizes:
+                self._open()
+            yield
+
+    def _open(self) -> None:
+        self.row_sets = RowSets(
+            self.state, self.marks, self.persons, self.policy.min_rows, self.policy.row_leverage
+        )
+        self._answers: deque[tuple[float, int]] = deque()
+        self._by_run: dict[str, int] = {}
+        lines = [
+            line for folder in (self.state, *kin_of(self.state)) for line in answers_in(folder / ANSWERED)
+        ]
+        for when, many, run in sorted(lines):
+            self._note(when, many, run)
+        self._sizes = sizes_of(self._kin())
+
+    def _trim(self) -> None:
+        """Lines that are older than a day go."""
         if self.path.exists():
+            lines = answers_in(self.path)
             with readable_errors(self.path):
-                write_whole(self.path, "".join(kept))
+                write_whole(self.path, "".join(f"{w:.0f} {many} {run}\n" for w, many, run in lines))
 
 
-def mark_of_model(beliefs: Mapping[str, Tensor], row: int) -> str:
-    """The same for models that are nearly so: numbers count by their first two digits."""
-    total = hashlib.sha256()
-    for name in sorted(beliefs):
-        t = beliefs[name][row].detach()
-        rough = t.to(torch.bfloat16).view(torch.int16) if t.is_floating_point() else t
-        total.update(name.encode() + rough.contiguous().numpy().tobytes())
-    return total.hexdigest()[:16]
+def answers_in(path: Path) -> list[tuple[float, int, str]]:
+    """Of the last day: when, how many, in which run."""
+    if not path.exists():
+        return []
+    since = time.time() - A_DAY
+    with readable_errors(path):
+        words = [line.split(" ") for line in path.read_text().splitlines()]
+    told = [(float(w[0]), int(w[1]), w[2]) for w in words if len(w) == 3 and (w[0] + w[1]).isdecimal()]
+    return [line for line in told if line[0] > since]
+
+
+def sizes_of(paths: Iterable[Path]) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in paths if path.exists()}
 
 
 def who_asks(leader: str, run: Any) -> dict[str, str]:
     return {"by": leader, "run": str(run)[:64]}
-
-
-def marks_of_models(beliefs: Mapping[str, Tensor], rows: Sequence[int]) -> list[str]:
-    found = {row: mark_of_model(beliefs, row) for row in set(rows)}
-    return [found[row] for row in rows]

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from coterie.core.checks import is_whole
 from coterie.core.errors import BadRun, Refused, shown
-from coterie.core.kernel import KERNELS, kernel_of, makes
+from coterie.core.kernel import KERNELS, makes
+from coterie.federation.policy import names_in
 from coterie.federation.policy_keys import Policy
 from coterie.storage.atomic import readable_errors, write_whole
 
@@ -27,7 +28,7 @@ ORIGINS = "origins.json"
 MOST_SITES = 1_000
 Names = frozenset[str]
 NOBODY: Names = frozenset()
-TELLS_MODELS = ("slopes",)  # kernels whose numbers compare models, as distances do
+MOST_MARKED = 100_000  # ids
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,12 @@ class Bond:
     open: bool = False
     distances: bool = False
     vetoes: tuple[str, ...] = ()
+
+    def and_also(self, other: Bond) -> Bond:
+        """What both demand."""
+        vetoes = tuple(sorted({*self.vetoes, *other.vetoes}))
+        each = (self.coordinator and other.coordinator, self.open and other.open)
+        return Bond(*each, self.distances and other.distances, vetoes)
 
 
 def bond_of(policy: Policy, vetoes: Iterable[str]) -> Bond:
@@ -64,26 +71,33 @@ class Origins:
     whole: set[int] = field(default_factory=set)
     bonds: dict[str, Bond] = field(default_factory=dict)
     slots: dict[str, Names] = field(default_factory=dict)  # whose are in what work remembers, by its name
+    stored: str = ""  # as it was written last
 
     # what comes and goes
 
     def came(self, sender: str, ids: Iterable[int], header: Mapping[str, Any]) -> None:
-        """Contents of another site, which says whose are in them; its own at least."""
+        """Contents of another site, which says whose are in them; its own at least. What a site demands, it
+        says itself; others can only demand more in its name.
+        """
         bonds, origins = header.get("bonds"), header.get("origins")
         told = bonds if isinstance(bonds, Mapping) else {}
         some = origins if isinstance(origins, Mapping) else {}
-        for site, bond in [*told.items()][:MOST_SITES]:
+        for site, said in [*told.items()][:MOST_SITES]:
             if isinstance(site, str) and site != self.name:
-                self.bonds[site] = bond_told(bond)
+                bond, known = bond_told(said), self.bonds.get(site)
+                self.bonds[site] = bond if site == sender or known is None else bond.and_also(known)
         for id in ids:
             within = some.get(str(id))
             names = {str(name) for name in within[:MOST_SITES]} if isinstance(within, list) else set()
-            self.of[id] = frozenset(names | {sender}) - {self.name}
-            self.whole.add(id)
+            self._mark(id, frozenset(names | {sender}) - {self.name}, whole=True)
 
-    def header(self, rows: Sequence[Any], new: Sequence[int], own: Bond) -> dict[str, Any]:
-        """What goes along with contents for another site."""
-        origins = {str(id): sorted(self.within([row])) for row, id in zip(rows, new, strict=True)}
+    def header(
+        self, rows: Sequence[Any], new: Sequence[int], own: Bond, before: Names = NOBODY
+    ) -> dict[str, Any]:
+        """What goes along with contents for another site; `before` are those whose models are in what it has
+        already, and may add to.
+        """
+        origins = {str(id): sorted(self.within([row]) | before) for row, id in zip(rows, new, strict=True)}
         sites = sorted({name for names in origins.values() for name in names})
         bonds = {site: asdict(self.bonds.get(site, Bond())) for site in sites}
         return {
@@ -93,30 +107,39 @@ class Origins:
 
     # what is made of what is here
 
-    def after(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """A message was done."""
+    def foresee(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor], keeps: bool = False) -> None:
+        """Marks what a message is going to make, before it does, as one that fails may have made a part of
+        it. A mark is added to those that an id has. `keeps` says whether a visit's work remembers something
+        for its next.
+        """
         do = message["do"]
-        if do in ("begin", "keep", "fetch"):
-            live = set(message.get("live", ()))
-            self.of = {id: names for id, names in self.of.items() if id in live}
-            self.whole &= live
-        elif do == "copy":
+        if do == "copy":
             for row, new in zip(message["rows"], message["new"], strict=True):
                 self._made(new, [row], as_it_came=True)
         elif do == "mix":
             for row, new in enumerate(message["new"]):
-                self._made(
-                    new, [message["rows"][i] for i in mixed_in(row, message, tensors)], as_it_came=True
-                )
+                senders = [message["rows"][i] for i in mixed_in(row, message, tensors)]
+                self._made(new, senders, as_it_came=True)
         elif do == "visit":
-            self._visited(message)
+            self._visited(message, keeps)
+        elif do == "unseal":
+            told = message["told"]
+            rows = [*told["near"], *told["bases"], *(row for some in told["taken"].values() for row in some)]
+            for new in message["new"]:
+                self._made(new, rows, as_it_came=False)
 
-    def _visited(self, message: Mapping[str, Any]) -> None:
+    def keep(self, ids: Iterable[int]) -> None:
+        """Only these are here, or on the disk."""
+        left = set(ids)
+        self.of = {id: names for id, names in self.of.items() if id in left}
+        self.whole &= left
+
+    def _visited(self, message: Mapping[str, Any], keeps: bool) -> None:
         """Replies have in them what came, what lay beside it, and what the work remembered."""
         beside = [row for some in message["beside"].values() for row in some]
         same = makes(KERNELS[str(message["kernel"]["name"])])
         slot, before = str(message.get("slot", "")), NOBODY
-        if getattr(kernel_of(message["kernel"]), "keeps", False):
+        if keeps:
             before = self.slots.get(slot, NOBODY)
             if names := before | self.within([*message["beliefs"], *beside]):
                 self.slots[slot] = names
@@ -124,14 +147,16 @@ class Origins:
             self._made(new, [message["beliefs"][guest], *beside], same, before)
 
     def _made(self, new: int, rows: Sequence[Any], as_it_came: bool, before: Names = NOBODY) -> None:
-        names = self.within(rows) | before
-        self.of.pop(new, None)
-        self.whole.discard(new)
+        names, ids = self.within(rows) | before, {part[0] for row in rows for part in row}
         if names:
-            self.of[new] = names
-            ids = {part[0] for row in rows for part in row}
-            if as_it_came and len(names) == 1 and ids <= self.whole:
-                self.whole.add(new)
+            self._mark(new, names, as_it_came and len(names) == 1 and ids <= self.whole)
+
+    def _mark(self, id: int, names: Names, whole: bool) -> None:
+        if len(self.of) >= MOST_MARKED and id not in self.of:
+            raise Refused(f"{len(self.of)} models with parts of others are here: let some of them go first")
+        self.of[id] = self.of.get(id, NOBODY) | names
+        if whole:
+            self.whole.add(id)
 
     def within(self, rows: Iterable[Any]) -> Names:
         return NOBODY.union(*(self.of.get(part[0], NOBODY) for row in rows for part in row))
@@ -146,11 +171,11 @@ class Origins:
             key = "open" if opened else "to_coordinator"
             self._refuse(message["rows"], key, lambda b: b.open if opened else b.coordinator)
         elif do == "seal":
-            rows = [order["row"] for order in message["orders"]]
+            rows = [order[key] for order in message["orders"] for key in ("row", "less") if order.get(key)]
             self._refuse(rows, "to_coordinator", lambda b: b.coordinator)
         elif do == "distances":
             self._refuse([*message["replies"], *message["origin"]], "distances", lambda b: b.distances)
-        elif do == "visit" and TELLS_MODELS and names_hold(message["kernel"], TELLS_MODELS):
+        elif do == "visit" and compares(message["kernel"]):
             beside = [row for some in message["beside"].values() for row in some]
             self._refuse([*message["beliefs"], *beside], "distances", lambda b: b.distances)
 
@@ -160,7 +185,7 @@ class Origins:
         """
         mine = [row for row in rows if {part[0] for part in row} & self.whole]
         for site in sorted(self.within(mine) - {to}):
-            if to in self.bonds.get(site, Bond()).vetoes:
+            if to.casefold() in self.bonds.get(site, Bond()).vetoes:
                 raise Refused(
                     f"a model of {shown(site)[1:-1]} would go to {shown(to)}, to whom that site has said no: "
                     "mix without it"
@@ -177,14 +202,17 @@ class Origins:
     # on the disk
 
     def store(self, folder: Path) -> None:
+        """Where something has come from others."""
         told = {
             "of": {str(id): sorted(names) for id, names in self.of.items()},
             "whole": sorted(self.whole),
             "bonds": {site: asdict(bond) for site, bond in self.bonds.items()},
             "slots": {slot: sorted(names) for slot, names in self.slots.items()},
         }
-        with readable_errors(folder / ORIGINS):
-            write_whole(folder / ORIGINS, json.dumps(told))
+        if self.bonds and (text := json.dumps(told)) != self.stored:
+            with readable_errors(folder / ORIGINS):
+                write_whole(folder / ORIGINS, text)
+            self.stored = text
 
     def load(self, folder: Path) -> None:
         """What an earlier process of this site knew of the run."""
@@ -212,11 +240,6 @@ def mixed_in(row: int, message: Mapping[str, Any], tensors: Mapping[str, Tensor]
     return counts.nonzero().flatten().tolist()
 
 
-def names_hold(kernel: Any, names: Sequence[str]) -> bool:
-    left = [kernel]
-    while left:
-        now = left.pop()
-        if str(now.get("name", "")) in names:
-            return True
-        left += [value for value in now.values() if isinstance(value, Mapping)]
-    return False
+def compares(kernel: Mapping[str, Any]) -> bool:
+    """Whether the numbers of a kernel told as data, or of one inside, tell how models differ."""
+    return any(getattr(KERNELS[name], "compares", False) for name in names_in(kernel))

@@ -134,6 +134,13 @@ class Parcels:
         return message, found
 
     @locked
+    def clear(self) -> None:
+        """Nothing is known of what others have."""
+        self.known.clear()
+        self.owed.clear()
+        self.pending.clear()
+
+    @locked
     def forget(self, way: str) -> None:
         """The other end has lost what it had, or has been started anew."""
         for table in (self.known, self.owed):

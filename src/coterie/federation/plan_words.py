@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coterie.core.errors import CoterieError, Refused
-from coterie.core.seeds import Key
 from coterie.federation.effects import Effects, Load, check_effects, effects_of
 from coterie.federation.plans import Plan, PlannedVisit, short
 from coterie.federation.policy_keys import Policy
@@ -76,6 +75,6 @@ def planned_effects(visit: PlannedVisit, sizes: Mapping[str, int], plan: Plan, p
     """What such a visit does here; refused if the policy does not allow it."""
     work = kernel_of(visit.kernel)
     load = Load(visit.guests, visit.guests, plan.parameters)
-    effects = effects_of(work, sizes, load, policy, [Key(0)])
+    effects = effects_of(work, sizes, load)
     check_effects(policy, effects)
     return effects

@@ -20,7 +20,7 @@ import json
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -90,8 +90,8 @@ class Plan:
         return canonical(asdict(self))
 
     def digest(self, lead: str) -> str:
-        """What a plan of this lead is known by, whatever the run."""
-        return hashlib.sha256(f"{lead}\n{self.text}".encode()).hexdigest()[:12]
+        """What a plan of this lead is known by, whatever the run and however long it waits for answers."""
+        return hashlib.sha256(f"{lead}\n{replace(self, seconds=0.0).text}".encode()).hexdigest()[:12]
 
 
 def plan_of(text: str) -> Plan:

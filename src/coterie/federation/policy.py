@@ -96,7 +96,7 @@ def work_for(
 ) -> Work:
     names = tuple(dict.fromkeys(n for k in kernels for n in ([k] if isinstance(k, str) else names_in(k))))
     shows = {"coordinator": reveals.coordinator, "opened": reveals.opened, "peers": reveals.sites}
-    shows["distances"] = "distances" in reveals.numbers
+    shows["distances"] = "distances" in reveals.numbers or "slopes" in names
     more["sums"] = bool(more.get("sums")) or not SKETCHES.isdisjoint(reveals.numbers)
     return Work(model, kernels=names, rounds=rounds, sites=sites, rows=reveals.rows, **shows, **more)
 
@@ -288,6 +288,8 @@ def check_visit(
     if looks(KERNELS[names[0]]):
         check_may(policy, "sums")
         check_least(policy, kernel)
+    if "slopes" in names:  # towards chosen models they tell the one that visits, as distances do
+        check_may(policy, "distances")
     sees = not makes(KERNELS[names[0]])  # a maker looks at no row
     if foreign and sees and policy.scores == "own":
         line = "a model of another site would be tried on our rows, where the policy's scores are own"

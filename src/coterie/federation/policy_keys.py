@@ -22,7 +22,7 @@ class Policy:
     max_visits      models that a run may train or score here, counted one by one
     max_bytes       bytes of one message
     max_parameters  numbers of a model
-    max_steps       gradients that one visit may take for one model
+    max_steps       gradients that one visit may take
     max_seconds     that one message may take; work is then ended
     max_memory      bytes that one message may take up here
     min_sites       sites that a run must have, this one among them
@@ -77,7 +77,7 @@ class Policy:
     deals_a_day: int = 30
     answers_a_day: int = 1_000_000
     min_rows: int = 5
-    row_leverage: float = 0.5
+    row_leverage: float = 0.75
     to_coordinator: bool = True
     open: bool = False
     to_peers: bool = True
@@ -112,7 +112,7 @@ class Policy:
             if f.name.startswith(("max_", "min_")) and not 1 <= getattr(self, f.name) < 1e18:
                 wrong.add(f"{f.name} = {getattr(self, f.name)} must be at least 1: try {f.default}")
         if not 0 < self.row_leverage <= 1:
-            wrong.add(f"row_leverage = {self.row_leverage} must be above 0 and at most 1: try 0.5")
+            wrong.add(f"row_leverage = {self.row_leverage} must be above 0 and at most 1: try 0.75")
         for name in ("runs_a_day", "answers_a_day", "deal"):
             if (getattr(self, name) or 0) < 0:
                 wrong.add(f"{name} = {getattr(self, name)} must be at least 0: try 0, or leave it out")

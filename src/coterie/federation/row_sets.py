@@ -13,9 +13,8 @@ most 1 / `least`, the first rule holds: a v in the span has v_i² <= h_i ‖v‖
 are in it. Else the combination that leaves fewest rows is searched, by least absolute deviations. Rows about
 one person count as one.
 
-Steps of local work on some rows, drawn anew for each visit, are another matter: a model changes from round to
-round, and sums of different models cannot be combined. Such draws must differ from each other, and from the
-sets above, by `least` rows, and the second rule holds for draws that the same model saw.
+Steps of local work on some rows, drawn anew for each visit, are another matter: nothing but the model comes
+of them, which is the policy's to give, and no figure is told of them (`bounded_site.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ import json
 import time
 import zlib
 from base64 import b64decode, b64encode
-from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,11 +40,9 @@ from coterie.federation.state_folders import kin_of
 from coterie.storage.atomic import readable_errors, write_whole
 
 ROW_SETS = "row_sets.jsonl"
-MOST_DRAWS = 2_000  # that are compared with
-MOST_MODELS = 64  # whose draws are remembered
-TABLE = 16_000_000  # counts of them in memory, 64 MB
 MOST_NUMBERS = 50_000_000  # of a basis, 400 MB
 SEARCHED = 64  # sets, at most, among which a combination is searched; beyond, leverage alone decides
+LONGEST = 5.0  # seconds to search for a combination
 TINY = 1e-9
 Counts = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
@@ -85,24 +81,6 @@ class Span:
         self.leverage = np.concatenate([self.leverage, np.zeros(more)])
 
 
-class Recent:
-    """The last draws, in one table: [draw, row] how often."""
-
-    def __init__(self, rows: int) -> None:
-        self.table = np.zeros((max(16, min(MOST_DRAWS, TABLE // max(1, rows))), rows), dtype=np.int32)
-        self.many = 0
-
-    def add(self, counts: Counts) -> None:
-        self.table[self.many % len(self.table)] = counts
-        self.many += 1
-
-    def near(self, counts: Counts, least: int) -> Counts:
-        """Those that differ in fewer rows than that."""
-        known = self.table[: min(self.many, len(self.table))]
-        near: Counts = known[(known != counts).sum(axis=1) < least].astype(np.int64)
-        return near
-
-
 @dataclass(eq=False)
 class RowSets:
     """The sets of one site's rows, in its folder. `marks` are of each row's contents, so that rows are known
@@ -113,27 +91,23 @@ class RowSets:
     marks: Sequence[str]
     units: Counts
     least: int
-    leverage: float = 0.5
+    leverage: float = 0.75
     places: dict[str, int] = field(default_factory=dict)  # of all rows there ever were
     sets: list[Counts] = field(default_factory=list)
-    draws: deque[Counts] = field(default_factory=lambda: deque(maxlen=MOST_DRAWS))
-    by_model: OrderedDict[str, Span] = field(default_factory=OrderedDict)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.known, self.drawn, self.written = set[str](), set[str](), 0
+        self.known = set[str]()
+        self.own: set[str] = set()  # marks that are in this site's file
         self._read()
-        new = [mark for mark in self.marks if mark not in self.places]
-        if new:
+        self._place(self.marks)
+        new = [mark for mark in self.places if mark not in self.own]
+        if new:  # those of kin too, so that counts are by the places that this file has
             appended(self.path, {"rows": new})
-            self._place(new)
         self.here = np.array([self.places[mark] for mark in self.marks], dtype=np.int64)
         persons = np.arange(len(self.places)) + int(self.units.max(initial=0)) + 1
         persons[self.here] = self.units
         self.persons = np.unique(persons, return_inverse=True)[1]
-        self.recent = Recent(len(self.places))
-        for counts in self.draws:
-            self.recent.add(self._wide(counts))
         self.span = Span.of(len(self.places))
         for counts in self.sets:
             if (direction := self.span.beyond(self._wide(counts))) is not None:
@@ -154,35 +128,12 @@ class RowSets:
         direction = self.span.beyond(counts)
         self._check_size(counts)
         if direction is not None:
-            self._check_draws(counts)
             self._check_span(counts, direction)
-        self._note("set", counts, who)
+        self._note(counts, who)
         self.sets.append(counts)
         self.known.add(mark)
         if direction is not None:
             self.span.grow(direction)
-
-    def admit_draw(self, rows: Counts, model: str, who: Mapping[str, str]) -> None:
-        """Local work on these rows, some of them several times, drawn for one visit of that model."""
-        counts = self._counts(rows)
-        self._check_size(counts)
-        for known in self.sets:
-            wide = self._wide(known)
-            for factor in {1, usual_ratio(counts, wide)}:
-                self._check_difference(counts - factor * wide)
-        self._check_draws(counts)
-        span = self.by_model.setdefault(model, Span.of(len(self.places)))
-        self.by_model.move_to_end(model)
-        while len(self.by_model) > MOST_MODELS:
-            self.by_model.popitem(last=False)
-        direction = span.beyond(counts)
-        if direction is not None:
-            self._check_leverage(span.leverage + direction**2)
-            span.grow(direction)
-        if (mark := digest(counts)) not in self.drawn:
-            self._note("draw", counts, who)
-            self.recent.add(counts)
-            self.drawn.add(mark)
 
     # the rules
 
@@ -200,32 +151,27 @@ class RowSets:
         if 0 < (many := self.persons_in(left)) < self.least:
             raise Refused(
                 f"rows that differ by {many} from rows that figures were told of before, below the policy's "
-                f"{self.least}: take one deal and one seed for all, other shares, folds or batches, or lower "
-                "min_rows"
+                f"{self.least}: take one deal for all seeds (--deal 0), other shares or folds, or lower min_rows"
             )
 
-    def _check_draws(self, counts: Counts) -> None:
-        """Against every draw; most differ by so many rows that nobody has to look who they are about."""
-        largest = int(np.bincount(self.persons).max())
-        for other in self.recent.near(counts, self.least * largest):
-            self._check_difference(counts - other)
-
     def _check_span(self, counts: Counts, direction: Numbers) -> None:
-        after = self.span.leverage + direction**2
-        if np.bincount(self.persons, weights=after).max() <= (1 + TINY) / self.least:
+        each: Numbers = np.bincount(self.persons, weights=self.span.leverage + direction**2).astype(
+            np.float64
+        )
+        if each.max() <= (1 + TINY) / self.least:
             return
         for other in self.sets:
             self._check_difference(counts - self._wide(other))
-        self._check_leverage(after)
+        self._check_leverage(each)
         if 0 < len(self.sets) <= SEARCHED:
             self._check_difference(fewest_left(counts, np.array([self._wide(s) for s in self.sets])))
 
-    def _check_leverage(self, after: Numbers) -> None:
-        if after.max() > self.leverage + TINY:
+    def _check_leverage(self, each: Numbers) -> None:
+        if each.max() > self.leverage + TINY:
             raise Refused(
-                f"rows looked at in so many ways that {after.max():.0%} of what is one row's own could be "
-                f"told, above the policy's {self.leverage:.0%}: take one deal and one seed for all and "
-                "whole epochs, or raise row_leverage"
+                f"rows looked at in so many ways, {len(self.sets)} so far, that {each.max():.0%} of what is "
+                f"one row's own could be told, above the policy's {self.leverage:.0%}: take one deal for all "
+                "seeds (--deal 0), fewer folds or candidates, or raise row_leverage"
             )
 
     # what is kept
@@ -241,17 +187,9 @@ class RowSets:
         for mark in marks:
             self.places.setdefault(mark, len(self.places))
 
-    def _note(self, kind: str, counts: Counts, who: Mapping[str, str]) -> None:
+    def _note(self, counts: Counts, who: Mapping[str, str]) -> None:
         packed = b64encode(zlib.compress(counts.astype("<u4").tobytes())).decode()
-        entry = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **who, kind: packed}
-        if kind == "set":
-            appended(self.path, entry)
-            return
-        with readable_errors(self.path), self.path.open("a") as file:  # there may be one for each visit
-            file.write(json.dumps(entry) + "\n")
-        self.written += 1
-        if self.written > 2 * MOST_DRAWS:
-            self._rewrite(self.path.read_text().splitlines())
+        appended(self.path, {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **who, "set": packed})
 
     def _read(self) -> None:
         """What this site has told, and others with the same rows. A line that cannot be read ends it: it
@@ -272,8 +210,10 @@ class RowSets:
                         f"{path}: line {number} is damaged: restore it, or remove the file, and what was "
                         "told before counts no more"
                     ) from None
-            if folder == self.folder and (torn or len(lines) > len(self.sets) + 2 * MOST_DRAWS + 1000):
-                self._rewrite(lines)
+            if folder == self.folder:
+                self.own = set(marks)
+                if torn:  # a last line that is cut short
+                    write_whole(path, "".join(f"{line}\n" for line in lines))
 
     def _take(self, entry: Mapping[str, Any], marks: list[str]) -> None:
         """A line of a file whose rows have these marks so far."""
@@ -281,36 +221,20 @@ class RowSets:
             marks += map(str, entry["rows"])
             self._place(marks)
             return
-        kind = "set" if "set" in entry else "draw"
-        found = np.frombuffer(zlib.decompress(b64decode(entry[kind])), dtype="<u4").astype(np.int64)
+        found = np.frombuffer(zlib.decompress(b64decode(entry["set"])), dtype="<u4").astype(np.int64)
         counts = np.zeros(len(self.places), dtype=np.int64)
-        for place in np.flatnonzero(found):
-            counts[self.places[marks[place]]] = found[place]
-        if kind == "set":
-            self.sets.append(counts)
-            self.known.add(digest(counts))
-        else:
-            self.draws.append(counts)
-            self.drawn.add(digest(counts))
-
-    def _rewrite(self, lines: Sequence[str]) -> None:
-        """Without draws that are compared with no more, and without a last line that is cut short."""
-        draws = [i for i, line in enumerate(lines) if "draw" in json.loads(line)]
-        old = set(draws[:-MOST_DRAWS])
-        write_whole(self.path, "".join(f"{line}\n" for i, line in enumerate(lines) if i not in old))
-        self.written = 0
+        here = np.array([self.places[mark] for mark in marks[: len(found)]], dtype=np.int64)
+        if len(here) < len(found):
+            raise IndexError
+        counts[here] = found
+        self.sets.append(counts)
+        self.known.add(digest(counts))
 
 
 def digest(counts: Counts) -> str:
     """The same for the same rows, also once there are more."""
     places = np.flatnonzero(counts)
     return hashlib.sha256(places.tobytes() + counts[places].tobytes()).hexdigest()
-
-
-def usual_ratio(counts: Counts, other: Counts) -> int:
-    """How many times the other set is in these counts, by what most of its rows have."""
-    shared = counts[other > 0]
-    return int(np.median(shared / other[other > 0])) if len(shared) else 0
 
 
 def fewest_left(counts: Counts, sets: npt.NDArray[np.int64]) -> Numbers:
@@ -329,6 +253,7 @@ def fewest_left(counts: Counts, sets: npt.NDArray[np.int64]) -> Numbers:
         b_ub=np.concatenate([wanted, -wanted]),
         bounds=[(None, None)] * some + [(0, None)] * terms,
         method="highs",
+        options={"time_limit": LONGEST},
     )
     if found.x is None:
         raise Refused("it cannot be said whether these rows differ from earlier ones by few: ask for others")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import re
 import shutil
 import threading
@@ -69,6 +70,12 @@ class Session(BoundedSite):
         super().__init__(client, number, home, policy, leader, purse, guard, places or {})
         self.origins = Origins(client.name)
         self.origins.load(home)
+        self.on_disk: dict[
+            int, frozenset[int]
+        ] = {  # ids by round; of an earlier process, all that it knew of
+            round: frozenset(self.origins.of) for round in self._stored()
+        }
+        self.told: dict[str, frozenset[str]] = {}  # whose models were in letters to other sites
         self.does = ""  # what the last visit did, for people
         self.consent = consent  # what people here say of others' circles
         self.others, self.letters = others, letters
@@ -114,18 +121,23 @@ class Session(BoundedSite):
             self.origins.check(message)
             if message["do"] == "give":
                 check_promised(self.limits, self.promised, "", message["rows"], message.get("why"))
+            check_ids(message)
             self.check_room(message, tensors)
+            keeps = message["do"] == "visit" and getattr(self.kernel(message["kernel"]), "keeps", False)
+            self.origins.foresee(message, tensors, keeps)
             do = getattr(self, f"do_{message['do']}")
             with self.bounded():
                 effects = self.weighed(message, tensors) if message["do"] == "visit" else Effects()
                 found, models = do(message, tensors)
             self.does = effects.words() if message["do"] == "visit" else ""
-            if effects.later < self.policy.min_rows and "loss" in models and message["do"] == "visit":
+            few = effects.later < self.policy.min_rows or bool(effects.drawn)
+            if few and message["do"] == "visit" and "numbers" in found:
                 found, models = withheld(found, models)
+            if "diverged" in found:  # of which row a loss is that is told with it, nobody checks
+                found["diverged"] = "a model or its loss is no longer finite"
             how = "none" if message.get("whole") else squeeze
             answer = self.parcels.pack(self.leader, found, models, how, learns=False)
             self.parcels.taken(self.leader)
-            self.origins.after(message, tensors)
             return answer
 
     def admitted(
@@ -201,11 +213,13 @@ class Session(BoundedSite):
                 self.check_leaves(str(message["to"]), rows, "mix")
             self._take(tensors)
             sealed = self._sealed()
+            rows = [order[key] for order in message["orders"] for key in ("row", "less") if order.get(key)]
+            here = {json.dumps(row): self._belief(row) for row in rows}  # as it is now
 
         def send(to: str, header: dict[str, Any], letter: bytes) -> None:
             self.letters(to, header, letter, *bounds)
 
-        return {"sent": sealed.seal(message, self._belief, send)}, {}
+        return {"sent": sealed.seal(message, lambda row: here[json.dumps(row)], send)}, {}
 
     def do_unseal(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         """A sum of sealed replies arrives in two shares, and is kept under new ids."""
@@ -219,7 +233,11 @@ class Session(BoundedSite):
         if self.sealed is not None:
             self.sealed.forget()
         self.promised = set()
-        return super().do_keep(message, tensors)
+        found = super().do_keep(message, tensors)
+        for round in self.on_disk.keys() - self._stored().keys():
+            del self.on_disk[round]
+        self.origins.keep({*self.held, *(id for ids in self.on_disk.values() for id in ids)})
+        return found
 
     def do_fetch(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         self.promised = set()
@@ -242,10 +260,14 @@ class Session(BoundedSite):
                 raise Refused(f"a letter to {shown(to)}, who takes no part in this run: start the run anew")
             with self.lock:
                 check_message(self.policy, {**order, "do": "letter"}, 0, self.visits, self.origins.whole)
+                check_ids({"new": order["new"], "rows": order["rows"]})
                 self.origins.check_letter(to, order["rows"])
                 self.check_leaves(to, order["rows"], order.get("why"))
                 head, models = self.do_letter(order, {})
-                bonds = self.origins.header(order["rows"], order["new"], self._bond())
+                exact, had = squeeze in ("none", "delta"), self.told.get(to, frozenset())
+                before = frozenset() if exact else had  # of what is there, something may be left
+                bonds = self.origins.header(order["rows"], order["new"], self._bond(), before)
+                self.told[to] = had | self.origins.within(order["rows"])
             try:
                 self._send(to, {"run": message["run"]}, {**head, **bonds}, models, squeeze, bounds)
                 sent.append(sum(t.nbytes for t in models.values()))
@@ -289,9 +311,11 @@ class Session(BoundedSite):
             raise Refused(
                 f"{len(self._stored())} rounds are written down here, and none was let go: keep first"
             )
+        found = super().do_store(message, tensors)
+        self.on_disk[int(message["round"])] = frozenset(self.held.keys() & set(message["live"]))
         if self.home is not None:
             self.origins.store(self.home)
-        return super().do_store(message, tensors)
+        return found
 
     def take_letter(self, sender: str, data: bytes) -> None:
         """Contents of another site. What this site made itself stays as it is."""
@@ -358,6 +382,18 @@ def forget_old_runs(state: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - max(p.stat().st_mtime for p in (folder, *folder.iterdir())) > OLD:
                 shutil.rmtree(folder)
+
+
+def check_ids(message: Mapping[str, Any]) -> None:
+    """Ids are whole numbers, and new ones differ from each other."""
+    rows = [row for key in ("rows", "beliefs", "replies", "origin") for row in message.get(key, ())]
+    rows += [row for some in message.get("beside", {}).values() for row in some]
+    known = [part[0] for row in rows if isinstance(row, list) for part in row]
+    fresh = [*message.get("new", ()), *(id for id in message.get("replies", ()) if not isinstance(id, list))]
+    wrong = any(type(id) is not int for id in (*known, *fresh)) or len({*fresh}) < len(fresh)
+    uneven = message.get("do") == "visit" and len(fresh) not in (0, len(message["rows"]))
+    if wrong or uneven:
+        raise Refused("models by names that are no numbers, or the same twice: is it of another version?")
 
 
 def seconds_of(told: Any) -> float:

@@ -24,6 +24,7 @@ from coterie.federation.plan_notes import PLANS
 from coterie.federation.plan_words import one_line, plan_objections, plan_words
 from coterie.federation.plans import PlanGuard, check_as_planned, verified_plan
 from coterie.federation.policy_keys import Policy
+from coterie.federation.state_folders import kin_of
 from coterie.storage.atomic import read_lines, readable_errors, write_whole
 from coterie.storage.decided import decided, now
 
@@ -74,6 +75,8 @@ class SitePlans:
         """Why a run of such a plan may not begin; nothing if it may."""
         try:
             lines = [line for line in decided(self.state) if line["kind"] == "plan"]
+            others = [line for folder in kin_of(self.state) for line in decided(folder)]
+            lines += [line for line in others if line["kind"] == "plan" and line.get("allow") is not True]
         except BadRun as error:
             return f"nobody knows what people at {self.site} decided: {error}"
         answers = {str(line.get("plan")): line for line in lines}

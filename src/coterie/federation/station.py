@@ -17,9 +17,12 @@ is kept for the site alone (`energy.py`).
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +151,8 @@ class Station(Dealing):
             if sender.role == "helper":
                 self._session(header).take_from_helper(sender.name, header, body)
                 return
+            if sender.role != "site":
+                raise Refused(f"a letter of {shown(sender.name)}, who is a {sender.role}: sites send letters")
             self._session(header).take_letter(sender.name, body)
         except CoterieError as error:
             self._note(sender.name, {**header, "do": "letter"}, f"refused: {'; '.join(lines_of(error))}")
@@ -211,7 +216,9 @@ class Station(Dealing):
             raise Refused(f"this run is led by {self.leader}, not by {shown(leader)}")
         if self.session is None or self.run != run:
             self._free_for(leader)
-            check_begin(self.policy, message["work"], leader, self._today(run))
+            way = hashlib.sha256(json.dumps([message.get("ground"), message.get("fold")]).encode())
+            begun = f"{run}-{way.hexdigest()[:8]}"
+            check_begin(self.policy, message["work"], leader, self._today(begun))
             company = Company(self.name, message["sites"], self.card_of, self.kit)
             if len(company.others) + 1 != message["work"]["sites"]:
                 said = (
@@ -224,9 +231,9 @@ class Station(Dealing):
             check_rows(self.policy, sizes)
             check_budget_rows(self.policy, sizes)
             plan = self._planned(message, run, home, sizes)
-            self._count(run)
+            self._count(begun)
             self.seen.let_go()
-            self.parcels.forget(leader)
+            self.parcels.clear()
             self.session = Session(
                 client,
                 int(message["number"]),
@@ -246,11 +253,11 @@ class Station(Dealing):
             if message.get("helpers") is not None:
                 card_of = self.card_of or (lambda name: None)
                 self.session.sealed = sealed_site(
-                    self.name, message["helpers"], card_of, limits_of(self.policy)
+                    self.name, message["helpers"], card_of, sealed_limits(self.policy)
                 )
             self.session.recipe = holding.data.recipe
             self.session.cancels = self._person_cancels
-            self.session.visits = self.visited.get(run, 0)
+            self.session.visits = max(self.visited.get(run, 0), self.guard.tried(run))
             self.run, self.leader = run, leader
         else:  # the same again, from a lead that was started anew
             assert self.session.home is not None
@@ -381,6 +388,15 @@ class Station(Dealing):
         self.diary.write(leader, message, outcome)
 
 
+def sealed_limits(policy: Policy) -> Limits:
+    """A site whose models are not for who leads is not alone in a sum, nor nearly so."""
+    limits = limits_of(policy)
+    if policy.to_coordinator:
+        return limits
+    others, most = max(1, limits.others_at_least), min(limits.leverage, NEARLY_ALONE)
+    return replace(limits, others_at_least=others, leverage=most)
+
+
 def sealed_site(
     name: str, parties: Mapping[str, str], card_of: Callable[[str], Card | None], limits: Limits
 ) -> Any:
@@ -391,5 +407,6 @@ def sealed_site(
 
 
 BEGUN, CANCEL = "begun.txt", "cancel"
+NEARLY_ALONE = 0.9  # leverage, at most, of a sealed reply that who leads must not see
 IDLE = 900.0  # seconds without a question after which a run may be set aside for another lead's
 MOST_RUNS = 1000  # whose visits are remembered

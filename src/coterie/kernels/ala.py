@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +39,8 @@ RECENT = 10  # passes whose losses are looked at
 @dataclass(frozen=True)
 class ALA:
     """Learns how much of a shared model to take over."""
+
+    compares: ClassVar[bool] = True  # its numbers tell how beliefs differ
 
     eta: float = 1.0
     """Learning rate of the weights."""
@@ -68,7 +71,8 @@ class ALA:
     def extent(self, samples: int) -> Extent:
         some = max(1, round(self.rows * samples))
         found = extent_of_batches(some, self.batch, self.passes, 0)
-        return found._replace(evenly=some == samples and samples % found.batch != 1)
+        alone = found.batch > 1 and some % found.batch == 1  # such a batch is left out
+        return found._replace(evenly=some == samples and not alone, least=some - alone)
 
     def plan(self, samples: int, key: Key) -> Plan:
         """Rates are 1 where a pass is over, else 0."""

@@ -29,6 +29,8 @@ from coterie.kernels.slopes import WHOLE
 class Downhill(Around):
     """A step of a given length down the gradient."""
 
+    tells: ClassVar[str] = "each step"  # of which step its numbers are
+
     inner: Trainer = WHOLE
     """Says which rows there are, in one batch."""
     length: float = 1.0

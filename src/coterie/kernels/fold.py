@@ -62,7 +62,8 @@ class Fold(Around):
             return None
         alone = self.folds and found.batch > 1 and len(rows) % found.batch == 1  # such a batch is left out
         mine = rows if found.rows is None else rows[found.rows]
-        return Extent(found.steps * self.passes, found.batch, found.evenly and not alone, mine)
+        evenly, least = found.evenly and not alone, found.least - bool(alone)
+        return Extent(found.steps * self.passes, found.batch, evenly, least, mine)
 
     def plan(self, samples: int, key: Key) -> Plan:
         rows = self.rows(samples)

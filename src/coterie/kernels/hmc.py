@@ -115,7 +115,7 @@ class HMC(Collecting):
         return self.leaps + 1
 
     def extent(self, samples: int) -> Extent:
-        return Extent(self.steps, samples, evenly=True)
+        return Extent(self.steps, samples, True, samples)
 
     def plan(self, samples: int, key: Key) -> Plan:
         refuse_many_steps(f"steps={self.steps}", self.steps)

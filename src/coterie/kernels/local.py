@@ -149,7 +149,9 @@ def extent_of_batches(samples: int, batch: int, epochs: int, steps: int) -> Exte
     batch = max(1, min(batch, samples))
     a_pass = -(-samples // batch)
     wanted = steps or epochs * a_pass
-    return Extent(wanted, batch, wanted % max(1, a_pass) == 0)
+    last = samples - (a_pass - 1) * batch  # rows of a pass's last step
+    least = samples if wanted >= a_pass else (wanted - 1) * batch + last
+    return Extent(wanted, batch, wanted % max(1, a_pass) == 0, least)
 
 
 def deal_batches(

@@ -19,6 +19,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -41,6 +42,9 @@ SIDES = ("shared", "own")
 @dataclass(frozen=True)
 class Mixture(Around):
     """Two models trained on the same batches, the second through its mixture with the first."""
+
+    compares: ClassVar[bool] = True  # its numbers tell how beliefs differ
+    tells: ClassVar[str] = "the last step"  # of which its numbers tell more than of others
 
     inner: Trainer = SGD()
     """The work on both models: sgd, adam or adamw."""

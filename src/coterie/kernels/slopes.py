@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -28,6 +29,9 @@ WHOLE = SGD(lr=1.0, batch=2**31, shuffle=False)
 @dataclass(frozen=True)
 class Slopes(Around):
     """Slopes of the loss towards other beliefs."""
+
+    compares: ClassVar[bool] = True  # its numbers tell how beliefs differ
+    tells: ClassVar[str] = "each step"  # of which step its numbers are
 
     inner: Trainer = WHOLE
     """Says which rows there are, in one batch."""
