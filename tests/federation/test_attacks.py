@@ -203,7 +203,7 @@ def test_how_work_diverged_tells_no_loss(tmp_path):
     lead = Hostile(Room(tmp_path, {}, ("a", "b")))
     lead.begin("a")
     with pytest.raises(BadRun, match=r"^a model or its loss is no longer finite$"):
-        lead.visit("a", {"name": "sgd", "lr": 1e30, "epochs": 50}, [logistic(weight=1e10)])
+        lead.visit("a", {"name": "sgd", "lr": 1e38, "epochs": 50, "momentum": 0.9}, [logistic(weight=1e30)])
 
 
 def test_answers_a_day_are_counted_over_runs_and_restarts(tmp_path):
@@ -303,6 +303,56 @@ def test_what_work_remembers_of_a_foreign_model_stays_foreign(peers):
     lead.visit("b", work, [logistic(weight=2.0)], round=2)
     with pytest.raises(Refused, match="has one of a's in it"):
         lead.ask("b", "give", rows=[whole(lead.replies[0])], new=[lead.id()], why="mix")
+
+
+def launderings(lead, foreign):
+    """Orders that fail halfway, or make nothing, after which a mark might be gone; each with the id to ask for."""
+    own, copied = logistic(weight=1.0), lead.id
+    weights = {"weights/*": torch.tensor([[1.0]])}
+
+    def tries(do, tensors=None, **message):
+        with contextlib.suppress(CoterieError):
+            lead.ask("b", do, tensors, **message)
+
+    tries("copy", rows=[whole(foreign)], new=[one := copied(), copied()])
+    yield one
+    tries("copy", rows=[whole(foreign), whole(999_999)], new=[one := copied(), copied()])
+    yield one
+    tries("copy", rows=[whole(foreign)], new=[one := copied()], squeeze="nonsense")
+    yield one
+    tries("mix", {**weights, "weights/z": torch.zeros(0)}, rows=[whole(foreign)], new=[one := copied()])
+    yield one
+    tries("mix", {"weights/*": torch.tensor([[True]])}, rows=[whole(foreign)], new=[one := copied()])
+    yield one
+    tries("mix", weights, rows=[whole(foreign)], new=[one := copied(), copied()])
+    yield one
+    with contextlib.suppress(CoterieError):
+        lead.visit("b", {"name": "score"}, [own], replies=[foreign])
+    yield foreign
+    tries("keep", live=[foreign], round=1, store=1)
+    tries("keep", live=[], round=1)
+    tries("fetch", live=[foreign], round=1, fresh=True)
+    yield foreign
+
+
+def test_orders_that_fail_lose_no_mark(peers):
+    lead = Hostile(peers)
+    lead.begin()
+    foreign = mixed(lead, "b", [through(lead)], [1.0])
+    for id in launderings(lead, foreign):
+        with pytest.raises(CoterieError):
+            lead.ask("b", "give", rows=[whole(id)], new=[lead.id()], why="mix")
+
+
+def test_a_site_speaks_for_itself_alone(peers):
+    """c says that a's models may go to who leads; a has said otherwise."""
+    lead = Hostile(peers)
+    lead.begin()
+    made = mixed(lead, "b", [through(lead)], [1.0])
+    said = {"bonds": {"a": {"coordinator": True, "open": True, "distances": True, "vetoes": []}}}
+    peers.stations["b"].session.origins.came("c", [lead.id()], said)
+    with pytest.raises(Refused, match="has one of a's in it"):
+        lead.ask("b", "give", rows=[whole(made)], new=[lead.id()], why="mix")
 
 
 def test_a_foreign_part_stays_foreign_over_two_peers_and_a_restart(peers):

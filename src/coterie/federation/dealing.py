@@ -61,7 +61,9 @@ class Dealing:
         found = holding.sums(message["gaps"], max(FEWEST, self.policy.min_rows))
         if any(s is not None for s in found):
             check_may(self.policy, "sums")
-            self.guard.tell(holding.places(None)["train"], who_asks(leader, "sums"))
+            for name, numbers, rows in zip(holding.names, found, holding.known_places(), strict=True):
+                if numbers is not None:
+                    self.guard.tell(rows, who_asks(leader, "sums"), f"sums of {name}")
         return {"sums": found}, {}
 
     def _fit(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
@@ -97,6 +99,7 @@ class Dealing:
     def _dealt(self, leader: str, message: Mapping[str, Any]) -> None:
         """Counts ways to set rows aside: by many of them, their sums and scores would tell single rows."""
         told = {k: message[k] for k in ("common", "test", "validation", "deal", "number", "one_class")}
+        told["forbid"] = message.get("forbid", [])
         mark = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
         before = self.days.since(DEALT)
         if mark not in before:

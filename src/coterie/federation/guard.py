@@ -42,10 +42,10 @@ class Guard:
         self._trim()
         self._open()
 
-    def tell(self, places: Counts, who: Mapping[str, str]) -> None:
-        """A figure of these rows leaves."""
+    def tell(self, places: Counts, who: Mapping[str, str], topic: str = "") -> None:
+        """A figure of these rows leaves; of models, or of what the topic is."""
         with self._up_to_date():
-            self._tell(places, who)
+            self._tell(places, who, topic)
 
     def visit(
         self,
@@ -63,9 +63,9 @@ class Guard:
             if not effects.drawn:  # of which no figure is told
                 self._tell(mine if effects.rows is None else mine[effects.rows.numpy()], who)
 
-    def _tell(self, places: Counts, who: Mapping[str, str]) -> None:
+    def _tell(self, places: Counts, who: Mapping[str, str], topic: str = "") -> None:
         if len(places):
-            self.row_sets.admit(places, who)
+            self.row_sets.admit(places, who, topic)
 
     # models tried here within a day
 

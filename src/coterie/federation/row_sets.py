@@ -82,6 +82,15 @@ class Span:
 
 
 @dataclass(eq=False)
+class Topic:
+    """Sets that figures of one kind were told of: those of models, or sums of one column."""
+
+    span: Span
+    sets: list[Counts] = field(default_factory=list)
+    known: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False)
 class RowSets:
     """The sets of one site's rows, in its folder. `marks` are of each row's contents, so that rows are known
     again in a table that has grown; rows of the same `units` are about one person.
@@ -93,11 +102,11 @@ class RowSets:
     least: int
     leverage: float = 0.75
     places: dict[str, int] = field(default_factory=dict)  # of all rows there ever were
-    sets: list[Counts] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.known = set[str]()
+        self.told = list[tuple[str, Counts]]()  # topic and set, as they are read
+        self.topics: dict[str, Topic] = {}
         self.own: set[str] = set()  # marks that are in this site's file
         self._read()
         self._place(self.marks)
@@ -108,10 +117,8 @@ class RowSets:
         persons = np.arange(len(self.places)) + int(self.units.max(initial=0)) + 1
         persons[self.here] = self.units
         self.persons = np.unique(persons, return_inverse=True)[1]
-        self.span = Span.of(len(self.places))
-        for counts in self.sets:
-            if (direction := self.span.beyond(self._wide(counts))) is not None:
-                self.span.grow(direction)
+        for name, counts in self.told:
+            self._add(self.about(name), self._wide(counts))
 
     @property
     def path(self) -> Path:
@@ -119,21 +126,25 @@ class RowSets:
 
     # what is asked
 
-    def admit(self, rows: Counts, who: Mapping[str, str]) -> None:
+    def about(self, topic: str = "") -> Topic:
+        return self.topics.setdefault(topic, Topic(Span.of(len(self.places))))
+
+    def admit(self, rows: Counts, who: Mapping[str, str], topic: str = "") -> None:
         """A figure of these rows, by their places in the table, is to be told; else Refused."""
-        counts = self._counts(rows)
-        mark = digest(counts)
-        if mark in self.known:
+        counts, before = self._counts(rows), self.about(topic)
+        if digest(counts) in before.known:
             return
-        direction = self.span.beyond(counts)
         self._check_size(counts)
-        if direction is not None:
-            self._check_span(counts, direction)
-        self._note(counts, who)
-        self.sets.append(counts)
-        self.known.add(mark)
-        if direction is not None:
-            self.span.grow(direction)
+        if (direction := before.span.beyond(counts)) is not None:
+            self._check_span(counts, direction, before)
+        self._note(counts, {**who, **({"topic": topic} if topic else {})})
+        self._add(before, counts)
+
+    def _add(self, topic: Topic, counts: Counts) -> None:
+        topic.sets.append(counts)
+        topic.known.add(digest(counts))
+        if (direction := topic.span.beyond(counts)) is not None:
+            topic.span.grow(direction)
 
     # the rules
 
@@ -151,25 +162,25 @@ class RowSets:
         if 0 < (many := self.persons_in(left)) < self.least:
             raise Refused(
                 f"rows that differ by {many} from rows that figures were told of before, below the policy's "
-                f"{self.least}: take one deal for all seeds (--deal 0), other shares or folds, or lower min_rows"
+                f"{self.least}: take one deal for all seeds (--deal 0), other shares or folds, or lower "
+                "min_rows"
             )
 
-    def _check_span(self, counts: Counts, direction: Numbers) -> None:
-        each: Numbers = np.bincount(self.persons, weights=self.span.leverage + direction**2).astype(
-            np.float64
-        )
+    def _check_span(self, counts: Counts, direction: Numbers, before: Topic) -> None:
+        after = before.span.leverage + direction**2
+        each: Numbers = np.bincount(self.persons, weights=after).astype(np.float64)
         if each.max() <= (1 + TINY) / self.least:
             return
-        for other in self.sets:
-            self._check_difference(counts - self._wide(other))
-        self._check_leverage(each)
-        if 0 < len(self.sets) <= SEARCHED:
-            self._check_difference(fewest_left(counts, np.array([self._wide(s) for s in self.sets])))
+        for other in before.sets:
+            self._check_difference(counts - other)
+        self._check_leverage(each, len(before.sets))
+        if 0 < len(before.sets) <= SEARCHED:
+            self._check_difference(fewest_left(counts, np.array(before.sets)))
 
-    def _check_leverage(self, each: Numbers) -> None:
+    def _check_leverage(self, each: Numbers, many: int) -> None:
         if each.max() > self.leverage + TINY:
             raise Refused(
-                f"rows looked at in so many ways, {len(self.sets)} so far, that {each.max():.0%} of what is "
+                f"rows looked at in so many ways, {many} so far, that {each.max():.0%} of what is "
                 f"one row's own could be told, above the policy's {self.leverage:.0%}: take one deal for all "
                 "seeds (--deal 0), fewer folds or candidates, or raise row_leverage"
             )
@@ -227,8 +238,7 @@ class RowSets:
         if len(here) < len(found):
             raise IndexError
         counts[here] = found
-        self.sets.append(counts)
-        self.known.add(digest(counts))
+        self.told.append((str(entry.get("topic", "")), counts))
 
 
 def digest(counts: Counts) -> str:

@@ -33,7 +33,7 @@ from coterie.data.fit_together import check_clients
 from coterie.data.intake import Array
 from coterie.data.partition.base import Split
 from coterie.data.partition.silos import Silos
-from coterie.data.preparation import Column
+from coterie.data.preparation import Column, Preparation, drop_incomplete
 from coterie.data.sources.base import Source
 from coterie.data.sources.table import TableFile
 from coterie.data.tables.texts import plain
@@ -70,6 +70,7 @@ class Holding:
         self.data, self.name, self.cluster, self.place = data, name, cluster, place
         self.share: Share | None = None
         self.client: Client | None = None
+        self.left: Mapping[str, Array] = {}  # places of its client's rows
 
     @classmethod
     def read(cls, source: Source, name: str) -> Holding:
@@ -110,6 +111,11 @@ class Holding:
     def prepare(self) -> TabularPrepare | None:
         """How its columns become inputs; None for data that is no table."""
         return self.data.prepare if isinstance(self.data.prepare, TabularPrepare) else None
+
+    @property
+    def names(self) -> list[str]:
+        """Of its columns, in their order."""
+        return [] if self.prepare is None else [c.name for c in self.prepare.columns]
 
     @property
     def common(self) -> Common:
@@ -219,7 +225,7 @@ class Holding:
             way = prepare.prepared(share.pools[0], found, agreed_of(agreed, prepare, found))
         client = client_of(self.data, self.name, way, share.pools, self.cluster)
         check_clients([client], allow_one_class=share.one_class or self.data.one_class)
-        self.client = client
+        self.client, self.left = client, kept_places(share, way)
         return client
 
     def part(self, fold: Mapping[str, Any] | None) -> Client:
@@ -228,10 +234,19 @@ class Holding:
 
     def places(self, fold: Mapping[str, Any] | None) -> Mapping[str, Array]:
         """Where the rows of each part of that client are in the site's table."""
-        return self._share().places if fold is None else self._folded(fold)[1]
+        self._client()
+        return self.left if fold is None else self._folded(fold)[1]
+
+    def known_places(self) -> list[Array]:
+        """[column] where the training rows are that have a value of it, before any is left out."""
+        share = self._share()
+        if self.prepare is None:
+            return []
+        table = np.asarray(share.pools[0].x, dtype=np.float64).reshape(len(share.pools[0].x), -1)
+        return [share.places["train"][~np.isnan(column)] for column in table.T]
 
     def _folded(self, fold: Mapping[str, Any] | None) -> tuple[Client, Mapping[str, Array]]:
-        client, places = self._client(), self._share().places
+        client, places = self._client(), self.left
         return (client, places) if fold is None else without_fold(client, places, fold, self._share().number)
 
     def facts(self) -> dict[str, Any]:
@@ -274,6 +289,15 @@ class Holding:
         if any(every if not mine else not some for mine, some, every in each):
             raise BadData(f"site {self.name!r} lacks other columns than it is told: start the run anew")
         return gaps
+
+
+def kept_places(share: Share, way: Any) -> Mapping[str, Array]:
+    """Where the rows of each part are that a client has: those with gaps may be left out."""
+    if not (isinstance(way, Preparation) and way.drops):
+        return share.places
+    pools = [Arrays(pool.x, share.places[part]) for part, pool in zip(PARTS, share.pools, strict=True)]
+    left, _ = drop_incomplete(pools, way.parts)
+    return {part: pool.y for part, pool in zip(PARTS, left, strict=True)}
 
 
 def refuse_new_gaps(name: str, prepare: TabularPrepare, gaps: Any, lacks: Sequence[bool]) -> None:

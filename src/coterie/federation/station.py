@@ -38,6 +38,7 @@ from coterie.federation.consent import Consent
 from coterie.federation.dealing import Dealing, Message
 from coterie.federation.diary import Diary
 from coterie.federation.energy import Effort
+from coterie.federation.guard import who_asks
 from coterie.federation.headers import printable
 from coterie.federation.parcels import Parcels
 from coterie.federation.parts import Seat
@@ -231,6 +232,9 @@ class Station(Dealing):
             check_rows(self.policy, sizes)
             check_budget_rows(self.policy, sizes)
             plan = self._planned(message, run, home, sizes)
+            places = holding.places(message.get("fold"))
+            for rows in places.values():  # what the run is about, so that it is not refused in its middle
+                self.guard.tell(rows, who_asks(leader, run))
             self._count(begun)
             self.seen.let_go()
             self.parcels.clear()
@@ -246,7 +250,7 @@ class Station(Dealing):
                 self.purse,
                 self.consent,
                 self.guard,
-                holding.places(message.get("fold")),
+                places,
             )
             self.session.company = company
             self.session.plan = plan
