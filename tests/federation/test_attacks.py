@@ -306,7 +306,7 @@ def test_what_work_remembers_of_a_foreign_model_stays_foreign(peers):
 
 
 def launderings(lead, foreign):
-    """Orders that fail halfway, or make nothing, after which a mark might be gone; each with the id to ask for."""
+    """Orders that fail halfway, or make nothing, after which a mark might be gone; and the id to ask for."""
     own, copied = logistic(weight=1.0), lead.id
     weights = {"weights/*": torch.tensor([[1.0]])}
 
@@ -348,7 +348,8 @@ def test_a_site_speaks_for_itself_alone(peers):
     """c says that a's models may go to who leads; a has said otherwise."""
     lead = Hostile(peers)
     lead.begin()
-    made = mixed(lead, "b", [through(lead)], [1.0])
+    lead.visit("b", {"name": "sgd"}, [through(lead)])
+    made = lead.replies[0]
     said = {"bonds": {"a": {"coordinator": True, "open": True, "distances": True, "vetoes": []}}}
     peers.stations["b"].session.origins.came("c", [lead.id()], said)
     with pytest.raises(Refused, match="has one of a's in it"):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.core.errors import BadInput, Several
+from coterie.core.kernel import extent_of, kernel_of, makes, scores
 from coterie.core.learner import Learner
 from coterie.core.net import NETS, Net
 from coterie.models.base import count_parameters
@@ -92,6 +93,8 @@ class Federation:
         from coterie.federation.plans import Plan
         from coterie.ledger.chain import finite
 
+        for visit in ground.planned["visits"]:
+            check_extent(kernel_of(visit.kernel))
         return Plan(
             **ground.planned,
             begin=finite(begin),
@@ -130,3 +133,13 @@ class Federation:
         if lines:
             raise Several(lines)
         return {"work": told(work), "sites": met.roster.names}
+
+
+def check_extent(kernel: Any) -> None:
+    """A site wants to know how much work does before it does it."""
+    if not (scores(kernel) or makes(kernel)) and extent_of(kernel, 100) is None:
+        raise BadInput(
+            f"kernel {getattr(kernel, 'name', type(kernel).__name__)} plans in a way of its own and does not "
+            "say how much it does, which sites want to know: give it extent(samples), as in "
+            "docs/adding-a-method.md"
+        )
