@@ -188,7 +188,7 @@ def check_shapes(belief: Belief, learner: Learner) -> None:
     for name, t in belief.items():
         own = like.get(name.removeprefix(OWN))
         if own is not None and t.shape != own.shape:
-            raise Refused(
+            raise BadRun(
                 f"{shown(name)} of shape {list(t.shape)}, where the model's has {list(own.shape)}: is it of "
                 "another version?"
             )

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from coterie.core.client import Client
 from coterie.core.errors import BadRun, Refused, shown
 from coterie.core.options import plain
 from coterie.federation.days import Days
@@ -18,7 +19,6 @@ from coterie.federation.guard import Guard, who_asks
 from coterie.federation.policy import check_deals, check_may, check_quality, check_rows
 from coterie.federation.policy_keys import Policy
 from coterie.federation.rows import FEWEST, PARTS, Holding
-from coterie.sites.leaning import leaning, look_first
 
 MOST_GROUNDS = 16  # ways to set rows aside that are kept in memory
 DEALT = "dealt.txt"
@@ -69,8 +69,7 @@ class Dealing:
     def _fit(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         holding = self._ground(leader, message)
         client = holding.fit(message["gaps"], message["agreed"], late=bool(message["late"]))
-        if line := look_first(leaning([client])):  # for people here: it does not leave the site
-            self.say(line)
+        self.look_at(client)
         facts = holding.facts()
         if self.policy.sums:  # what was fitted is in them
             self.guard.tell(holding.places(None)["train"], who_asks(leader, "notes"))
@@ -80,6 +79,9 @@ class Dealing:
                 self.guard.tell(rows, who_asks(leader, "labels"))
             facts["labels"] = holding.labels()
         return plain(facts), {}
+
+    def look_at(self, client: Client) -> None:
+        """For people here, before anything is trained."""
 
     def _fold(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         client = self._ground(leader, message).part(message["fold"])

@@ -42,6 +42,7 @@ from coterie.nets.site import PARTS, Answer, ids_in, rows_of
 from coterie.privacy.accounting import repeated
 from coterie.storage.atomic import readable_errors
 
+LOSS_TOLD = re.compile(r" \(loss [^)]*\)")
 RUN = re.compile(r"[0-9a-f]{32}")
 OLD = 30 * 24 * 3600  # seconds
 Letters = Callable[[str, dict[str, Any], bytes, float, float], None]  # as `Post.letter`
@@ -75,7 +76,7 @@ class Session(BoundedSite):
         ] = {  # ids by round; of an earlier process, all that it knew of
             round: frozenset(self.origins.of) for round in self._stored()
         }
-        self.told: dict[str, frozenset[str]] = {}  # whose models were in letters to other sites
+        self.in_letters: dict[str, frozenset[str]] = {}  # whose models were in those to other sites
         self.does = ""  # what the last visit did, for people
         self.consent = consent  # what people here say of others' circles
         self.others, self.letters = others, letters
@@ -133,8 +134,8 @@ class Session(BoundedSite):
             few = effects.later < self.policy.min_rows or bool(effects.drawn)
             if few and message["do"] == "visit" and "numbers" in found:
                 found, models = withheld(found, models)
-            if "diverged" in found:  # of which row a loss is that is told with it, nobody checks
-                found["diverged"] = "a model or its loss is no longer finite"
+            if "diverged" in found:  # of which rows a loss is that is told with it, nobody has checked
+                found["diverged"] = LOSS_TOLD.sub("", str(found["diverged"]))
             how = "none" if message.get("whole") else squeeze
             answer = self.parcels.pack(self.leader, found, models, how, learns=False)
             self.parcels.taken(self.leader)
@@ -264,10 +265,10 @@ class Session(BoundedSite):
                 self.origins.check_letter(to, order["rows"])
                 self.check_leaves(to, order["rows"], order.get("why"))
                 head, models = self.do_letter(order, {})
-                exact, had = squeeze in ("none", "delta"), self.told.get(to, frozenset())
+                exact, had = squeeze in ("none", "delta"), self.in_letters.get(to, frozenset())
                 before = frozenset() if exact else had  # of what is there, something may be left
                 bonds = self.origins.header(order["rows"], order["new"], self._bond(), before)
-                self.told[to] = had | self.origins.within(order["rows"])
+                self.in_letters[to] = had | self.origins.within(order["rows"])
             try:
                 self._send(to, {"run": message["run"]}, {**head, **bonds}, models, squeeze, bounds)
                 sent.append(sum(t.nbytes for t in models.values()))

@@ -28,6 +28,7 @@ from typing import Any
 
 import coterie
 from coterie.core.belief import Belief
+from coterie.core.client import Client
 from coterie.core.errors import BadRun, CoterieError, Refused, lines_of, shown
 from coterie.core.wire import message_in, pack, payload
 from coterie.federation.budgets import Purse
@@ -61,6 +62,7 @@ from coterie.federation.turns import Turns
 from coterie.federation.witness import Signer
 from coterie.nets.offers import Limits
 from coterie.nets.site import ERRORS
+from coterie.sites.leaning import leaning, look_first
 
 log = logging.getLogger("coterie")
 
@@ -210,6 +212,10 @@ class Station(Dealing):
             "policy": {**told(self.policy), "vetoes": self.consent.vetoes()},
             "version": coterie.__version__,
         }, {}
+
+    def look_at(self, client: Client) -> None:
+        if line := look_first(leaning([client])):  # it does not leave the site
+            self.say(line)
 
     def _begin(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         run, holding = run_of(message), self._ground(leader, message)
