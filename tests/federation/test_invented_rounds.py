@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from room import Room
+from test_diverged_site import diverging
 from test_forged_ledger import metrics, raised, verify, write_metrics
 
+from coterie.core.errors import Diverged
 from coterie.federation.witness import AT_ONCE, Signer, batch, bound_to
 from coterie.ledger import chain, entries, heads
 from coterie.ledger.chain import after
@@ -325,3 +327,22 @@ def test_an_end_is_remembered_after_a_restart_and_rounds_go_on_from_it(desk):
     assert "signed" in it.sign("a", it.id, 5, new)
     end = after(new[-1], entries.end(1, it.run))
     assert "signed" in it.sign("a", it.id, 7, [end])
+
+
+def test_a_run_that_diverged_ends_so_and_is_not_shown_as_another(tmp_path, monkeypatch, capsys):
+    room, folder = Room(tmp_path, names=("a", "b"), rows=40), tmp_path / "run"
+    diverging(monkeypatch, set(room.names), {2})
+    with pytest.raises(Diverged):
+        room.play(monkeypatch, folder, rounds=3)
+    last = chain.read(folder)[-1].content
+    assert last["kind"] == "end"
+    assert "no longer finite" in last["diverged"]
+    words = ["--heads", *(room.states[name] / heads.HEADS for name in room.names)]
+    words += ["--authority", room.kits["a"].ca_path]
+    code, said = verify(folder, *words, capsys=capsys)
+    assert code == 0
+    assert "the run has no result, as training diverged, 2 sites signed the last head" in said[0]
+    (folder / "events.jsonl").unlink()
+    code, said = verify(folder, *words, capsys=capsys)
+    assert code == 2
+    assert said[0].startswith("events.jsonl does not end with training that diverged")

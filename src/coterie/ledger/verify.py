@@ -275,7 +275,10 @@ def of_last_round(end: Entry, record: Any) -> Iterable[str]:
     if not diverged and not record.finished:
         yield f"entry {end.index}: an end after round {record.done} of {rounds}, and no budget was spent"
     if diverged and not record.diverged():
-        yield f"events.jsonl does not say that training diverged, as entry {end.index} does: it was changed"
+        yield (
+            f"events.jsonl does not end with training that diverged, as entry {end.index} does: it was "
+            "changed, or the run went on since (coterie resume)"
+        )
 
 
 def of_results(entry: Entry, folder: Path) -> Iterable[str]:
