@@ -126,6 +126,22 @@ def test_a_last_round_cannot_be_invented(desk):
     assert "coterie resume" in said[0]
 
 
+def test_a_last_round_is_signed_by_all_who_have_scores_in_it(desk):
+    """One honest site signs what it is shown; the others are said to have answered, and gone."""
+    it = desk("stopped")
+    lines, path = metrics(it.run), it.run / "collaboration.jsonl"
+    lines.append(invented(lines[-1], 3))
+    write_metrics(it.run, lines)
+    kept = json.loads(path.read_text().splitlines()[-1])
+    path.write_text(path.read_text() + json.dumps({**kept, "round": 3}) + "\n")
+    record = read_record(it.run)
+    new = entries.round_of(lines[-1], record.weights[3], record.passed[3])
+    assert "signed" in it.add("d", new, entries.end(3, it.run))
+    code, said = it.verify()
+    assert code == 2
+    assert said[0].startswith("entry 3 says that a answered, which signed nothing after entry 2")
+
+
 @pytest.mark.parametrize("left", [1, 2])
 def test_last_rounds_cannot_be_dropped(desk, left):
     it = desk("stopped")

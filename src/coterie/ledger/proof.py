@@ -20,8 +20,8 @@ from coterie.ledger import heads
 from coterie.ledger.chain import Entry
 from coterie.ledger.heads import Signed
 
-Present = Mapping[int, set[str]]
-"""By entry, the sites that took part in what it tells of."""
+Present = Mapping[int, Mapping[str, bool]]
+"""By entry, the sites that took part in what it tells of, and whether there are scores of theirs."""
 Kept = Mapping[str, Sequence[Signed]]
 """Heads that sites have kept, by the file that they are from."""
 
@@ -116,20 +116,20 @@ def was_away(found: Sequence[Entry], sites: set[str], present: Present) -> bool:
     away = [entry.content.get("away", {}) for entry in found if entry.content["kind"] == "round"]
     all_told = bool(away) and not found[0].content.get("after")
     named = sites <= set(clients_of(found)) and all(sites <= set(some) for some in away)
-    return all_told and named and not any(sites & some for some in present.values())
+    return all_told and named and not any(sites & some.keys() for some in present.values())
 
 
 def missed_rounds(found: Sequence[Entry], reach: Mapping[str, int], present: Present) -> Iterable[str]:
     """Sites that took part in rounds that they have not signed: whoever answers signs, unless it goes before
-    it is shown the round, and then it has answered in no other since. After an end that it has signed nothing
-    is missing that it could have answered in unseen.
+    it is shown the round: then it has no scores of that, which come last, and has answered in no other since.
+    Nor has it gone so where it has signed an end.
     """
     for site, last in reach.items():
         since = [e for e in found[last + 1 :] if site in present.get(e.index, ())]
-        one = bool(since) and since[0].content["kind"] == "round" and found[last].content["kind"] != "end"
-        if len(since) > one:
+        went = found[last].content["kind"] != "end" and not any(present[e.index][site] for e in since)
+        if len(since) > went:
             yield (
-                f"entry {since[one].index} says that {site} answered, which signed nothing after entry "
+                f"entry {since[-1].index} says that {site} answered, which signed nothing after entry "
                 f"{last}: its file of heads is an old copy, or it was not shown what follows"
             )
 

@@ -128,16 +128,18 @@ def start_of(found: Sequence[Entry]) -> Entry:
     )
 
 
-def present(found: Sequence[Entry], record: Any) -> dict[int, set[str]]:
-    """By entry, the sites that it says took part: who answered, or has figures in the lines that it is of."""
+def present(found: Sequence[Entry], record: Any) -> dict[int, dict[str, bool]]:
+    """By entry, the sites that it says took part: who answered, or has figures in the lines that it is of,
+    and whether scores are among them.
+    """
     names = clients_of(found)
     start, rounds = start_of(found), rounds_of(found)
-    there = {e.index: set(entries.numbers_in(e.content.get("answered", ""))) for e in found}
+    there = {e.index: dict.fromkeys(entries.numbers_in(e.content.get("answered", "")), False) for e in found}
     for line in record.metrics:
         entry = rounds.get(line["round"], start)
         with suppress(*ODD):
             there[entry.index] |= entries.figured(line)
-    return {index: {names[i] for i in some if i < len(names)} for index, some in there.items()}
+    return {index: {names[i]: s for i, s in some.items() if i < len(names)} for index, some in there.items()}
 
 
 def in_order(found: Sequence[Entry], strict: bool) -> Iterable[str]:
