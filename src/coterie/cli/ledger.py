@@ -202,6 +202,8 @@ def _resumed(said: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _end(said: Mapping[str, Any], names: Sequence[str]) -> str:
+    if "diverged" in said:
+        return f"ends after {said['rounds']} rounds, without a result: {said['diverged']}"
     return f"ends after {said['rounds']} rounds, {len(said['models'])} file(s) of models"
 
 

@@ -15,7 +15,7 @@ from coterie.federation.party import Kit
 from coterie.ledger import chain, heads
 from coterie.ledger.chain import Head, continued, entry_of
 from coterie.nets.courier import Message
-from coterie.storage.atomic import readable_errors
+from coterie.storage.atomic import read_lines, readable_errors
 
 if TYPE_CHECKING:
     from coterie.federation.net import Federated
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 AT_ONCE = 256  # entries in a message
 LONG = 2000  # letters of what a site says
 NAMES = ("run", "federation", "authority")
+ENDS = "ends"  # in a line of a site's heads: the entry is the end of its run
+RESUMED = "resumed"
 
 
 class Shows(Protocol):
@@ -42,12 +44,15 @@ class Signer:
         self.path, self.kit = state / heads.HEADS, kit
         self.kept: dict[str, Head] | None = None
         self.certificate = ""  # the last in the file
+        self.ended: set[str] = set()  # runs of which the head is an end
 
     def head(self, run: str) -> Head | None:
         if self.kept is None:
             before = heads.read(self.path)
             self.kept = {one.run: Head(one.index, one.head) for one in before}
             self.certificate = before[-1].certificate if before else ""
+            last = {told.get("run"): told for told in read_lines(self.path)}
+            self.ended = {str(run) for run, told in last.items() if told.get(ENDS)}
         return self.kept.get(run)
 
     def sign(self, run: str, first: Any, lines: Any) -> dict[str, Any]:
@@ -64,15 +69,19 @@ class Signer:
                 return {"have": have}
             last = continued(kept, first, lines)
             refuse_other_run(self.kit, run, lines, begins=first == 0)
+            new = [entry_of(line).content for line in lines[have + 1 - first :]]
+            refuse_out_of_place(new, begins=kept is None, ended=run in self.ended)
         except (BadInput, Refused) as error:  # what was kept cannot be read, or is not continued
             return {"refused": str(error)}
         one = heads.signed(self.kit, run, last.index, last.hash)
         told = one.told
         if kept is not None and one.certificate == self.certificate:
             del told["certificate"]  # it is in an earlier line
+        ends = last.content.get("kind") == "end"
         with readable_errors(self.path):
-            heads.write(self.path, [told])
+            heads.write(self.path, [{**told, **({ENDS: True} if ends else {})}])
         assert self.kept is not None
+        (self.ended.add if ends else self.ended.discard)(run)
         self.kept[run], self.certificate = Head(last.index, last.hash), one.certificate
         return {"signed": one.told}
 
@@ -96,6 +105,21 @@ def refuse_other_run(kit: Kit, run: str, lines: Sequence[str], begins: bool) -> 
     if named and (mine := bound_to(kit, run)) != named[-1]:
         which = next(k for k in NAMES if named[-1][k] != mine[k])
         raise Refused(f"the ledger names {which} {shown(named[-1][which])}, and this is {mine[which]}")
+
+
+def refuse_out_of_place(new: Sequence[Mapping[str, Any]], begins: bool, ended: bool) -> None:
+    """What a site has not signed yet, where no honest run has it: rounds before the first that it is shown, a
+    word that the run goes on without what comes next, and after an end anything but rounds.
+    """
+    if begins and new[0].get("after"):
+        raise Refused("entry 0 is of a run that has rounds already, of which this site has signed nothing")
+    for said in new:
+        kind = said.get("kind")
+        if kind == "end" and ended:
+            raise Refused("the run has ended as it was signed here: after that it can but do rounds again")
+        ended = kind == "end" or (ended and kind != "round")
+    if new and new[-1].get("kind") == RESUMED:
+        raise Refused("the run goes on, and what comes next is not shown")
 
 
 def witness(net: Federated, folder: Path, shows: Shows) -> list[dict[str, Any]]:
@@ -136,12 +160,20 @@ def orders_for(
     orders: dict[int, Message] = {}
     for site in sorted(here):
         first = net.signed.get(net.roster.names[site], -1) + 1
-        entries = lines[first : first + AT_ONCE] if site in signing else []
+        entries = batch(lines, first) if site in signing else []
         told = shows.order(site)
         if entries or told is not None:
             also = {} if told is None else {"shown": told}
             orders[site] = ({"do": "ledger", "first": first, "entries": list(entries), **also}, {})
     return orders
+
+
+def batch(lines: Sequence[str], first: int) -> Sequence[str]:
+    """Entries for one message: what says that a run goes on is not the last of them."""
+    last = min(first + AT_ONCE, len(lines))
+    while last < len(lines) and entry_of(lines[last - 1]).content.get("kind") == RESUMED:
+        last += 1
+    return lines[first:last]
 
 
 def signature(

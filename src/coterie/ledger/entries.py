@@ -1,15 +1,17 @@
 """What the entries of a run's ledger say: numbers and names, never keys, never rows, never models.
 
     begin      config (its SHA-256), method, version, clients by name, rows and first weights (a fingerprint),
-               SHA-256 of what run.json says of clients and columns and of the lines of metrics.jsonl so far;
-               where a run is done again, of which config, and without whom or with which decisions of whom;
-               in a federation the run's id, the federation's name and its authority (SHA-256 of ca.crt)
-    round      round, who answered, shares by receiver and sender, and SHA-256 of the round's weights and of
-               its line in metrics.jsonl; where there are any: circles that were published, contributions,
-               withdrawals, who was kept out of circles, left out or away, and why
+               SHA-256 of what run.json says of clients and columns, of its notes, and of the lines of
+               metrics.jsonl so far; where a run is done again, of which config, and without whom or with
+               which decisions of whom; in a federation the run's id, the federation's name and its authority
+               (SHA-256 of ca.crt)
+    round      round, who answered, shares by receiver and sender, and SHA-256 of the round's weights, of what
+               passed, and of its line in metrics.jsonl; where there are any: circles that were published,
+               contributions, withdrawals, who was kept out of circles, left out or away, and why
     resumed    after which round a run that was cut off goes on: the rounds after it are written anew; from
                the very beginning, SHA-256 of the lines so far, and the id, if it has another
-    end        how many rounds there were, and SHA-256 of the files of models and of further results
+    end        how many rounds there were, SHA-256 of the files of models and of further results, and if
+               training diverged, how
 
 Clients go by their numbers in `begin`: "0-3 7" are 0, 1, 2, 3 and 7. Shares are [receivers, senders, shares]
 for receivers that listen alike, rounded; one number where all shares are the same.
@@ -32,6 +34,7 @@ MOST_SHARES = 20_000  # of one round; of more there is the digest alone
 MOST_LETTERS = 200_000  # of contributions, or of withdrawals; likewise
 MOST_CLIENTS = 10_000_000  # numbers that a text may stand for
 ABOUT = ("task", "classes", "features", "clients", "columns", "inputs", "parameters", "fingerprint", "rows")
+REMARKS = ("notes", "small", "leaks", "published_tests")
 RESULTS = (
     "calibration.npz",
     "outcomes.npz",
@@ -62,24 +65,32 @@ def begin(
         "clients": [str(c["name"]) for c in about["clients"]],
         "fingerprint": about.get("fingerprint"),
         "about": about_digest(about),
+        "remarks": about_digest(about, REMARKS),
         "metrics": lines_digest(lines),
         **(bound or {}),
         **({"after": done} if done else {}),
-        **({"again": {k: v for k, v in about["again"].items() if k != "run"}} if "again" in about else {}),
+        **again_of(about),
     }
 
 
-def about_digest(about: Mapping[str, Any]) -> str:
+def again_of(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run that is done again says of the first; where that lies is nobody's result."""
+    return {"again": {k: v for k, v in about["again"].items() if k != "run"}} if "again" in about else {}
+
+
+def about_digest(about: Mapping[str, Any], names: Sequence[str] = ABOUT) -> str:
     """Of what run.json says of the run's subject; machine, command and times are nobody's result."""
-    return sha256(canonical(finite({name: about.get(name) for name in ABOUT})))
+    return sha256(canonical(finite({name: about.get(name) for name in names})))
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
     return sha256(canonical(finite(config)))
 
 
-def round_of(line: Mapping[str, Any], weights: np.ndarray) -> dict[str, Any]:
-    """Of a line of metrics.jsonl, and weights [receiver, sender]."""
+def round_of(
+    line: Mapping[str, Any], weights: np.ndarray, passed: np.ndarray | None = None
+) -> dict[str, Any]:
+    """Of a line of metrics.jsonl, weights [receiver, sender], and what passed [entry, 5]."""
     extras = line.get("extras") or {}
     answered = [i for i, n in enumerate(line["numbers"]) if n]
     told = {name: short(extras[name]) for name in SAID if extras.get(name)}
@@ -93,8 +104,18 @@ def round_of(line: Mapping[str, Any], weights: np.ndarray) -> dict[str, Any]:
         "shares": shares_of(matrix),
         "weights": weights_digest(matrix),
         "metrics": line_digest(line),
+        **({} if passed is None else {"passed": passed_digest(passed)}),
         **told,
     }
+
+
+def figured(line: Mapping[str, Any]) -> dict[int, bool]:
+    """Clients of which a line has figures that they alone can have told: losses of training, and scores, the
+    last of a round (True).
+    """
+    lists = [values for figures in (line["scores"] or {}).values() for values in figures.values()]
+    lost = {i: False for i, value in enumerate(line.get("train_loss") or []) if value is not None}
+    return lost | {i: True for values in lists for i, value in enumerate(values) if value is not None}
 
 
 def resumed(
@@ -105,12 +126,13 @@ def resumed(
     return {"kind": "resumed", "after": round, **also, **(bound or {})}
 
 
-def end(rounds: int, folder: Path) -> dict[str, Any]:
+def end(rounds: int, folder: Path, diverged: str = "") -> dict[str, Any]:
     return {
         "kind": "end",
         "rounds": rounds,
         "models": model_digests(folder),
         "results": result_digests(folder),
+        **({"diverged": diverged} if diverged else {}),
     }
 
 
@@ -144,6 +166,10 @@ def lines_digest(lines: Sequence[Mapping[str, Any]]) -> str:
 
 def weights_digest(weights: np.ndarray) -> str:
     return sha256(np.ascontiguousarray(weights, dtype=np.float32).tobytes())
+
+
+def passed_digest(passed: np.ndarray) -> str:
+    return sha256(np.ascontiguousarray(passed, dtype=np.int64).tobytes())
 
 
 def short(value: Any) -> Any:

@@ -4,7 +4,8 @@ folder can write it all anew, but for signatures of keys that are elsewhere.
     which run it is      entry 0 says so, and every head after it is over entry 0; a ledger of an earlier
                          version does not: it is the run whose heads reach furthest into the chain
     who must have signed every site whose heads somebody brings along, up to where the ledger says that it
-                         answered; one that was away in all rounds has nothing to show
+                         answered; one that was away in all rounds, with no figure in any, has nothing to
+                         show, and neither has one that entry 0 does not name
     which heads count    those of that run, by certificates of sites that the authority has signed and has not
                          revoked; signatures from the run's folder only by the same certificates
 """
@@ -17,9 +18,10 @@ from typing import NamedTuple
 
 from coterie.ledger import heads
 from coterie.ledger.chain import Entry
-from coterie.ledger.entries import numbers_in
 from coterie.ledger.heads import Signed
 
+Present = Mapping[int, Mapping[str, bool]]
+"""By entry, the sites that took part in what it tells of, and whether there are scores of theirs."""
 Kept = Mapping[str, Sequence[Signed]]
 """Heads that sites have kept, by the file that they are from."""
 
@@ -38,9 +40,12 @@ class Proof:
     wrong: list[str] = field(default_factory=list)
     reach: dict[str, int] = field(default_factory=dict)
     unbound: bool = False  # some of the heads are of an earlier version
+    outside: list[str] = field(default_factory=list)  # who brought heads, and is no site of this run
 
 
-def proof_of(found: Sequence[Entry], beside: Sequence[Signed], kept: Kept, authority: Authority) -> Proof:
+def proof_of(
+    found: Sequence[Entry], beside: Sequence[Signed], kept: Kept, authority: Authority, present: Present
+) -> Proof:
     """`beside` are signatures from the run's folder, `kept` what sites have brought along."""
     proof = Proof()
     brought = [one for some in kept.values() for one in some]
@@ -49,10 +54,10 @@ def proof_of(found: Sequence[Entry], beside: Sequence[Signed], kept: Kept, autho
     known = authority.pem is not None or not kept
     vouched = [one for one in beside if one not in twice and (known or one.certificate in pems)]
     links = [first_wrong_head(proof, *mine, found, authority) for mine in by_site(brought, runs).items()]
-    unsigned = list(missed_rounds(found, proof.reach))
+    unsigned = list(missed_rounds(found, proof.reach, present))
     links += [first_wrong_head(proof, *mine, found, authority) for mine in by_site(vouched, runs).items()]
     wrong = [line for _, line in sorted(link for link in links if link)] or unsigned
-    wrong += [*of_federation(found[0], authority), *files_of_other_runs(found, kept, runs)]
+    wrong += [*of_federation(found[0], authority), *files_of_other_runs(found, kept, runs, present, proof)]
     if others := sorted({one.site for one in beside if one.run not in runs}):
         wrong.append(f"signatures of {few(others)} beside the ledger are of another run than it names")
     reach, last = max(proof.reach.values(), default=-1), len(found) - 1
@@ -84,37 +89,48 @@ def of_federation(first: Entry, authority: Authority) -> Iterable[str]:
         yield "entry 0 names another federation than the one whose authority was given"
 
 
-def files_of_other_runs(found: Sequence[Entry], kept: Kept, runs: set[str]) -> Iterable[str]:
+def files_of_other_runs(
+    found: Sequence[Entry], kept: Kept, runs: set[str], present: Present, proof: Proof
+) -> Iterable[str]:
     """Files without a head of this run: it is another run, or it was written anew under another name. A site
-    that never answered in it has none, if others have.
+    that never answered in it has none, if others have, and neither has one that it does not name: that is
+    noted.
     """
     without = [file for file, some in kept.items() if not any(one.run in runs for one in some)]
     if len(without) < len(kept):
-        without = [file for file in without if not was_away(found, {one.site for one in kept[file]})]
+        sites, names = {f: {one.site for one in kept[f]} for f in without}, set(clients_of(found))
+        if names:
+            outside = [file for file in without if not sites[file] & names]
+            proof.outside = sorted({site for file in outside for site in sites[file]})
+            without = [file for file in without if file not in outside]
+        without = [file for file in without if not was_away(found, sites[file], present)]
     if without:
         what = f"run {min(runs)[:8]}, which this ledger names" if runs else "this ledger"
         yield f"no head of {what}, in {few(without)}: it is another run's, or was written anew"
 
 
-def was_away(found: Sequence[Entry], sites: set[str]) -> bool:
-    """Whether the ledger names these sites, and says of every round that they were away."""
-    away = [entry.content.get("away", {}) for entry in found if entry.content["kind"] == "round"]
-    return sites <= set(clients_of(found)) and all(sites <= set(some) for some in away)
-
-
-def missed_rounds(found: Sequence[Entry], reach: Mapping[str, int]) -> Iterable[str]:
-    """Sites that answered in rounds that they have not signed: whoever answers signs, unless it goes before
-    it is shown the round, and then it has answered in no other since.
+def was_away(found: Sequence[Entry], sites: set[str], present: Present) -> bool:
+    """Whether the ledger names these sites, has rounds from the first on, says of every one that they were
+    away, and has no figure of theirs.
     """
-    names = clients_of(found)
+    away = [entry.content.get("away", {}) for entry in found if entry.content["kind"] == "round"]
+    all_told = bool(away) and not found[0].content.get("after")
+    named = sites <= set(clients_of(found)) and all(sites <= set(some) for some in away)
+    return all_told and named and not any(sites & some.keys() for some in present.values())
+
+
+def missed_rounds(found: Sequence[Entry], reach: Mapping[str, int], present: Present) -> Iterable[str]:
+    """Sites that took part in rounds that they have not signed: whoever answers signs, unless it goes before
+    it is shown the round: then it has no scores of that, which come last, and has answered in no other since.
+    Nor has it gone so where it has signed an end.
+    """
     for site, last in reach.items():
-        since = [
-            e for e in found[last + 1 :] if names.index(site) in numbers_in(e.content.get("answered", ""))
-        ]
-        if len(since) > 1:
+        since = [e for e in found[last + 1 :] if site in present.get(e.index, ())]
+        went = found[last].content["kind"] != "end" and not any(present[e.index][site] for e in since)
+        if len(since) > went:
             yield (
-                f"entry {since[1].index} says that {site} answered, which signed nothing after entry {last}: "
-                "its file of heads is an old copy, or it was not shown what follows"
+                f"entry {since[-1].index} says that {site} answered, which signed nothing after entry "
+                f"{last}: its file of heads is an old copy, or it was not shown what follows"
             )
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.ledger import chain, entries, heads
-from coterie.ledger.chain import Broken, Entry
+from coterie.ledger.chain import Broken, Entry, finite
 from coterie.ledger.proof import Authority, Kept, Proof, clients_of, few, proof_of
+from coterie.storage.rounds import MATRICES
 
 NOBODY = "nobody signed: whoever has the folder could have written it anew"
 NO_AUTHORITY = "certificates were held against no authority (give --authority ca.crt)"
-TEXTS = ("config", "about", "metrics", "weights", "run", "federation", "authority", "answered")
+TEXTS = (
+    *("config", "about", "remarks", "metrics", "weights", "passed", "run", "federation", "authority"),
+    *("answered", "method", "version", "diverged"),
+)
+ODD = (KeyError, TypeError, ValueError, AttributeError, IndexError)  # of a file that somebody wrote
 EARLIER = "some heads are of an earlier version: only their certificates say of which federation"
 
 
@@ -35,21 +41,26 @@ def verify(
     if odd := [f"entry {entry.index}: a run has no such entry" for entry in found if not is_sound(entry)]:
         return Verdict(odd, "")
     beside, kept, authority = heads.read(folder / heads.SIGNATURES), kept or {}, authority or Authority()
-    proof = proof_of(found, beside, kept, authority)
-    wrong = [*proof.wrong, *in_order(found), *by_files(found, folder, record)]
+    known = authority.pem is not None
+    proof = proof_of(found, beside, kept, authority, present(found, record))
+    strict = known or bool(kept)  # somebody relies on it
+    wrong = [*proof.wrong, *in_order(found, strict), *by_files(found, folder, record, strict)]
     for note in heads.refusals(folder / heads.SIGNATURES):
         wrong.append(
             f"entry {note.get('index')}: {note.get('site')} would not sign it: {note.get('refused')}"
         )
-    known = authority.pem is not None
     return Verdict(list(dict.fromkeys(wrong)), verdict_line(found, proof, known, bool(kept)))
 
 
 def verdict_line(found: Sequence[Entry], proof: Proof, known: bool, brought: bool) -> str:
     """Who stands for a ledger with which nothing is wrong."""
     many, last = f"{len(found)} entries", len(found) - 1
+    if end_of(found) is None:
+        many += f", the run did not end (it is cut off after round {max(rounds_of(found), default=0)})"
+    elif "diverged" in found[-1].content:
+        many += ", the run has no result, as training diverged"
     if not proof.reach:
-        return f"{many}; {NOBODY}"
+        return "; ".join([many, NOBODY, *outside_of(proof)])
     now = sorted(site for site, index in proof.reach.items() if index == last)
     if not (known or brought):  # certificates and all else are from the folder
         return f"{many}, said to be signed by {len(now)} sites: {NO_AUTHORITY}"
@@ -61,7 +72,11 @@ def verdict_line(found: Sequence[Entry], proof: Proof, known: bool, brought: boo
     parts = [f"{many}, {len(now)} sites signed the last head"]
     parts += [f"not signed by {few(behind)}"] if behind else []
     parts += [] if known else [NO_AUTHORITY]
-    return "; ".join([*parts, *([EARLIER] if proof.unbound else [])])
+    return "; ".join([*parts, *([EARLIER] if proof.unbound else []), *outside_of(proof)])
+
+
+def outside_of(proof: Proof) -> list[str]:
+    return [f"none of the sites of this run: {few(proof.outside)}"] if proof.outside else []
 
 
 def is_sound(entry: Entry) -> bool:
@@ -83,12 +98,53 @@ def is_sound(entry: Entry) -> bool:
         return False
     needed = {"begin": (), "round": ("round",), "resumed": ("after",), "end": ("models",)}
     kind = said.get("kind")
+    if "metrics" in said and (kind == "end" or (kind == "resumed" and said.get("after"))):
+        return False  # figures of earlier rounds are in entries of their own
     return kind in needed and (kind == "begin") is first and all(name in said for name in needed[kind])
 
 
-def in_order(found: Sequence[Entry]) -> Iterable[str]:
-    """Rounds that do not follow each other."""
-    last = found[0].content.get("after", 0)
+def end_of(found: Sequence[Entry]) -> Entry | None:
+    """The entry with which the run ended, if it did, and no round was done since."""
+    after = [e for e in found if e.content["kind"] in ("end", "round")]
+    return after[-1] if after and after[-1].content["kind"] == "end" else None
+
+
+def rounds_of(found: Sequence[Entry]) -> dict[int, Entry]:
+    """By round its entry: of a round that was done again, the last."""
+    rounds = dict[int, Entry]()
+    for entry in found:
+        if entry.content["kind"] == "resumed":
+            rounds = {r: e for r, e in rounds.items() if r <= entry.content["after"]}
+        elif entry.content["kind"] == "round":
+            rounds[entry.content["round"]] = entry
+    return rounds
+
+
+def start_of(found: Sequence[Entry]) -> Entry:
+    """The entry that tells of the lines before the first round."""
+    return next(
+        (e for e in reversed(found[1:]) if e.content["kind"] == "resumed" and "metrics" in e.content),
+        found[0],
+    )
+
+
+def present(found: Sequence[Entry], record: Any) -> dict[int, dict[str, bool]]:
+    """By entry, the sites that it says took part: who answered, or has figures in the lines that it is of,
+    and whether scores are among them.
+    """
+    names = clients_of(found)
+    start, rounds = start_of(found), rounds_of(found)
+    there = {e.index: dict.fromkeys(entries.numbers_in(e.content.get("answered", "")), False) for e in found}
+    for line in record.metrics:
+        entry = rounds.get(line["round"], start)
+        with suppress(*ODD):
+            there[entry.index] |= entries.figured(line)
+    return {index: {names[i]: s for i, s in some.items() if i < len(names)} for index, some in there.items()}
+
+
+def in_order(found: Sequence[Entry], strict: bool) -> Iterable[str]:
+    """Rounds that do not follow each other, and what follows an end that is none."""
+    last, ended = found[0].content.get("after", 0), None
     for entry in found[1:]:
         told = entry.content
         if told["kind"] == "resumed":
@@ -98,54 +154,133 @@ def in_order(found: Sequence[Entry]) -> Iterable[str]:
         elif told["kind"] == "round":
             if told["round"] != last + 1:
                 yield f"entry {entry.index}: round {told['round']} after round {last}"
-            last = told["round"]
-
-
-def by_files(found: Sequence[Entry], folder: Path, record: Any) -> Iterable[str]:
-    """What the run's other files say that the chain does not; of what an earlier version did not write down,
-    nothing.
-    """
-    first = found[0].content
-    if entries.config_digest(record.config) != first.get("config"):
-        yield "config.toml is not what entry 0 says: it was changed"
-    if "about" in first and entries.about_digest(record.about) != first["about"]:
-        yield "run.json is not what entry 0 says of clients and columns: it was changed"
-    if [line["round"] for line in record.metrics] != list(range(len(record.metrics))):
-        yield "metrics.jsonl: its rounds do not follow each other: lines are missing, doubled or moved"
-        return
-    yield from of_rounds(found, record)
-    if found[-1].content["kind"] == "end":
-        yield from of_results(found[-1], folder)
-    elif record.finished and entries.model_digests(folder):
+            last, ended = told["round"], None
+        elif told["kind"] == "end":
+            if told.get("rounds", last) != last:
+                yield f"entry {entry.index}: an end after {told['rounds']} rounds, where there were {last}"
+            if ended is not None and strict and told != ended.content:
+                yield f"entry {entry.index}: another end than entry {ended.index}, with no round since"
+            ended = entry
+    if found[-1].content["kind"] == "resumed":
         yield (
-            f"entry {len(found) - 1} is the last, and the run is over, with models: the chain was cut off, "
-            "or the run was killed in its last moment"
+            f"entry {len(found) - 1} says that the run goes on, and nothing follows: the chain was cut off, "
+            "or the run was (coterie resume goes on with it)"
         )
 
 
-def of_rounds(found: Sequence[Entry], record: Any) -> Iterable[str]:
-    """metrics.jsonl and the weights of collaboration.jsonl; rounds before the first entry are in `begin`."""
-    start = [e for e in found if e.content["kind"] != "round" and "metrics" in e.content]
-    before = start[-1].content.get("after", 0) if start else found[0].content.get("after", 0)
-    if start and entries.lines_digest(record.metrics[: before + 1]) != start[-1].content["metrics"]:
+def by_files(found: Sequence[Entry], folder: Path, record: Any, strict: bool) -> Iterable[str]:
+    """What the run's other files say that the chain does not; of what an earlier version did not write down,
+    nothing.
+    """
+    first, end = found[0].content, end_of(found)
+    if entries.config_digest(record.config) != first.get("config"):
+        yield "config.toml is not what entry 0 says: it was changed"
+    if record.config["method"] != first.get("method"):
+        yield "config.toml has another method than entry 0: one of the two was changed"
+    yield from of_about(first, record.about)
+    if [line["round"] for line in record.metrics] != list(range(len(record.metrics))):
+        yield "metrics.jsonl: its rounds do not follow each other: lines are missing, doubled or moved"
+        return
+    yield from of_rounds(found, folder, record, strict)
+    if end is not None:
+        yield from of_results(end, folder)
+        yield from of_last_round(end, record)
+    elif there := [*entries.model_digests(folder), *entries.result_digests(folder)]:
+        yield (
+            f"entry {len(found) - 1} is the last, and no end, but there is {few(there)}: the chain was cut "
+            "off, or the run was killed in its last moment"
+        )
+
+
+def of_about(first: Mapping[str, Any], about: Mapping[str, Any]) -> Iterable[str]:
+    """run.json, but for what differs each time a run is repeated."""
+    if [str(client["name"]) for client in about["clients"]] != first.get("clients"):
+        yield "run.json has other clients than entry 0: one of the two was changed"
+    if "about" in first and entries.about_digest(about) != first["about"]:
+        yield "run.json is not what entry 0 says of clients and columns: it was changed"
+    if "remarks" in first and entries.about_digest(about, entries.REMARKS) != first["remarks"]:
+        yield "run.json is not what entry 0 says of notes and remarks: it was changed"
+    if "version" in first and str(about.get("coterie", "")) != first["version"]:
+        yield f"run.json is not what entry 0 says of the version, {first['version']}: it was changed"
+    again = {"again": first["again"]} if "again" in first else {}
+    try:
+        same = entries.again_of(about) == again
+    except ODD:
+        same = False
+    if "about" in first and not same:
+        yield "run.json is not what entry 0 says of which run it does again: it was changed"
+
+
+def of_rounds(found: Sequence[Entry], folder: Path, record: Any, strict: bool) -> Iterable[str]:
+    """metrics.jsonl and collaboration.jsonl; rounds before the first entry are in `begin`. A run that was
+    killed may have written a line and no entry, or have dropped lines to do them again: where somebody relies
+    on it, it has to go on first, as anybody could have written or dropped them.
+    """
+    start, rounds = start_of(found), rounds_of(found)
+    before = start.content.get("after", 0)
+    told = start.content.get("metrics")
+    if told is not None and entries.lines_digest(record.metrics[: before + 1]) != told:
         which = f"rounds 0 to {before}, are" if before else "round 0, is"
-        yield f"metrics.jsonl, {which} not what entry {start[-1].index} says: it was changed"
-    rounds = {e.content["round"]: e for e in found if e.content["kind"] == "round"}
+        yield f"metrics.jsonl, {which} not what entry {start.index} says: it was changed"
     lines = {line["round"]: line for line in record.metrics if line["round"] > before}
-    over, last = found[-1].content["kind"] == "end", max(rounds, default=before)
+    over, last = end_of(found) is not None, max(rounds, default=before)
+    killed = "" if over else ", or the run was killed (coterie resume goes on with it)"
     for r in sorted(lines.keys() - rounds.keys()):
-        if over or r != last + 1:  # a run that was killed may have written a line and no entry
+        if over or r != last + 1:
             yield f"metrics.jsonl has round {r}, of which there is no entry: the chain was cut off"
-    for r in sorted(rounds.keys() - lines.keys()) if over else ():
-        yield f"metrics.jsonl lacks round {r}, of which entry {rounds[r].index} tells"
+        elif strict:
+            yield f"metrics.jsonl has round {r}, of which there is no entry: it was added{killed}"
+    for r in sorted(rounds.keys() - lines.keys()) if over or strict else ():
+        lacks = f"metrics.jsonl lacks round {r}, of which entry {rounds[r].index} tells"
+        yield f"{lacks}: it was dropped{killed}" if killed else lacks
+    if rounds and not (folder / MATRICES).exists():
+        yield f"{MATRICES} is missing, of which entry {rounds[min(rounds)].index} and others tell"
+        return
     kept = set(record.weights)
     for r, entry in sorted(rounds.items()):
-        if r in lines and entries.line_digest(lines[r]) != entry.content.get("metrics"):
-            yield f"metrics.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
-        if r in kept and entries.weights_digest(record.weights[r]) != entry.content.get("weights"):
-            yield f"collaboration.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
-        elif kept and r not in kept and over:
-            yield f"collaboration.jsonl lacks round {r}, of which entry {entry.index} tells"
+        if r in kept or r in lines:
+            yield from of_round(entry, lines.get(r), r in kept, record)
+        if r not in kept and (over or strict):
+            yield f"{MATRICES} lacks round {r}, of which entry {entry.index} tells"
+
+
+def of_round(entry: Entry, line: Mapping[str, Any] | None, kept: bool, record: Any) -> Iterable[str]:
+    """One round: digests of its files, and what the entry says beside them of the same."""
+    said, r = entry.content, entry.content["round"]
+    weights = record.weights[r] if kept else None
+    passed = record.passed[r] if kept and "passed" in said and r in set(record.passed) else None
+    if line is not None and entries.line_digest(line) != said.get("metrics"):
+        yield f"metrics.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
+        return
+    if weights is not None and entries.weights_digest(weights) != said.get("weights"):
+        yield f"collaboration.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
+        return
+    if line is None or weights is None:
+        return
+    try:
+        told = finite(entries.round_of(line, weights, passed))
+    except ODD:
+        yield f"metrics.jsonl, round {r}, is no line of a run"
+        return
+    if "passed" in said and told.get("passed") != said["passed"]:
+        which = f"collaboration.jsonl, round {r}, is not what entry {entry.index} says"
+        yield f"{which} of what passed: it was changed"
+    elif other := sorted(k for k in told.keys() | said.keys() if told.get(k) != said.get(k)):
+        yield f"entry {entry.index} says otherwise than round {r} of the record of {few(other)}"
+
+
+def of_last_round(end: Entry, record: Any) -> Iterable[str]:
+    """A run ends after all its rounds, when a budget is spent, or because training diverged."""
+    rounds, diverged = int(record.config["rounds"]), "diverged" in end.content
+    if record.done > rounds:
+        yield f"metrics.jsonl has round {record.done}, and config.toml says {rounds} rounds"
+    if not diverged and not record.finished:
+        yield f"entry {end.index}: an end after round {record.done} of {rounds}, and no budget was spent"
+    if diverged and not record.diverged():
+        yield (
+            f"events.jsonl does not end with training that diverged, as entry {end.index} does: it was "
+            "changed, or the run went on since (coterie resume)"
+        )
 
 
 def of_results(entry: Entry, folder: Path) -> Iterable[str]:

@@ -11,10 +11,11 @@ from typing import Any
 from coterie.core.method import Info
 from coterie.ledger import chain, entries, heads
 from coterie.ledger.chain import Broken, Entry
+from coterie.nets.counting import Traffic
 from coterie.nets.wrapped import innermost
 from coterie.runs.experiment import Experiment
 from coterie.runs.folder import read_about
-from coterie.runs.record import Record
+from coterie.runs.record import Record, triplets
 from coterie.runs.showing import Showing
 from coterie.storage.atomic import sync
 
@@ -37,9 +38,9 @@ class Ledger:
             anew = {} if bound.get("run") in runs_in(folder) else bound
             self.waiting = entries.resumed(record.done, record.metrics, anew)
 
-    def round(self, line: Mapping[str, Any], info: Info) -> None:
+    def round(self, line: Mapping[str, Any], info: Info, moved: Traffic) -> None:
         if self.folder is not None:
-            self._write(entries.round_of(line, info.weights.float().numpy()))
+            self._write(entries.round_of(line, info.weights.float().numpy(), triplets(moved)))
 
     def end(self, rounds: int) -> None:
         if self.folder is None:
@@ -48,10 +49,15 @@ class Ledger:
         if self.last is None or self.last.content != told:
             self._write(told)
 
-    def diverged(self, why: str) -> None:
-        """The run has no result: there is nothing to write, but sites are shown why it ended."""
-        if self.folder is not None:
-            self.shows.over, self.shows.diverged = True, why
+    def diverged(self, rounds: int, why: str) -> None:
+        """The run ends without a result, and sites are shown why."""
+        if self.folder is None:
+            return
+        self.shows.over, self.shows.diverged = True, why
+        told = entries.end(rounds, self.folder, why)
+        if self.last is None or self.last.content != told:
+            self._write(told)
+        else:
             self._show(self.folder)
 
     def _write(self, content: dict[str, Any]) -> None:

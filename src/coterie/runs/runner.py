@@ -126,7 +126,7 @@ def _played(
             except Diverged as error:
                 if folder and done > last_saved:
                     _save(folder, experiment, state, done)
-                ledger.diverged(str(error))
+                ledger.diverged(done, str(error))
                 raise _with_place(error, folder, done) from None
             moved = net.book.read()
             cost = bytes_of(moved, net.sealed_bytes, a_row)
@@ -147,7 +147,7 @@ def _played(
             looked = net.book.read()
             entry = line(r, figured, loss, moved, looked, extras, told, net.away(), cost, ended)
             _write(record, folder, entry, times.line(r), info, moved)
-            ledger.round(entry, info)
+            ledger.round(entry, info, moved)
             if folder is None or experiment.due("checkpoint", r) or ended:
                 if folder:
                     _save(folder, experiment, state, r)
@@ -174,7 +174,7 @@ def _played(
                 net, [*handles_in(state)], done, partial(refuse_diverged, experiment, models, start, record)
             )
         except Diverged as error:
-            ledger.diverged(str(error))
+            ledger.diverged(done, str(error))
             raise _with_place(error, folder, done) from None
         tallies = calmly(net, [*handles_in(state)], done, partial(tallied, experiment, models, done))
         came, likely = row_by_row(experiment, models, record)
