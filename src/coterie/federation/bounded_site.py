@@ -111,7 +111,7 @@ class BoundedSite(Site):
         need = here + ENTRY * len(self.held) + sum(t.nbytes for t in tensors.values())
         need += named * max(ENTRY, 8 * self._size())
         if message.get("do") == "distances":
-            need += 8 * len(message["replies"]) * len(message["to"])
+            need += 16 * len(message["replies"]) * len(message["to"])  # squares, and what is told
         if line := above(need, "bytes of models", self.policy.max_memory, "max_memory"):
             raise Refused(line)
 
