@@ -139,6 +139,7 @@ class BoundedSite(Site):
         self._take(tensors)
         beside_it = [row for some in message["beside"].values() for row in some]
         for row in (*message["beliefs"], *beside_it):
+            net.learner.watch.check()
             check_shapes(self._belief(row), net.learner)
         first = self._belief(message["beliefs"][0]) if message["beliefs"] else {}
         mark = (json.dumps(message["kernel"]), sum(t.numel() for t in first.values()))
