@@ -251,6 +251,21 @@ def test_arrivals_and_leavings_are_told(scene):
     assert told == [("b", False), ("b", True)]
 
 
+def test_who_waits_for_a_letter_to_be_taken_may_be_ended(scene):
+    free = threading.Event()
+    scene.b.on_letter(lambda card, header, body: free.wait(20))
+    looks, before = iter(range(3)), time.monotonic()
+
+    def look():
+        if next(looks, None) is None:
+            raise Refused("cancelled")
+
+    with pytest.raises(Refused, match="cancelled"):
+        scene.a.letter("b", {}, b"", 20, 20, look)
+    assert time.monotonic() - before < 10
+    free.set()
+
+
 def test_letters_go_from_site_to_site(scene):
     taken = []
     scene.b.on_letter(lambda card, header, body: taken.append((card.name, header, bytes(body))))

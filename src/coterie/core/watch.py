@@ -39,6 +39,10 @@ class Watch:
     def end(self, why: str) -> None:
         self.why = why or "cancelled"
 
+    def left(self) -> float:
+        """Seconds until the time is over; infinite where nobody set one."""
+        return max(0.0, self.last - time.monotonic())
+
     def check(self) -> None:
         """Refuses to go on if work is to end."""
         if self.why:

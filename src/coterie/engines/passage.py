@@ -26,6 +26,7 @@ from torch.func import vmap
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
 from coterie.core.devices import seeded
+from coterie.core.errors import Refused
 from coterie.core.kernel import Part
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
@@ -212,6 +213,8 @@ def has_batched_form(learner: Learner, beliefs: Beliefs, x: Tensor) -> bool:
             together = vmap(learner.outputs)(two, torch.stack([few, few.flip(0)]))[0, :2]
             apart = learner.outputs(tree.row(beliefs, 0), few[:2])
             _batched[learner] = torch.allclose(together, apart, rtol=1e-3, atol=1e-5, equal_nan=True)
+        except Refused:  # work is to end, which says nothing of the model
+            raise
         except Exception:  # whatever a module may do that has no batched form
             _batched[learner] = False
     return _batched[learner]

@@ -13,6 +13,7 @@ from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
 from coterie.core.client import Samples
 from coterie.core.devices import generator_state, seeded
+from coterie.core.errors import Refused
 from coterie.core.learner import Batch, Learner, dropout_of
 
 ROWS = 4  # enough for batch norm, few enough to cost nothing
@@ -74,6 +75,8 @@ def why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws: 
         with seeded(1, few.x.device):
             drawn = vmap(learner.drawn)(batches, seeds)
             vmap(learner.gradient)(dict(two), drawn, seeds)
+    except Refused:  # work is to end, which says nothing of the model
+        raise
     except Exception as error:  # whatever a module may do that has no batched form
         return f"operations that have no batched form ({(str(error).splitlines() or [''])[0][:80]})"
     if not _same_beside_padding(learner, few):

@@ -16,7 +16,7 @@ from torch import Tensor
 from coterie.core.belief import Belief
 from coterie.core.client import Client
 from coterie.core.errors import BadRun, Refused, shown
-from coterie.core.kernel import Kernel
+from coterie.core.kernel import Kernel, looks
 from coterie.core.learner import Learner
 from coterie.federation.budgets import Purse
 from coterie.federation.effects import (
@@ -30,6 +30,7 @@ from coterie.federation.effects import (
     taken_up,
 )
 from coterie.federation.guard import Guard, who_asks
+from coterie.federation.named import check_look
 from coterie.federation.policy import above, check_model
 from coterie.federation.policy_keys import Policy
 from coterie.kernels import Moments, Tallied, kernel_of
@@ -82,18 +83,21 @@ class BoundedSite(Site):
             raise Refused(need)
 
     @contextlib.contextmanager
-    def bounded(self) -> Iterator[None]:
-        """What is computed here ends with the policy's seconds, or when somebody cancels it, and takes no
-        more than its memory.
-        """
+    def timed(self) -> Iterator[None]:
+        """What is done here ends with the policy's seconds, or when somebody cancels it."""
         most, watch, self.since = self.policy.max_seconds, self._net().learner.watch, time.time()
         over = f"work took longer than the policy's {most:g} seconds, and was ended: ask for less, or raise "
         watch.limit(most, over + "max_seconds", self.cancels)
         try:
-            with bounded_memory(self.policy.max_memory, self.before):
-                yield
+            yield
         finally:
             watch.rest()
+
+    @contextlib.contextmanager
+    def bounded(self) -> Iterator[None]:
+        """As `timed`, and it takes no more than the policy's memory."""
+        with self.timed(), bounded_memory(self.policy.max_memory, self.before):
+            yield
 
     def check_room(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """What is here already, what comes along, and what a message names, which may be much though it is
@@ -106,6 +110,8 @@ class BoundedSite(Site):
         here += sum(t.nbytes for t in self._net().slots.tensors().values())
         need = here + ENTRY * len(self.held) + sum(t.nbytes for t in tensors.values())
         need += named * max(ENTRY, 8 * self._size())
+        if message.get("do") == "distances":
+            need += 16 * len(message["replies"]) * len(message["to"])  # squares, and what is told
         if line := above(need, "bytes of models", self.policy.max_memory, "max_memory"):
             raise Refused(line)
 
@@ -118,6 +124,8 @@ class BoundedSite(Site):
         """What a visit is going to do, held against the policy and against all that was told before."""
         kernel, net = self.kernel(message["kernel"]), self._net()
         check_key(message["key"])
+        if looks(kernel):
+            check_look(kernel, self.client)
         guests, beside = [int(g) for g in message["guests"]], sum(map(len, message["beside"].values()))
         if len(guests) != len(message["rows"]):
             raise Refused(f"{len(message['rows'])} models of {len(guests)} guests: is it of another version?")
@@ -131,6 +139,7 @@ class BoundedSite(Site):
         self._take(tensors)
         beside_it = [row for some in message["beside"].values() for row in some]
         for row in (*message["beliefs"], *beside_it):
+            net.learner.watch.check()
             check_shapes(self._belief(row), net.learner)
         first = self._belief(message["beliefs"][0]) if message["beliefs"] else {}
         mark = (json.dumps(message["kernel"]), sum(t.numel() for t in first.values()))

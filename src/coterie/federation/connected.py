@@ -13,10 +13,12 @@ from typing import Any
 
 from coterie.core.errors import BadRun, Refused, shown
 from coterie.federation.certificates import Card
+from coterie.federation.named import refuse_many
 from coterie.federation.party import Kit
 
 CardOf = Callable[[str], Card | None]
 AGAIN = "is it of another version?"
+MOST_SITES = 10_000
 
 
 class Company:
@@ -77,6 +79,7 @@ def others_of(name: str, sites: Any) -> frozenset[str]:
     """The other sites that a run names: each once, whatever the case of its letters, and this one too."""
     if not isinstance(sites, list) or not all(isinstance(site, str) for site in sites):
         raise Refused(f"sites {shown(sites)} that are no list of names: {AGAIN}")
+    refuse_many(len(sites), "sites of a run", MOST_SITES)
     if len({site.casefold() for site in sites}) < len(sites):
         raise Refused(f"a run that names a site twice ({shown(sites)}): {AGAIN}")
     if name not in sites:

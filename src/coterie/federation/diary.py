@@ -12,6 +12,7 @@ from coterie.federation.says import asked
 
 ASKED = "asked.jsonl"
 LARGEST = 64 << 20  # bytes of it, before a new one is begun
+LONGEST = 8_000  # letters of an outcome
 
 
 class Diary:
@@ -23,7 +24,8 @@ class Diary:
         """`does` is what a visit did, in words."""
         entry: dict[str, Any] = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "by": leader}
         run = message.get("run")
-        entry |= {"run": None if run is None else str(run)[:64], "asked": asked(message), "outcome": outcome}
+        entry |= {"run": None if run is None else str(run)[:64], "asked": asked(message)}
+        entry["outcome"] = outcome if len(outcome) <= LONGEST else f"{outcome[:LONGEST]} ..."
         entry |= {"does": does} if does else {}
         try:
             path = self.state / ASKED

@@ -35,7 +35,9 @@ from coterie.core.errors import BadData, BadRun, CoterieError, Refused, lines_of
 from coterie.core.wire import pack, unpack
 from coterie.federation.certificates import Card
 from coterie.federation.headers import printable
-from coterie.federation.session import LETTER, Letters, run_of
+from coterie.federation.named import LETTER
+from coterie.federation.run_folders import run_of
+from coterie.federation.session import Letters
 from coterie.nets.site import ERRORS
 from coterie.sealed.guard import check_leverage
 from coterie.sealed.parties import Dealer, Server, Terms

@@ -115,18 +115,19 @@ class Origins:
         do = message["do"]
         if do == "copy":
             for row, new in zip(message["rows"], message["new"], strict=True):
-                self._made(new, [row], as_it_came=True)
+                self._marked(new, [self._of([row])], as_it_came=True)
         elif do == "mix":
+            within = [self._of([row]) for row in message["rows"]]
             for row, new in enumerate(message["new"]):
-                senders = [message["rows"][i] for i in mixed_in(row, message, tensors)]
-                self._made(new, senders, as_it_came=True)
+                self._marked(new, [within[i] for i in mixed_in(row, message, tensors)], as_it_came=True)
         elif do == "visit":
             self._visited(message, keeps)
         elif do == "unseal":
             told = message["told"]
             rows = [*told["near"], *told["bases"], *(row for some in told["taken"].values() for row in some)]
+            whole = self._of(rows)
             for new in message["new"]:
-                self._made(new, rows, as_it_came=False)
+                self._marked(new, [whole], as_it_came=False)
 
     def keep(self, ids: Iterable[int]) -> None:
         """Only these are here, or on the disk."""
@@ -143,13 +144,23 @@ class Origins:
             before = self.slots.get(slot, NOBODY)
             if names := before | self.within([*message["beliefs"], *beside]):
                 self.slots[slot] = names
+        near, came = self._of(beside), [self._of([row]) for row in message["beliefs"]]
         for guest, new in zip(message["rows"], message["replies"], strict=False):
-            self._made(new, [message["beliefs"][guest], *beside], same, before)
+            self._marked(new, [came[guest], near], same, before)
 
-    def _made(self, new: int, rows: Sequence[Any], as_it_came: bool, before: Names = NOBODY) -> None:
-        names, ids = self.within(rows) | before, {part[0] for row in rows for part in row}
+    def _of(self, rows: Sequence[Any]) -> tuple[Names, bool]:
+        """Whose models are in beliefs, and whether all their parts are as they came. Asked once for each, as
+        many may be made of the same.
+        """
+        return self.within(rows), all(part[0] in self.whole for row in rows for part in row)
+
+    def _marked(
+        self, new: int, made_of: Sequence[tuple[Names, bool]], as_it_came: bool, before: Names = NOBODY
+    ) -> None:
+        names = before.union(*(within for within, _ in made_of))
         if names:
-            self._mark(new, names, as_it_came and len(names) == 1 and ids <= self.whole)
+            whole = as_it_came and len(names) == 1 and all(came for _, came in made_of)
+            self._mark(new, names, whole)
 
     def _mark(self, id: int, names: Names, whole: bool) -> None:
         if len(self.of) >= MOST_MARKED and id not in self.of:

@@ -39,7 +39,6 @@ PAUSE = 2.0  # seconds until a question is sent again that a receiver had no roo
 REPLIES = ("answer", "refusal", "note")
 RETURN = 20.0  # further seconds for a line of our own that is down: until it is back, nobody else is known
 
-
 Waits = Callable[[Collection[str]], None]
 """Gets the names of those whose answers are still to come."""
 
@@ -163,9 +162,10 @@ class Post:
         body: bytes | memoryview,
         deadline: float,
         patience: float = PATIENCE,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
-        """From site to site; returns when the other one has taken it, else BadRun."""
-        found = self._exchange("letter", {to: enveloped(header, body)}, deadline, patience, {})[to]
+        """From site to site; returns when the other has taken it, else BadRun. `look` may end it before."""
+        found = self._exchange("letter", {to: enveloped(header, body)}, deadline, patience, {}, look=look)[to]
         if isinstance(found, Missing):
             raise BadRun(f"a letter from {self.kit.name} to {to} was not taken: {found.text}")
 
@@ -177,6 +177,7 @@ class Post:
         patience: float,
         numbers: Mapping[str, int],
         waits: Waits = lambda names: None,
+        look: Callable[[], None] = lambda: None,
     ) -> dict[str, bytes | Missing]:
         if self.kit.name in messages:
             raise BadInput(f"{self.kit.name} cannot send to itself: leave it out")
@@ -190,6 +191,7 @@ class Post:
                 if len(open) != told:
                     told = len(open)
                     waits([e.name for e in open])
+                look()
                 version = self.presence.version
                 for errand in open:
                     if (found := self._step(errand, end, patience)) is not None:

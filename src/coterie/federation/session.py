@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
 import shutil
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,10 +26,9 @@ from coterie.federation.bounded_site import BoundedSite, withheld
 from coterie.federation.budgets import Purse, content_of, secret_key
 from coterie.federation.connected import Company
 from coterie.federation.consent import Consent
-from coterie.federation.effects import (
-    Effects,
-)
+from coterie.federation.effects import Effects
 from coterie.federation.guard import Guard
+from coterie.federation.named import check_ids, check_orders, refuse_many, seconds_of
 from coterie.federation.origins import Bond, Origins, bond_of
 from coterie.federation.parcels import FROM, TO, Parcels
 from coterie.federation.plans import PlanGuard
@@ -40,14 +37,12 @@ from coterie.federation.policy_keys import Policy, limits_of
 from coterie.nets.packing import WHOLE
 from coterie.nets.site import PARTS, Answer, ids_in, rows_of
 from coterie.privacy.accounting import repeated
-from coterie.storage.atomic import readable_errors
 
 LOSS_TOLD = re.compile(r" \(loss [^)]*\)")
-RUN = re.compile(r"[0-9a-f]{32}")
-OLD = 30 * 24 * 3600  # seconds
-Letters = Callable[[str, dict[str, Any], bytes, float, float], None]  # as `Post.letter`
+Letters = Callable[..., None]  # as `Post.letter`
 MOST_STORED = 16  # rounds whose models lie on the disk
-LETTER = 600.0  # seconds, at most, for another site to take a letter
+MOST_PROMISED = 100_000  # (receiver, id) in a round
+MOST_LINES = 20  # of what it withdrew from, that people are told at once
 
 
 class Session(BoundedSite):
@@ -106,13 +101,16 @@ class Session(BoundedSite):
         """What it is asked within the run."""
         with self.lock:
             message, tensors = self.parcels.unpack(self.leader, data, learns=True)
+        check_orders(message)
         if self.plan is not None:
             self.plan.check(message, len(data))
         squeeze = str(message.get("squeeze", "none"))
         if message.get("do") == "letters":
-            return pack(*self.do_letters(message, squeeze))
+            with self.timed():
+                return pack(*self.do_letters(message, squeeze))
         if message.get("do") == "seal":
-            return pack(*self.do_seal(message, tensors))
+            with self.timed():
+                return pack(*self.do_seal(message, tensors))
         if message.get("do") == "lacks":
             return pack({"lacks": lacking(self.held, message["like"])}, {})
         if message.get("do") == "letter":
@@ -176,20 +174,27 @@ class Session(BoundedSite):
     def do_offer(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         """Sums that models of ours would be in, or circles: from which we withdraw, and why."""
         found, circle = list[list[Any]](), bool(message["circle"])
-        noted = list[tuple[Mapping[str, Any], str]]()
+        noted, said_of, lines = list[tuple[Mapping[str, Any], str]](), dict[str, str](), list[str]()
         for i, told in enumerate(message["sums"]):
+            self._net().learner.watch.check()
             to, ids = str(told["to"]), [int(id) for id in told["ids"]]
             told = told if self.company is None else self.company.bounded(told)
             why, pairs = objection_to(self.limits, told), {(to, id) for id in ids}
             if self.consent is not None and to in self.others:
-                said = self.consent.objection(to)
-                why = why or said
+                if to not in said_of:  # it is read from a file
+                    said_of[to] = self.consent.objection(to)
+                why, said = why or said_of[to], said_of[to]
                 noted += [(told, why)] if circle or said else []
-            self.promised = self.promised - pairs if why else self.promised | pairs
             if why:
+                self.promised -= pairs
                 found.append([i, why])
                 what = "circle" if circle else "sum"
-                self.withdrew.append(f"withdrew from the {what} of {shown(to or self.leader)[1:-1]}: {why}")
+                lines.append(f"withdrew from the {what} of {shown(to or self.leader)[1:-1]}: {why}")
+            else:
+                self.promised |= pairs
+                refuse_many(len(self.promised), "models promised in a round", MOST_PROMISED)
+        more = [f"and from {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
+        self.withdrew += [*lines[:MOST_LINES], *more]
         if self.consent is not None:
             try:
                 self.consent.note(str(message.get("run")), self.leader, noted, again=circle)
@@ -218,7 +223,7 @@ class Session(BoundedSite):
             here = {json.dumps(row): self._belief(row) for row in rows}  # as it is now
 
         def send(to: str, header: dict[str, Any], letter: bytes) -> None:
-            self.letters(to, header, letter, *bounds)
+            self._post(to, header, letter, bounds)
 
         return {"sent": sealed.seal(message, lambda row: here[json.dumps(row)], send)}, {}
 
@@ -256,12 +261,15 @@ class Session(BoundedSite):
         sent: list[int | str] = []
         bounds = tuple(seconds_of(message[name]) for name in ("deadline", "patience"))
         for order in message["orders"]:
+            self._net().learner.watch.check()
             to = str(order["to"])
             if to not in self.others:
                 raise Refused(f"a letter to {shown(to)}, who takes no part in this run: start the run anew")
             with self.lock:
                 check_message(self.policy, {**order, "do": "letter"}, 0, self.visits, self.origins.whole)
-                check_ids({"new": order["new"], "rows": order["rows"]})
+                named = {"new": order["new"], "rows": order["rows"]}
+                check_ids(named)
+                self.check_room(named, {})
                 self.origins.check_letter(to, order["rows"])
                 self.check_leaves(to, order["rows"], order.get("why"))
                 head, models = self.do_letter(order, {})
@@ -291,13 +299,19 @@ class Session(BoundedSite):
             with self.lock:
                 letter = self.parcels.pack(way, head, models, how, learns=True)
             try:
-                self.letters(to, header, letter, *bounds)
+                self._post(to, header, letter, bounds)
                 self.parcels.taken(way)
                 return
-            except BadRun as error:
+            except (BadRun, Refused) as error:
                 self.parcels.forget(way)
                 if how == "none" or not str(error).endswith(WHOLE):
                     raise
+
+    def _post(self, to: str, header: dict[str, Any], letter: bytes, bounds: Sequence[float]) -> None:
+        """All letters of a message together take no longer than work may, and are cancelled as work is."""
+        watch, (deadline, patience) = self._net().learner.watch, bounds
+        watch.check()
+        self.letters(to, header, letter, min(deadline, watch.left()), patience, watch.check)
 
     def _bond(self) -> Bond:
         """What this site demands of others for its own models."""
@@ -308,10 +322,9 @@ class Session(BoundedSite):
 
     def do_store(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         """With whose models they are: a process that is started anew has to know."""
-        if len(self._stored()) > MOST_STORED:
-            raise Refused(
-                f"{len(self._stored())} rounds are written down here, and none was let go: keep first"
-            )
+        stored = self._stored()
+        if int(message["round"]) not in stored and len(stored) >= MOST_STORED:
+            raise Refused(f"{len(stored)} rounds are written down here, and none was let go: keep first")
         found = super().do_store(message, tensors)
         self.on_disk[int(message["round"])] = frozenset(self.held.keys() & set(message["live"]))
         if self.home is not None:
@@ -354,53 +367,6 @@ class Session(BoundedSite):
         """Nothing of the run is needed any more."""
         if self.home is not None:
             shutil.rmtree(self.home, ignore_errors=True)
-
-
-def run_of(message: Mapping[str, Any]) -> str:
-    """The run that a message names; also the name of a folder."""
-    run = message.get("run")
-    if not isinstance(run, str) or not RUN.fullmatch(run):
-        raise BadData(f"{shown(run)} names no run: is it of another version?")
-    return run
-
-
-def home_of(state: Path, run: str, leader: str) -> Path:
-    """The folder of a run, which belongs to who began it."""
-    folder = state / "runs" / run
-    with readable_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        whose = folder / "leader"
-        if not whose.exists():
-            whose.write_text(leader)
-        if whose.read_text() != leader:
-            raise Refused(f"this run is led by {shown(whose.read_text())}, not by {shown(leader)}")
-    return folder
-
-
-def forget_old_runs(state: Path) -> None:
-    """Runs that were not ended and that nobody has gone on with for long leave nothing behind for ever."""
-    for folder in (state / "runs").glob("*"):
-        with contextlib.suppress(OSError):
-            if time.time() - max(p.stat().st_mtime for p in (folder, *folder.iterdir())) > OLD:
-                shutil.rmtree(folder)
-
-
-def check_ids(message: Mapping[str, Any]) -> None:
-    """Ids are whole numbers, and new ones differ from each other."""
-    rows = [row for key in ("rows", "beliefs", "replies", "origin") for row in message.get(key, ())]
-    rows += [row for some in message.get("beside", {}).values() for row in some]
-    known = [part[0] for row in rows if isinstance(row, list) for part in row]
-    fresh = [*message.get("new", ()), *(id for id in message.get("replies", ()) if not isinstance(id, list))]
-    wrong = any(type(id) is not int for id in (*known, *fresh)) or len({*fresh}) < len(fresh)
-    uneven = message.get("do") == "visit" and len(fresh) not in (0, len(message["rows"]))
-    if wrong or uneven:
-        raise Refused("models by names that are no numbers, or the same twice: is it of another version?")
-
-
-def seconds_of(told: Any) -> float:
-    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 <= told < 1e9:
-        raise Refused(f"{shown(told)} seconds: is it of another version?")
-    return min(float(told), LETTER)
 
 
 def refuse_not_finite(tensors: Mapping[str, Tensor], sender: str) -> None:

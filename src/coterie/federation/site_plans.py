@@ -25,7 +25,7 @@ from coterie.federation.plan_words import one_line, plan_objections, plan_words
 from coterie.federation.plans import PlanGuard, check_as_planned, verified_plan
 from coterie.federation.policy_keys import Policy
 from coterie.federation.state_folders import kin_of
-from coterie.storage.atomic import read_lines, readable_errors, write_whole
+from coterie.storage.atomic import read_lines, write_whole
 from coterie.storage.decided import decided, now
 
 BEGAN = "plan"  # in a run's folder: the plan that it began with
@@ -65,8 +65,6 @@ class SitePlans:
             raise Refused(why)
         if guard is None:
             guard = self.guards[run] = PlanGuard(plan, digest)
-            with readable_errors(home):
-                (home / BEGAN).write_text(digest)
             while len(self.guards) > MOST_RUNS:
                 self.guards.popitem(last=False)
         return guard

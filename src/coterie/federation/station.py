@@ -22,7 +22,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,22 +44,17 @@ from coterie.federation.parcels import Parcels
 from coterie.federation.parts import Seat
 from coterie.federation.party import Kit
 from coterie.federation.plans import PlanGuard
-from coterie.federation.policy import (
-    STAYS,
-    check_begin,
-    check_rows,
-    check_size,
-    told,
-)
-from coterie.federation.policy_keys import Policy, limits_of
+from coterie.federation.policy import STAYS, check_begin, check_rows, check_size, told
+from coterie.federation.policy_keys import Policy
 from coterie.federation.rows import PARTS, Holding
+from coterie.federation.run_folders import forget_old_runs, home_of, make_home, run_of
 from coterie.federation.says import asked, sent
+from coterie.federation.sealed_begin import sealed_limits, sealed_site
 from coterie.federation.seen import Seen
-from coterie.federation.session import Letters, Session, forget_old_runs, home_of, run_of
+from coterie.federation.session import Letters, Session
 from coterie.federation.site_plans import SitePlans
 from coterie.federation.turns import Turns
 from coterie.federation.witness import Signer
-from coterie.nets.offers import Limits
 from coterie.nets.site import ERRORS
 from coterie.sites.leaning import leaning, look_first
 
@@ -241,10 +235,7 @@ class Station(Dealing):
             places = holding.places(message.get("fold"))
             for rows in places.values():  # what the run is about, so that it is not refused in its middle
                 self.guard.tell(rows, who_asks(leader, run))
-            self._count(begun)
-            self.seen.let_go()
-            self.parcels.clear()
-            self.session = Session(
+            session = Session(
                 client,
                 int(message["number"]),
                 home,
@@ -258,23 +249,28 @@ class Station(Dealing):
                 self.guard,
                 places,
             )
-            self.session.company = company
-            self.session.plan = plan
+            session.company, session.plan = company, plan
             if message.get("helpers") is not None:
                 card_of = self.card_of or (lambda name: None)
-                self.session.sealed = sealed_site(
+                session.sealed = sealed_site(
                     self.name, message["helpers"], card_of, sealed_limits(self.policy)
                 )
-            self.session.recipe = holding.data.recipe
-            self.session.cancels = self._person_cancels
-            self.session.visits = max(self.visited.get(run, 0), self.guard.tried(run))
-            self.run, self.leader = run, leader
+            session.recipe = holding.data.recipe
+            session.cancels = self._person_cancels
+            session.visits = max(self.visited.get(run, 0), self.guard.tried(run))
+            blank = session.began(message)
+            self._count(begun)
+            make_home(home, leader, plan.digest)  # one that was refused leaves nothing
+            self.seen.let_go()
+            self.parcels.clear()
+            self.session, self.run, self.leader = session, run, leader
         else:  # the same again, from a lead that was started anew
             assert self.session.home is not None
             sizes = {part: len(getattr(self.session.client, part)) for part in PARTS}
             self._planned(message, run, self.session.home, sizes)
+            blank = self.session.began(message)
         self.heard = time.monotonic()
-        return {"blank": self.session.began(message)}, {}
+        return {"blank": blank}, {}
 
     def _planned(
         self, message: Mapping[str, Any], run: str, home: Path, sizes: Mapping[str, int]
@@ -398,25 +394,6 @@ class Station(Dealing):
         self.diary.write(leader, message, outcome)
 
 
-def sealed_limits(policy: Policy) -> Limits:
-    """A site whose models are not for who leads is not alone in a sum, nor nearly so."""
-    limits = limits_of(policy)
-    if policy.to_coordinator:
-        return limits
-    others, most = max(1, limits.others_at_least), min(limits.leverage, NEARLY_ALONE)
-    return replace(limits, others_at_least=others, leverage=most)
-
-
-def sealed_site(
-    name: str, parties: Mapping[str, str], card_of: Callable[[str], Card | None], limits: Limits
-) -> Any:
-    """Loaded where a run is sealed alone."""
-    from coterie.federation.sealed_site import SealedSite
-
-    return SealedSite(name, parties, card_of, limits.leverage, limits.others_at_least)
-
-
 BEGUN, CANCEL = "begun.txt", "cancel"
-NEARLY_ALONE = 0.9  # leverage, at most, of a sealed reply that who leads must not see
 IDLE = 900.0  # seconds without a question after which a run may be set aside for another lead's
 MOST_RUNS = 1000  # whose visits are remembered

@@ -50,6 +50,7 @@ from coterie.storage.tensors import read_tensors, write_tensors
 
 PARTS = ("train", "validation", "test")
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
+AT_ONCE = 64  # models whose distances are measured between two looks at the watch
 Answer = tuple[dict[str, Any], dict[str, Tensor]]
 Row = Sequence[Sequence[Any]]  # parts of one belief: [id, names]
 ERRORS = {cls.__name__: cls for cls in (BadData, BadInput, BadRun, Diverged, Refused)}
@@ -146,17 +147,20 @@ class Site:
         replies = tree.stack([self._belief(row) for row in message["replies"]])
         origin = [self._belief(row) for row in message["origin"]]
         names, importance = self._net().learner.trainable, message["importance"]
-        to = tree.rows(replies, torch.tensor(message["to"]))
-        lengths = [
-            tree.distances(tree.rows(replies, torch.tensor([i])), tree.stack([origin[g]]), names, importance)
-            for i, g in enumerate(message["guests"])
-        ]
-        apart = tree.distances(replies, to, names, importance)
-        return {}, {"apart": apart, "lengths": torch.cat(lengths).flatten()}
+        watch, lengths, apart = self._net().learner.watch, list[Tensor](), list[Tensor]()
+        for i, g in enumerate(message["guests"]):
+            watch.check()
+            reply = tree.rows(replies, torch.tensor([i]))
+            lengths.append(tree.distances(reply, tree.stack([origin[g]]), names, importance))
+        for some in torch.split(torch.tensor(message["to"]), AT_ONCE):
+            watch.check()
+            apart.append(tree.distances(replies, tree.rows(replies, some), names, importance))
+        return {}, {"apart": torch.cat(apart, dim=1), "lengths": torch.cat(lengths).flatten()}
 
     def do_copy(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         self._take(tensors)
         for row, id in zip(message["rows"], message["new"], strict=True):
+            self._net().learner.watch.check()
             self.held[id] = dict(self._belief(row))
         return {}, {}
 
