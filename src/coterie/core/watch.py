@@ -47,7 +47,7 @@ class Watch:
         """Refuses to go on if work is to end."""
         if self.why:
             raise Refused(self.why)
-        if (now := time.monotonic()) < self.next:
+        if self.next == float("inf") or (now := time.monotonic()) < self.next:
             return
         if now >= self.last:
             raise Refused(self.over)

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from coterie.core.belief import Belief
 from coterie.core.client import Client
 from coterie.core.errors import BadRun, Refused, shown
 from coterie.core.kernel import Kernel, looks
-from coterie.core.learner import Learner
 from coterie.federation.budgets import Purse
 from coterie.federation.effects import (
     Effects,
@@ -69,6 +68,7 @@ class BoundedSite(Site):
         self.since = 0.0  # when it began to compute what it does now
         self.cancels: Callable[[], str] = lambda: ""
         self._kernels: dict[str, Kernel] = {}  # as they were told
+        self._shapes: dict[str, torch.Size] = {}  # of the model's tensors
         self._kept: dict[
             tuple[str, int], int
         ] = {}  # bytes that work remembers, by kernel and size of a model
@@ -138,9 +138,10 @@ class BoundedSite(Site):
         check_effects(self.policy, effects)
         self._take(tensors)
         beside_it = [row for some in message["beside"].values() for row in some]
+        self._shapes = self._shapes or shapes_of(net.learner.training)
         for row in (*message["beliefs"], *beside_it):
             net.learner.watch.check()
-            check_shapes(self._belief(row), net.learner)
+            check_shapes(self._belief(row), self._shapes)
         first = self._belief(message["beliefs"][0]) if message["beliefs"] else {}
         mark = (json.dumps(message["kernel"]), sum(t.numel() for t in first.values()))
         if mark not in self._kept:
@@ -189,18 +190,22 @@ def check_key(told: Mapping[str, Any]) -> None:
         raise Refused(f"a key of more than {LONGEST_KEY} letters: is it of another version?")
 
 
-def check_shapes(belief: Belief, learner: Learner) -> None:
+def check_shapes(belief: Belief, shapes: Mapping[str, torch.Size]) -> None:
     """Tensors by the model's names are made as the model's own: a bias of its own for each row would tell
     rows apart.
     """
-    like = {**dict(learner.training.named_parameters()), **dict(learner.training.named_buffers())}
     for name, t in belief.items():
-        own = like.get(name.removeprefix(OWN))
-        if own is not None and t.shape != own.shape:
+        own = shapes.get(name.removeprefix(OWN))
+        if own is not None and t.shape != own:
             raise BadRun(
-                f"{shown(name)} of shape {list(t.shape)}, where the model's has {list(own.shape)}: is it of "
+                f"{shown(name)} of shape {list(t.shape)}, where the model's has {list(own)}: is it of "
                 "another version?"
             )
+
+
+def shapes_of(model: nn.Module) -> dict[str, torch.Size]:
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {name: t.shape for name, t in named}
 
 
 def with_least(kernel: Any, least: int) -> Any:

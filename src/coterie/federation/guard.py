@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -39,6 +39,7 @@ class Guard:
         units = [units_of(p, data.together, np.arange(len(p))) for p in data.pools]
         apart = np.cumsum([0, *(len(p) for p in data.pools)])
         self.persons = np.concatenate([u + first for u, first in zip(units, apart[:-1], strict=True)])
+        self._file: IO[str] | None = None  # of answers, open while this process lasts
         self._trim()
         self._open()
 
@@ -84,8 +85,10 @@ class Guard:
                 f"{self.policy.answers_a_day}: wait, or raise answers_a_day"
             )
         self._note(now, guests, who["run"])
-        with readable_errors(self.path), self.path.open("a") as file:
-            file.write(f"{now:.0f} {guests} {who['run']}\n")
+        with readable_errors(self.path):
+            if self._file is None or not self.path.exists():
+                self._file = self.path.open("a", buffering=1)
+            self._file.write(f"{now:.0f} {guests} {who['run']}\n")
 
     def _note(self, when: float, many: int, run: str) -> None:
         """By the minute."""

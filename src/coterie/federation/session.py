@@ -94,6 +94,7 @@ class Session(BoundedSite):
             return False
         self.check_build(told)
         self.do_begin(told, {})
+        self._shapes = {}
         self.asked = told
         return True
 
