@@ -22,7 +22,7 @@ from coterie.core.errors import BadRun, Refused, shown
 from coterie.core.kernel import KERNELS, makes
 from coterie.federation.policy import names_in
 from coterie.federation.policy_keys import Policy
-from coterie.storage.atomic import readable_errors, write_whole
+from coterie.storage.atomic import readable_errors, replace_quickly
 
 ORIGINS = "origins.json"
 MOST_SITES = 1_000
@@ -222,7 +222,7 @@ class Origins:
         }
         if self.bonds and (text := json.dumps(told)) != self.stored:
             with readable_errors(folder / ORIGINS):
-                write_whole(folder / ORIGINS, text)
+                replace_quickly(folder / ORIGINS, lambda path: path.write_text(text))
             self.stored = text
 
     def load(self, folder: Path) -> None:

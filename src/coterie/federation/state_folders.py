@@ -80,6 +80,8 @@ def root_of(state: Path) -> Path:
 
 def kin_of(state: Path) -> list[Path]:
     """The other folders that count at this one; those that a person has removed do not."""
+    if not (state / KIN).exists():
+        return []
     state = state.resolve()  # it may be reached by the kit
     return [folder for line in _lines(state / KIN) if (folder := root_of(state) / line).is_dir()]
 
