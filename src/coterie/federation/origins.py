@@ -22,7 +22,7 @@ from coterie.core.errors import BadRun, Refused, shown
 from coterie.core.kernel import KERNELS, makes
 from coterie.federation.policy import names_in
 from coterie.federation.policy_keys import Policy
-from coterie.storage.atomic import readable_errors, replace_quickly
+from coterie.storage.atomic import brought_back, readable_errors, replace_quickly
 
 ORIGINS = "origins.json"
 MOST_SITES = 1_000
@@ -227,7 +227,7 @@ class Origins:
 
     def load(self, folder: Path) -> None:
         """What an earlier process of this site knew of the run."""
-        path = folder / ORIGINS
+        path = brought_back(folder / ORIGINS)
         if not path.exists():
             return
         try:
