@@ -260,7 +260,7 @@ class Session(BoundedSite):
         why it was not taken.
         """
         sent: list[int | str] = []
-        bounds = tuple(seconds_of(message[name]) for name in ("deadline", "patience"))
+        bounds, bond = tuple(seconds_of(message[name]) for name in ("deadline", "patience")), self._bond()
         for order in message["orders"]:
             self._net().learner.watch.check()
             to = str(order["to"])
@@ -276,7 +276,7 @@ class Session(BoundedSite):
                 head, models = self.do_letter(order, {})
                 exact, had = squeeze in ("none", "delta"), self.in_letters.get(to, frozenset())
                 before = frozenset() if exact else had  # of what is there, something may be left
-                bonds = self.origins.header(order["rows"], order["new"], self._bond(), before)
+                bonds = self.origins.header(order["rows"], order["new"], bond, before)
                 self.in_letters[to] = had | self.origins.within(order["rows"])
             try:
                 self._send(to, {"run": message["run"]}, {**head, **bonds}, models, squeeze, bounds)
