@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadRun, Refused
-from coterie.federation.row_sets import ROW_SETS, RowSets, Span, fewest_left, marks_of_rows
+from coterie.federation import row_sets
+from coterie.federation.row_marks import marks_in
+from coterie.federation.row_sets import ROW_SETS, RowSets, Span, fewest_left, numbered
 
 WHO = {"by": "lead", "run": "r"}
 
@@ -157,8 +159,28 @@ def test_a_span_knows_what_is_in_it():
 
 
 def test_marks_tell_rows_and_their_twins_apart():
-    x, y = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]]), np.array([0, 0, 1])
-    first, second, third = marks_of_rows([(x, y)])
+    """By whatever order of columns: a table that is laid out anew has the same rows."""
+    x = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]])
+    first, second, third = numbered(marks_in(x, b"key"))
     assert first != second
     assert first.split("-")[0] == second.split("-")[0] != third.split("-")[0]
-    assert marks_of_rows([(x[2:], y[2:])]) == [third]
+    assert numbered(marks_in(x[2:, ::-1], b"key")) == [third]
+
+
+def test_what_has_no_room_is_not_written_down(tmp_path, monkeypatch):
+    """Or the site would not start again."""
+    monkeypatch.setattr(row_sets, "MOST_NUMBERS", 24)
+    sets = sets_of(tmp_path)
+    sets.admit(np.arange(12), WHO)
+    sets.admit(np.arange(6), WHO)
+    with pytest.raises(Refused, match="in 2 ways, all that can be kept account of"):
+        sets.admit(np.arange(0, 12, 2), WHO)
+    assert len(sets_of(tmp_path).about().sets) == 2
+
+
+def test_a_search_that_did_not_end_is_no_answer(monkeypatch):
+    monkeypatch.setattr(row_sets, "LONGEST", 0.0)
+    rng = np.random.default_rng(0)
+    some = rng.integers(0, 2, (20, 400))
+    with pytest.raises(Refused, match="it cannot be said"):
+        fewest_left(rng.integers(0, 2, 400), some)

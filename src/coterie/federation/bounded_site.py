@@ -69,9 +69,7 @@ class BoundedSite(Site):
         self.cancels: Callable[[], str] = lambda: ""
         self._kernels: dict[str, Kernel] = {}  # as they were told
         self._shapes: dict[str, torch.Size] = {}  # of the model's tensors
-        self._kept: dict[
-            tuple[str, int], int
-        ] = {}  # bytes that work remembers, by kernel and size of a model
+        self._kept: dict[tuple[str, int], int] = {}  # bytes that work remembers, by it and a model's size
 
     def check_build(self, told: Mapping[str, Any]) -> None:
         """A model that is to be built, by its numbers."""
@@ -130,10 +128,9 @@ class BoundedSite(Site):
         if len(guests) != len(message["rows"]):
             raise Refused(f"{len(message['rows'])} models of {len(guests)} guests: is it of another version?")
         sizes = {part: len(getattr(self.client, part)) for part in PARTS}
-        x = self.client.train.x
-        load = Load(
-            len(guests), len(message["beliefs"]) + beside, self._size(), x[0].numel() if len(x) else 1, 64
-        )
+        x, outputs = self.client.train.x, max(1, len(self.client.classes))
+        row = x[0].numel() if len(x) else 1
+        load = Load(len(guests), len(message["beliefs"]) + beside, self._size(), row, outputs)
         effects = effects_of(kernel, sizes, load)
         check_effects(self.policy, effects)
         self._take(tensors)

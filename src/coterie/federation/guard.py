@@ -18,14 +18,16 @@ import numpy as np
 from coterie.core.errors import Refused
 from coterie.data.build import units_of
 from coterie.data.dataset import Dataset
+from coterie.federation.budgets import secret_at
+from coterie.federation.days import A_DAY
 from coterie.federation.effects import Effects
 from coterie.federation.policy_keys import Policy
-from coterie.federation.row_sets import ROW_SETS, Counts, RowSets, marks_of_rows
-from coterie.federation.state_folders import kin_of, one_at_a_time
+from coterie.federation.row_marks import marks_in
+from coterie.federation.row_sets import ROW_SETS, Counts, RowSets, numbered
+from coterie.federation.state_folders import kin_of, marks_key, one_at_a_time
 from coterie.storage.atomic import readable_errors, write_whole
 
 ANSWERED = "answered.txt"
-A_DAY = 24 * 3600
 
 
 class Guard:
@@ -35,7 +37,8 @@ class Guard:
 
     def __init__(self, state: Path, data: Dataset, policy: Policy) -> None:
         self.policy, self.state, self.path = policy, state, state / ANSWERED
-        self.marks = marks_of_rows([(np.asarray(p.x), np.asarray(p.y)) for p in data.pools])
+        key = secret_at(marks_key(state))
+        self.marks = numbered(mark for p in data.pools for mark in marks_in(p.x, key))
         units = [units_of(p, data.together, np.arange(len(p))) for p in data.pools]
         apart = np.cumsum([0, *(len(p) for p in data.pools)])
         self.persons = np.concatenate([u + first for u, first in zip(units, apart[:-1], strict=True)])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from coterie.core.errors import CoterieError, Refused
 from coterie.federation.effects import Effects, Load, check_effects, effects_of
 from coterie.federation.plans import Plan, PlannedVisit, short
+from coterie.federation.policy import check_visit
 from coterie.federation.policy_keys import Policy
 from coterie.kernels import kernel_of
 
@@ -73,8 +74,7 @@ def visit_words(visit: PlannedVisit, sizes: Mapping[str, int], plan: Plan, polic
 
 def planned_effects(visit: PlannedVisit, sizes: Mapping[str, int], plan: Plan, policy: Policy) -> Effects:
     """What such a visit does here; refused if the policy does not allow it."""
-    work = kernel_of(visit.kernel)
-    load = Load(visit.guests, visit.guests, plan.parameters)
-    effects = effects_of(work, sizes, load)
+    check_visit(policy, visit.kernel, 0)
+    effects = effects_of(kernel_of(visit.kernel), sizes, Load(visit.guests, visit.guests, plan.parameters))
     check_effects(policy, effects)
     return effects

@@ -24,6 +24,7 @@ import json
 import time
 import zlib
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,17 +69,17 @@ class Span:
         rest = np.linalg.norm(v)
         return None if rest <= TINY * max(float(length), 1.0) else v / rest
 
+    def refuse_full(self) -> None:
+        """Before a set is written down: one that has no room would keep the site from starting again."""
+        if self.basis.size + len(self.basis) > MOST_NUMBERS:
+            raise Refused(
+                f"rows were looked at in {self.basis.shape[1]} ways, all that can be kept account of: take "
+                "one deal for all seeds (--deal 0)"
+            )
+
     def grow(self, direction: Numbers) -> None:
-        if (self.basis.shape[1] + 1) * len(direction) > MOST_NUMBERS:
-            raise Refused("rows were looked at in too many ways to keep account of: take whole epochs")
         self.basis = np.column_stack([self.basis, direction])
         self.leverage = self.leverage + direction**2
-
-    def widen(self, rows: int) -> None:
-        """There are more rows now."""
-        more = rows - len(self.leverage)
-        self.basis = np.vstack([self.basis, np.zeros((more, self.basis.shape[1]))])
-        self.leverage = np.concatenate([self.leverage, np.zeros(more)])
 
 
 @dataclass(eq=False)
@@ -105,10 +106,9 @@ class RowSets:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.told = list[tuple[str, Counts]]()  # topic and set, as they are read
         self.topics: dict[str, Topic] = {}
         self.own: set[str] = set()  # marks that are in this site's file
-        self._read()
+        told = self._read()
         self._place(self.marks)
         new = [mark for mark in self.places if mark not in self.own]
         if new:  # those of kin too, so that counts are by the places that this file has
@@ -117,8 +117,9 @@ class RowSets:
         persons = np.arange(len(self.places)) + int(self.units.max(initial=0)) + 1
         persons[self.here] = self.units
         self.persons = np.unique(persons, return_inverse=True)[1]
-        for name, counts in self.told:
-            self._add(self.about(name), self._wide(counts))
+        for name, counts in told:
+            topic, wide = self.about(name), self._wide(counts)
+            self._add(topic, wide, topic.span.beyond(wide))
 
     @property
     def path(self) -> Path:
@@ -136,14 +137,15 @@ class RowSets:
             return
         self._check_size(counts)
         if (direction := before.span.beyond(counts)) is not None:
+            before.span.refuse_full()
             self._check_span(counts, direction, before)
         self._note(counts, {**who, **({"topic": topic} if topic else {})})
-        self._add(before, counts)
+        self._add(before, counts, direction)
 
-    def _add(self, topic: Topic, counts: Counts) -> None:
+    def _add(self, topic: Topic, counts: Counts, direction: Numbers | None) -> None:
         topic.sets.append(counts)
         topic.known.add(digest(counts))
-        if (direction := topic.span.beyond(counts)) is not None:
+        if direction is not None:
             topic.span.grow(direction)
 
     # the rules
@@ -202,10 +204,11 @@ class RowSets:
         packed = b64encode(zlib.compress(counts.astype("<u4").tobytes())).decode()
         appended(self.path, {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **who, "set": packed})
 
-    def _read(self) -> None:
-        """What this site has told, and others with the same rows. A line that cannot be read ends it: it
-        could not say what was told.
+    def _read(self) -> list[tuple[str, Counts]]:
+        """Topics and sets that this site has told of, and others with the same rows. A line that cannot be
+        read ends it: it could not say what was told.
         """
+        told = list[tuple[str, Counts]]()
         for folder in (self.folder, *kin_of(self.folder)):
             path, marks = folder / ROW_SETS, list[str]()
             if not path.exists():
@@ -215,7 +218,7 @@ class RowSets:
             lines = whole.splitlines()
             for number, line in enumerate(lines, 1):
                 try:
-                    self._take(json.loads(line), marks)
+                    told += self._read_line(json.loads(line), marks)
                 except (ValueError, TypeError, KeyError, IndexError, zlib.error, RecursionError):
                     raise BadRun(
                         f"{path}: line {number} is damaged: restore it, or remove the file, and what was "
@@ -225,20 +228,21 @@ class RowSets:
                 self.own = set(marks)
                 if torn:  # a last line that is cut short
                     write_whole(path, "".join(f"{line}\n" for line in lines))
+        return told
 
-    def _take(self, entry: Mapping[str, Any], marks: list[str]) -> None:
-        """A line of a file whose rows have these marks so far."""
+    def _read_line(self, entry: Mapping[str, Any], marks: list[str]) -> list[tuple[str, Counts]]:
+        """A set, if the line has one, of a file whose rows have these marks so far."""
         if "rows" in entry:
             marks += map(str, entry["rows"])
             self._place(marks)
-            return
+            return []
         found = np.frombuffer(zlib.decompress(b64decode(entry["set"])), dtype="<u4").astype(np.int64)
         counts = np.zeros(len(self.places), dtype=np.int64)
         here = np.array([self.places[mark] for mark in marks[: len(found)]], dtype=np.int64)
         if len(here) < len(found):
             raise IndexError
         counts[here] = found
-        self.told.append((str(entry.get("topic", "")), counts))
+        return [(str(entry.get("topic", "")), counts)]
 
 
 def digest(counts: Counts) -> str:
@@ -265,20 +269,16 @@ def fewest_left(counts: Counts, sets: npt.NDArray[np.int64]) -> Numbers:
         method="highs",
         options={"time_limit": LONGEST},
     )
-    if found.x is None:
+    if found.status != 0:  # a combination that was not searched to its end says nothing
         raise Refused("it cannot be said whether these rows differ from earlier ones by few: ask for others")
     left: Numbers = (wanted - known @ found.x[:some])[which.reshape(-1)]
     return left
 
 
-def marks_of_rows(pools: Iterable[tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> list[str]:
-    """A mark of each row's inputs and target; of rows that are alike, the second has another."""
-    found, seen = list[str](), dict[str, int]()
-    for x, y in pools:
-        plain = x.dtype.hasobject or y.dtype.hasobject
-        for row, target in zip(x, y, strict=True):
-            told = repr((row.tolist(), target)).encode() if plain else row.tobytes() + target.tobytes()
-            mark = hashlib.sha256(told).hexdigest()[:24]
-            seen[mark] = seen.get(mark, 0) + 1
-            found.append(f"{mark}-{seen[mark]}")
+def numbered(marks: Iterable[int]) -> list[str]:
+    """Marks of rows (`row_marks.py`), so that of rows that are alike the second has another."""
+    found, seen = list[str](), Counter[int]()
+    for mark in marks:
+        seen[mark] += 1
+        found.append(f"{mark:016x}-{seen[mark]}")
     return found

@@ -66,11 +66,8 @@ class Session(BoundedSite):
         super().__init__(client, number, home, policy, leader, purse, guard, places or {})
         self.origins = Origins(client.name)
         self.origins.load(home)
-        self.on_disk: dict[
-            int, frozenset[int]
-        ] = {  # ids by round; of an earlier process, all that it knew of
-            round: frozenset(self.origins.of) for round in self._stored()
-        }
+        known = frozenset(self.origins.of)  # of what an earlier process stored, all that it knew of
+        self.on_disk = dict.fromkeys(self._stored(), known)  # ids, by round
         self.in_letters: dict[str, frozenset[str]] = {}  # whose models were in those to other sites
         self.does = ""  # what the last visit did, for people
         self.consent = consent  # what people here say of others' circles
@@ -130,8 +127,8 @@ class Session(BoundedSite):
                 effects = self.weighed(message, tensors) if message["do"] == "visit" else Effects()
                 found, models = do(message, tensors)
             self.does = effects.words() if message["do"] == "visit" else ""
-            few = effects.later < self.policy.min_rows or bool(effects.drawn)
-            if few and message["do"] == "visit" and "numbers" in found:
+            few = effects.drawn or effects.later < self.policy.min_rows
+            if message["do"] == "visit" and few and "numbers" in found:
                 found, models = withheld(found, models)
             if "diverged" in found:  # of which rows a loss is that is told with it, nobody has checked
                 found["diverged"] = LOSS_TOLD.sub("", str(found["diverged"]))

@@ -24,6 +24,7 @@ from coterie.federation.party import Kit, read_toml
 from coterie.federation.row_marks import RowMarks, row_marks
 from coterie.federation.state_folders import (
     ABOUT,
+    KEY,
     STATE,
     home_in,
     kin_of,
@@ -38,7 +39,7 @@ from coterie.storage import locks
 from coterie.storage.atomic import readable_errors, write_whole
 from coterie.storage.decided import now
 
-MARKS, KEY = "rows.marks", "marks.key"
+MARKS = "rows.marks"
 OLD: tuple[str, ...] = (
     "asked.jsonl",
     "begun.txt",

@@ -29,7 +29,7 @@ from coterie.storage.paths import given_path, state_folder
 from coterie.storage.toml import read_given
 
 STATE, ROOT = "state", "COTERIE_STATE"
-KIN, ABOUT = "kin.txt", "site.json"
+KIN, ABOUT, KEY = "kin.txt", "site.json", "marks.key"
 TEXTS, LISTS = ("federation", "site", "since"), ("digests", "files")
 LONGEST = 30.0  # seconds for another process to be done with a line
 
@@ -76,6 +76,14 @@ def read_about(state: Path) -> dict[str, Any]:
 
 def root_of(state: Path) -> Path:
     return state.parent.parent
+
+
+def marks_key(state: Path) -> Path:
+    """Of the key that makes marks of rows, the same for all sites below a root; a folder by itself has its
+    own.
+    """
+    state = state.resolve()
+    return (root_of(state) if (state / ABOUT).exists() else state) / KEY
 
 
 def kin_of(state: Path) -> list[Path]:
