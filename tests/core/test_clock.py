@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from coterie.core.clock import PARTS, Clock
+from coterie.core.clock import CLOCK, PARTS, Clock, since
 
 
 class Hands:
@@ -58,3 +58,11 @@ def test_other_threads_count_for_where_the_first_one_waits():
         thread.start()
         thread.join()
     assert clock.read() == dict.fromkeys(PARTS, 0.0) | {"training": 4.0}
+
+
+def test_what_an_earlier_run_alone_entered_is_no_part_of_a_later_one():
+    CLOCK.add({"contributions of an earlier run": 2.0})
+    before = CLOCK.read()
+    assert tuple(since(before)) == PARTS
+    CLOCK.add({"contributions of an earlier run": 0.5})
+    assert since(before)["contributions of an earlier run"] == 0.5

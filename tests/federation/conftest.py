@@ -9,8 +9,6 @@ import hosts
 import pytest
 from ward import Ward
 
-from coterie.core.clock import CLOCK, PARTS
-
 HERE = Path(__file__).parent
 
 
@@ -79,11 +77,3 @@ def clock_off():
     """`clock_off(3600)`: the environment of a process whose clock is an hour ahead."""
     hosts.clock_off(0)  # skips the test where there is none, before anything else is made for it
     return hosts.clock_off
-
-
-@pytest.fixture(autouse=True)
-def usual_parts_of_the_clock():
-    """Runs in this process enter parts that later tests do not know of."""
-    yield
-    for name in CLOCK._spent.keys() - set(PARTS):
-        del CLOCK._spent[name]

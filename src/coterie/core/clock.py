@@ -62,5 +62,6 @@ CLOCK = Clock()
 
 
 def since(before: Mapping[str, float]) -> dict[str, float]:
-    """What each part has taken since the clock was read."""
-    return {name: seconds - before.get(name, 0.0) for name, seconds in CLOCK.read().items()}
+    """What each part has taken since the clock was read; of the unusual ones, those that took any time."""
+    spent = {name: seconds - before.get(name, 0.0) for name, seconds in CLOCK.read().items()}
+    return {name: seconds for name, seconds in spent.items() if name in PARTS or seconds > 0}

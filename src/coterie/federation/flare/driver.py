@@ -43,6 +43,7 @@ MOST_WAITING = 64  # connections that have not greeted yet
 GREET = 15.0  # seconds for the coordinator's greeting; it may ping an earlier connection first
 STALL = 12.0  # seconds for a party to take something: fewer than parties give the relay, which waits for it
 FIRST_WAIT, LONGEST_WAIT = 0.5, 8.0  # seconds between two attempts to connect
+JITTER = random.SystemRandom()  # not the generator that a program may have seeded for its own purposes
 
 About = dict[str, Any]
 
@@ -222,7 +223,7 @@ class CallingDriver(_Driver):
                 return
             self.changed(False, why)
             wait = FIRST_WAIT if greeted else wait
-            connector.stopped.wait(wait * random.uniform(0.8, 1.2))  # not all at once, after a restart
+            connector.stopped.wait(wait * JITTER.uniform(0.8, 1.2))  # not all at once, after a restart
             wait = min(2 * wait, LONGEST_WAIT)
 
     def _once(self, connector: ConnectorInfo) -> tuple[bool, str]:
