@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from coterie.api.train import (
     footing_of,
     given_config,
     given_experiment,
+    natural_for,
     options_of_work,
     parts_of,
     train,
@@ -33,6 +35,7 @@ from coterie.core.seeds import Key
 from coterie.data.rereading import anew
 from coterie.engines.threads import narrow
 from coterie.kernels import nested
+from coterie.kernels.natural import STEPS, work_of_options
 from coterie.methods import METHODS
 from coterie.metrics.own import own_of
 from coterie.report.latex import latex_table
@@ -134,8 +137,14 @@ def compare(
         raise BadInput("compare takes several methods: pass methods=['local', 'fedavg']")
     if not len(methods):
         raise BadInput("no methods to compare: try local, fedavg, finetune")
-    work = options.get("kernel") or "sgd"
-    named = work if isinstance(work, str) else ""
+    brought = own_of(
+        options.pop("loss", None),
+        options.pop("metrics", None),
+        options.pop("lower", ()),
+        anew(clients, options.pop("transform", None)),
+    )
+    asked = options.get("kernel") or meant_by([*options, *grid_from(grid), *named_in(methods)])
+    named = asked or "newton" if isinstance(asked, str) else ""
     methods = expanded(specs_from(methods, named), grid_from(grid), named)
     specs = {spec: parsed(spec) for spec in methods}
     if len({slug(spec) for spec in specs}) < len(methods):
@@ -145,17 +154,15 @@ def compare(
     known = set(inspect.signature(train).parameters)
     common = {k: v for k, v in options.items() if k in known}
     init, features = common.pop("init", "common"), common.pop("features", None)
-    kernel, engine = common.pop("kernel", None), common.pop("engine", "auto")
-    brought = own_of(
-        common.pop("loss", None),
-        common.pop("metrics", None),
-        common.pop("lower", ()),
-        anew(clients, common.pop("transform", None)),
-    )
+    common.pop("kernel", None)
+    engine = common.pop("engine", "auto")
     watch = told(common.pop("watch", nobody))
     rest = {k: v for k, v in options.items() if k not in known}
     common["budget"] = specs_of(common.get("budget", ()))
-    works = {spec: own.pop("kernel", kernel) for spec, (_, own) in specs.items()}
+    works = {
+        spec: own.pop("kernel", asked) or natural_for(model, clients, name, brought)
+        for spec, (name, own) in specs.items()
+    }
     refuse_other_work(specs, works)
     alone |= {option for work in works.values() for option in options_of_work(work)}
     ways = {
@@ -170,6 +177,7 @@ def compare(
                 },
                 **{k.rpartition(".")[2]: v for k, v in own.items()},
             },
+            asked=works[spec],
         )
         for spec, (name, own) in specs.items()
     }
@@ -203,6 +211,25 @@ def compare(
                 results[spec].append(finished(experiment, place, resume, seen, label=spec))
                 done += settings.rounds
     return Compared(results)
+
+
+def named_in(methods: Sequence[Entry] | Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Specs, and the options of those that are given as dictionaries."""
+    entries = [methods] if isinstance(methods, Mapping) else [m for m in methods if isinstance(m, Mapping)]
+    options = [option for entry in entries for own in entry.values() for option in own]
+    return [*(spec for spec in methods if isinstance(spec, str)), *options]
+
+
+def meant_by(words: Sequence[str]) -> str:
+    """The local work whose options are among these, or in these specs, if it is the usual one of small steps
+    and nobody names any.
+    """
+    options = [
+        re.split(r"[=|]", part)[0].rpartition(".") for word in words for part in re.split("[:,]", word)
+    ]
+    tables = {table for table, _, _ in options if table}
+    plain = [option for table, _, option in options if not table]
+    return STEPS if STEPS in tables else work_of_options(plain)
 
 
 def refuse_other_work(specs: Mapping[str, tuple[str, Mapping[str, Any]]], works: Mapping[str, Any]) -> None:

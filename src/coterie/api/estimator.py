@@ -44,7 +44,7 @@ from coterie.api.estimator_rows import (
     sites_in,
 )
 from coterie.api.result import Result
-from coterie.api.train import finished, parts_of, ready
+from coterie.api.train import finished, natural_for, parts_of, ready
 from coterie.core.client import Client
 from coterie.core.errors import BadData, BadInput, CoterieError, CoterieWarning
 from coterie.core.kernel import Trainer
@@ -262,10 +262,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     def _trained(self, clients: Sequence[Client], seed: int) -> Result:
         kernel, method, options = self.kernel, self.method, dict(self.options or {})
         if len(clients) == 1:  # nobody to learn with
-            work, _ = parts_of(kernel, method, options)
+            natural = kernel if kernel is not None else natural_for(self._model, clients, "local")
+            work, _ = parts_of(natural, method, options, asked=kernel)
             kernel, method, options = None, Local(work), {}
         experiment = ready(
-            self._usual if self.model is None else self.model,
+            self._model,
             clients,
             method,
             kernel,
@@ -282,6 +283,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         result.record.outcomes = Known(result.record.outcomes())
         result.record.probabilities = Known(result.record.probabilities())
         return result
+
+    @property
+    def _model(self) -> Any:
+        return self._usual if self.model is None else self.model
 
     def _answers(self, X: Any, groups: Any) -> Array:
         """[row, class] probabilities by each row's own model; [row, 1] numbers."""

@@ -62,7 +62,7 @@ def rounds(
 
     Keywords are those of `train`, and so are the random numbers of a seed.
     """
-    _, way = parts_of(kernel, method, options)
+    _, way = parts_of(kernel, method, options, asked=kernel)
     check_clients(clients, allow_one_class=True, allow_untested=True)
     if any(c.again is not None for c in clients):
         raise BadInput("rounds reads no dataset anew: use train, or clients without every_epoch")

@@ -27,6 +27,7 @@ from coterie.data.rereading import anew
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
 from coterie.kernels import WORK, nested
+from coterie.kernels.natural import natural_work, work_of_options
 from coterie.methods import METHODS
 from coterie.metrics.own import NOTHING, Own, own_of
 from coterie.metrics.transform import Transform
@@ -155,7 +156,8 @@ def ready(
     Clients that are not `tested` may lack test rows, and are then not scored.
     """
     settings = Settings(**coerced(Settings, given, "train"))
-    work, way = parts_of(kernel, method, dict(options or {}))
+    natural = natural_for(model, clients, method, own) if kernel is None else kernel
+    work, way = parts_of(natural, method, dict(options or {}), asked=kernel)
     key = Key(settings.seed, rounds=settings.rounds)
     footing = footing_of(
         model, clients, settings, init, features, lambda r, start: way.check(r, start, key), tested, own
@@ -293,18 +295,31 @@ def run_in(experiment: Experiment, out: Path | None, resume: bool, watch: Watch,
         folder.close()
 
 
+def natural_for(model: nn.Module | str, clients: Sequence[Client], method: Any, own: Own = NOTHING) -> str:
+    """The local work of a method, by name, on these clients: linear models of tables are solved."""
+    plain = own.loss is None and own.transform is None and len(clients[0].train.x.shape) == 2
+    named = model if isinstance(model, str) else ""
+    return natural_work(METHODS[method] if isinstance(method, str) else method, plain, named)
+
+
 def parts_of(
-    kernel: str | Trainer | None, method: str | Method, options: dict[str, Any]
+    kernel: str | Trainer | None,
+    method: str | Method,
+    options: dict[str, Any],
+    asked: str | Trainer | None = None,
 ) -> tuple[Trainer, Method]:
-    """The local work and the method; each keyword goes to whichever has such an option."""
-    refuse_wrong({"kernel": checks.KERNEL}, {"kernel": kernel})
+    """The local work and the method; each keyword goes to whichever has such an option. Options of sgd mean
+    sgd, if no work was `asked` for.
+    """
+    kernel = kernel if asked is not None else work_of_options(options) or kernel
+    refuse_wrong({"kernel": checks.KERNEL}, {"kernel": asked})
     if not isinstance(method, str):
         if not hasattr(method, "round") or not dataclasses.is_dataclass(method):
             raise BadInput(
                 f"method must be a name or a frozen dataclass with round; got {type(method).__name__}"
             )
-        if kernel is not None or options:
-            named = "kernel" if kernel is not None else next(iter(options))
+        if asked is not None or options:
+            named = "kernel" if asked is not None else next(iter(options))
             raise BadInput(
                 f"a method given as an object brings its own options and local work; {named} goes there"
             )

@@ -18,9 +18,10 @@ import tyro
 
 from coterie.cli.words import SWITCH, by_flag, check_words
 from coterie.cli.words import named as flag_named
-from coterie.core.errors import BadInput, Gathered, UnknownName, naming_flags_of, shown
+from coterie.core.errors import BadInput, CoterieError, Gathered, UnknownName, naming_flags_of, shown
 from coterie.core.options import Option, coerced, options_of, table_of
 from coterie.kernels import WORK, nested
+from coterie.kernels.natural import AUTO
 from coterie.runs.settings import NATURAL, PARTS, Settings, data_for, from_table, read_toml, unused
 from coterie.sites.features import Features
 from coterie.storage.paths import given_path
@@ -79,7 +80,8 @@ def read_settings(
     path, table = peek(words, "config") or "config", config_of(words)
     load_plugins(peek_many(words, "plugins"))
     base, given = _from_file(table, more, path)
-    classes, wrong = _parts(words, base, methods, only, kernels)
+    base, works = _worked(words, base, methods)
+    classes, wrong = _parts(words, base, methods, only, [*kernels, *works])
     unknown = bool(wrong.found)
     for name in base.options:
         if name not in classes and not unknown:
@@ -121,13 +123,37 @@ def read_settings(
             if name not in WORK:
                 with naming_flags_of(classes[name]):
                     classes[name](**coerced(classes[name], table, name))
-    shared_one = [parsed.kernel] if hasattr(parsed, "kernel") else []
+    shared_one = [parsed.kernel] if getattr(parsed, "kernel", AUTO) != AUTO else []
     for kernel in [*shared_one, *kernels]:
         with wrong.one():
             nested.made(kernel, options)
     wrong.refuse()
     settings = dataclasses.replace(settings, features=features)
     return settings, {o.name: getattr(parsed, o.name) for o in own}
+
+
+NAMED = ("data", "model", "net", "method")
+"""What natural work depends on."""
+
+
+def _worked(words: Sequence[str], base: Settings, methods: Sequence[str]) -> tuple[Settings, list[str]]:
+    """The settings with the local work that options are given of, if none is named; else what is natural for
+    each method.
+    """
+    if (peek(words, "kernel") or base.kernel) != AUTO:
+        return base, []
+    named: dict[str, Any] = {kind: peek(words, kind) or getattr(base, kind) for kind in NAMED}
+    bare = dataclasses.replace(base, options={})
+    natural = list[str]()
+    with contextlib.suppress(CoterieError):  # of a part that nobody knows, which is said elsewhere
+        for method in methods or [named["method"]]:
+            natural.append(dataclasses.replace(bare, **{**named, "method": method}).with_work().kernel)
+    given = {name for name in base.options if name in WORK}
+    given |= {name for name in WORK for word in words if re.search(rf"(?<![\w-]){name}\.", word.lstrip("-"))}
+    others = given - set(natural)
+    if len(others) == 1:
+        return dataclasses.replace(base, kernel=others.pop()), []
+    return base, list(dict.fromkeys(natural))
 
 
 def _parts(
@@ -151,7 +177,7 @@ def _parts(
     for kind, name in [*named.items(), *more]:
         with wrong.one():
             if kind == "kernel":
-                classes |= {part: WORK[part] for part in nested.names_in(name)}
+                classes |= {part: WORK[part] for part in (() if name == AUTO else nested.names_in(name))}
             elif not unresolved(kind, name):
                 classes[name] = PARTS[kind][name]
     return classes, wrong

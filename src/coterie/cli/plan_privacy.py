@@ -126,7 +126,8 @@ def by_method(words: Sequence[str]) -> None:
         with wrong.one():
             check_delta(delta, member.train + member.validation + member.test, repr(member.name))
     if getattr(local, "charges", None) is None:
-        wrong.add(f'{settings.kernel} gives no bound: take --kernel "dp({settings.kernel})"')
+        work = settings.with_work().kernel
+        wrong.add(f'{work} gives no bound: take --kernel "dp(sgd)"')
     wrong.refuse()
     with torch.no_grad():
         ledger = foreseen(experiment)

@@ -77,10 +77,12 @@ Term = Callable[[Belief], Mapping[str, Tensor]]
 class Learner:
     """`model` maps x [n, ...] to logits [n, class], or to [n, 1] where there are no classes; `loss` is what
     it is trained by, the task's own if none is given. `transform` is what rows go through before each step,
-    if anything. `terms` are in its gradients already.
+    if anything. `terms` are in its gradients already. `units` [row] say which rows of a step are about one
+    patient, for work that holds some out; None: each is about its own, or nobody asks.
     """
 
     terms: tuple[Term, ...] = ()
+    units: Tensor | None = None
 
     def __init__(
         self,
@@ -144,6 +146,12 @@ class Learner:
         made.trainable = tuple(n for n in self.trainable if n in names)
         if not made.trainable:
             raise BadInput(f"none of {', '.join(names) or 'no names'} is trained in this model: name others")
+        return made
+
+    def about(self, units: Tensor) -> Learner:
+        """The same for a step whose rows are about these patients."""
+        made = copy.copy(self)
+        made.units = units
         return made
 
     def bent(

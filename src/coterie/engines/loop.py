@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import torch
+from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.client import Samples
+from coterie.core.client import Client, Samples
 from coterie.core.devices import seeded, widest
 from coterie.core.kernel import Marker, Reply, Tick, Trainer, batch_of
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
 from coterie.core.wire import aligned
 from coterie.engines.base import ENGINES, Answers, Ground, Visit, stacked_replies
+from coterie.engines.threads import threads_for
+from coterie.kernels.solving import solves
 
 
 @ENGINES.register("loop")
@@ -33,9 +36,26 @@ class Loop:
             # whatever a module draws by itself, beside dropout, comes from this edge's seed too
             with seeded(mine.at("module").integer(), net.device):
                 guests = placed(tree.row(visit.beliefs, guest))
-                data = net.clients[host].train
-                replies.append(alone(kernel, net.learner, guests, memory, visit.besides(edge), data, mine))
+                data, beside = net.clients[host].train, visit.besides(edge)
+                units = units_of(net.clients[host]) if solves(kernel) else None
+                replies.append(alone(kernel, net.learner, guests, memory, beside, data, mine, units))
         return stacked_replies(kernel, replies)
+
+
+def solve(net: Ground, kernel: Trainer, visit: Visit) -> Answers:
+    """Work that branches on values, one edge at a time whatever the engine: as many threads as its rows are
+    worth, so that it rounds alike on every net.
+    """
+    most = max(net.clients[host].train.x.numel() for host in visit.edges[:, 1].tolist())
+    with threads_for(most):
+        return Loop().train(net, kernel, visit)
+
+
+def units_of(client: Client) -> Tensor | None:
+    """[training row] a number for whom it is about, where several may be about one."""
+    if client.units is None or len(client.units) != len(client.train):
+        return None
+    return torch.from_numpy(client.units)
 
 
 def placed(belief: Belief) -> Belief:
@@ -51,6 +71,7 @@ def alone(
     beside: Mapping[str, Belief],
     data: Samples,
     key: Key,
+    units: Tensor | None = None,
 ) -> Reply:
     """One belief at one client: plan, start, a step for each batch, a mark where planned, finish."""
     plan = kernel.plan(len(data), key)
@@ -59,6 +80,8 @@ def alone(
         learner.watch.check()
         seed = torch.tensor(plan.seed + s, device=device)
         batch = learner.drawn(batch_of(data.x, data.y, plan.rows[s]), seed)
+        if units is not None:
+            learner = learner.about(units[plan.rows[s][plan.rows[s] >= 0]])
         carry = kernel.step(learner, carry, batch, Tick(plan.rates[s].to(device, widest(device)), seed))
         if plan.marks is not None and plan.marks[s]:
             carry = cast(Marker, kernel).mark(carry)

@@ -17,6 +17,7 @@ from coterie.kernels.lies import Lie
 from coterie.kernels.meta import Meta
 from coterie.kernels.mixture import Mixture
 from coterie.kernels.moreau import Moreau
+from coterie.kernels.newton import Newton
 from coterie.kernels.noisy import Noisy
 from coterie.kernels.only import Only
 from coterie.kernels.poisoned import Fooled, Poisoned
@@ -25,6 +26,7 @@ from coterie.kernels.proximal import Proximal, Tethered
 from coterie.kernels.psgld import PSGLD
 from coterie.kernels.refresh import Refresh
 from coterie.kernels.relative import Relative
+from coterie.kernels.ridge import Ridge
 from coterie.kernels.score import Crowd, Here, Score
 from coterie.kernels.sgd import SGD
 from coterie.kernels.sgld import SGLD
@@ -64,6 +66,7 @@ __all__ = [
     "Moments",
     "Moreau",
     "Natural",
+    "Newton",
     "Noisy",
     "Only",
     "Poisoned",
@@ -71,6 +74,7 @@ __all__ = [
     "Quantiles",
     "Refresh",
     "Relative",
+    "Ridge",
     "Score",
     "Share",
     "Slopes",

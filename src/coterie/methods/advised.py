@@ -34,7 +34,7 @@ from torch import Tensor
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadData, BadInput, Gathered, shown
 from coterie.core.held import Held, together
-from coterie.core.kernel import Kernel, Trainer
+from coterie.core.kernel import WORK, Kernel, Trainer
 from coterie.core.method import (
     ALL,
     METHODS,
@@ -51,6 +51,7 @@ from coterie.core.net import Beside, Net, Replies
 from coterie.core.options import coerced, options_of, read_pairs
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
+from coterie.kernels.natural import AUTO, natural_work
 from coterie.kernels.sgd import SGD
 
 ALONE = "local"
@@ -240,6 +241,8 @@ def made(spec: str, local: Trainer, requester: str) -> Method:
         raise BadInput("advised cannot be a candidate of itself: leave it out")
     cls = METHODS[name]
     own = coerced(cls, read_pairs(tail, f"candidate {spec!r}"), f"method {name}")
+    if getattr(local, "solves", False):  # each way does what is natural for it
+        local = WORK.make(natural_work(cls, True, AUTO))
     known = {o.name for o in options_of(cls)}
     whose = {"requester": requester} if "requester" in known else {}
     return METHODS.make(name, local=local, **{**whose, **own})

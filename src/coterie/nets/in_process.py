@@ -26,8 +26,10 @@ from coterie.engines.allocator import keep_freed_memory
 from coterie.engines.bank import Bank, adjoined
 from coterie.engines.base import Engine, Visit
 from coterie.engines.looking import look_at
+from coterie.engines.loop import solve
 from coterie.engines.scoring import score, score_crowds
 from coterie.engines.traits import Traits, traits_of
+from coterie.kernels.solving import solves
 from coterie.nets.slots import Slots, groups_of, told_groups
 from coterie.nets.sound import diverged, misshapen, not_finite
 from coterie.storage.tensors import write_tensors
@@ -190,7 +192,8 @@ class InProcess:
         if memory is None:
             memory = tree.stack([kernel.fresh(self.learner, tree.row(beliefs, 0))])
             memory = tree.repeat(memory, len(self.clients)) if kernel.keeps else memory
-        answers = self.engine.train(self, kernel, Visit(beliefs, edges, keys, memory, beside))
+        visit = Visit(beliefs, edges, keys, memory, beside)
+        answers = (solve if solves(kernel) else self.engine.train)(self, kernel, visit)
         told = {n: v.cpu() for n, v in answers.numbers.items()}
         found = self._finite(Found(edges, told, answers.beliefs, answers.memory), round)
         if kernel.keeps:

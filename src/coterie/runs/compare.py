@@ -22,6 +22,7 @@ import tomli_w
 from coterie.core.errors import BadInput, BadRun, shown
 from coterie.core.options import coerced, plain, read_pairs
 from coterie.kernels import WORK
+from coterie.kernels.natural import AUTO
 from coterie.kernels.nested import names_in, spelled
 from coterie.methods import METHODS
 from coterie.runs.experiment import Builder
@@ -73,7 +74,8 @@ class Comparison:
     def with_method(self, spec: str) -> Settings:
         """The shared settings with one method, and only the options that concern it."""
         name, own = parsed(spec)
-        kernel = own.pop("kernel", self.settings.kernel)
+        kernel = self.work_of(spec)
+        own.pop("kernel", None)
         others = {m.partition(":")[0] for m in self.methods} - {name}
         others |= {n for k in self.kernels() for n in names_in(k)} - {*names_in(kernel)}
         options = {k: dict(v) for k, v in self.settings.options.items() if k not in others}
@@ -83,9 +85,16 @@ class Comparison:
         given = {k: v for k, v in options.items() if v}
         return replace(self.settings, method=name, kernel=kernel, options=given).resolved()
 
+    def work_of(self, spec: str) -> str:
+        """The local work of a method: its own, the shared one, or what is natural for it."""
+        name, own = parsed(spec)
+        work: str = own.get("kernel", "") or replace(self.settings, method=name).with_work().kernel
+        return work
+
     def kernels(self) -> list[str]:
-        """The local work of all methods: the shared one, and what any has of its own."""
-        return [self.settings.kernel, *(k for m in self.methods if (k := parsed(m)[1].get("kernel")))]
+        """The local work of all methods."""
+        shared = [] if self.settings.kernel == AUTO else [self.settings.kernel]
+        return [*shared, *(self.work_of(spec) for spec in self.methods)]
 
     def check(self, builder: Builder) -> None:
         """Refuses a method that cannot work, with its local work, before the first one runs."""

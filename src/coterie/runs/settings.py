@@ -22,6 +22,7 @@ from coterie.engines import ENGINES
 from coterie.engines.memory import budget_in_bytes
 from coterie.federation import connector  # noqa: F401  registers the net
 from coterie.kernels import WORK, nested
+from coterie.kernels.natural import AUTO, natural_work
 from coterie.kernels.nested import names_in
 from coterie.methods import METHODS
 from coterie.models import MODELS
@@ -59,6 +60,7 @@ NATURAL = {
 }
 # of rows of your own the task decides, which is known once they are read or the sites are met
 OWN_ROWS = ("table", "sites")
+TABLES = (*OWN_ROWS, "titanic", "heart-disease", "tcga-brca", "breast-cancer", "diabetes")
 BY_TASK: dict[Task, str] = {"classification": "logistic", "regression": "linear", "survival": "linear"}
 
 
@@ -79,8 +81,9 @@ class Settings:
     """What learns; auto takes the natural one for the data, of your own tables for their task."""
     method: str = "fedavg"
     """How clients learn together; `coterie methods` shows all."""
-    kernel: str = "sgd"
-    """The work of a client in a round; work may go around work, as in dp(sgd)."""
+    kernel: str = AUTO
+    """The work of a client in a round; work may go around work, as in dp(sgd). auto solves linear models of
+    tables, and takes sgd otherwise, or where options of sgd are given."""
     rounds: int = 30
     """Rounds of training."""
     seed: int = 0
@@ -163,20 +166,33 @@ class Settings:
         """The seed that decides who has which rows, and which of them are for testing."""
         return self.seed if self.deal is None else self.deal
 
+    def with_work(self) -> Settings:
+        """With the natural work of the method on this data in the place of `auto`; options of one say which
+        is meant.
+        """
+        if self.kernel != AUTO:
+            return self
+        given = [name for name in self.options if name in WORK]
+        if len(given) == 1:
+            return replace(self, kernel=given[0])
+        data = data_for(self.data, self.net)
+        model = self.model if self.model != AUTO else NATURAL.get(data, ("", "mlp"))[1]
+        return replace(self, kernel=natural_work(METHODS[self.method], data in TABLES, model))
+
     def parts(self) -> dict[str, str]:
         """The name of each part; work around work is one, as it is written."""
         return {kind: getattr(self, kind) for kind in PARTS}
 
     def tables(self) -> list[str]:
         """The names that options may be given for."""
-        parts = ((kind, getattr(self, kind)) for kind in PARTS)
+        parts = ((kind, getattr(self.with_work(), kind)) for kind in PARTS)
         return [n for kind, name in parts for n in (names_in(name) if kind == "kernel" else (name,))]
 
     def made(self, kind: str, **more: Any) -> Any:
         """The part of that kind, built from its options."""
-        name = getattr(self, kind)
         if kind == "kernel":
-            return nested.made(name, self.options)
+            return nested.made(self.with_work().kernel, self.options)
+        name = getattr(self, kind)
         cls = PARTS[kind][name]
         with naming_flags_of(*more.values(), cls):
             return cls(**coerced(cls, self.options.get(name, {}), f"{kind} {name}"), **more)
@@ -189,7 +205,7 @@ class Settings:
         split, model = NATURAL.get(data, ("iid", "mlp"))
         model = "auto" if data in OWN_ROWS else model
         named = replace(
-            self,
+            self.with_work(),
             data=data,
             plugins=tuple(str(Path(p).resolve()) for p in self.plugins),
             split=split if self.split == "auto" else self.split,

@@ -66,7 +66,8 @@ class Tuning:
     def axes(self, spec: str) -> list[Axis]:
         """What is searched for a method; what its spec fixes is not."""
         name, fixed = parsed(spec)
-        around = names_in(fixed.pop("kernel", self.settings.kernel))
+        around = names_in(self.shared.work_of(spec))
+        fixed.pop("kernel", None)
         kernel = around[-1]
         works = {n: WORK[n] for k in self.shared.kernels() for n in names_in(k)}
         classes = {m.partition(":")[0]: METHODS[m.partition(":")[0]] for m in self.methods}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -33,6 +34,8 @@ class State:
 @dataclass(frozen=True)
 class Local:
     """Each client alone: what collaboration has to beat."""
+
+    solved_by: ClassVar[str] = "ridge"
 
     local: Trainer = SGD()
     """The work of a client in a round."""

@@ -1,0 +1,74 @@
+"""The optimum of a site's own penalised likelihood: what a competent user would do alone.
+
+    w = argmin Σ_i ℓ(w; x_i, y_i) + λ/2 Σ_j s_j² w_j²
+
+s_j is the deviation of column j at the site; the intercept is not held (but for a hundredth, without which
+rows of one class would make it infinite); ℓ is squared error, log loss, or Cox's partial likelihood. λ is
+`penalty`, chosen by cross-validation within the training rows if it is not given (`linear/strength.py`), with
+"nothing", a model of the mean alone, among the choices. The model that came is forgotten.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from coterie.core.belief import Belief
+from coterie.core.errors import BadInput
+from coterie.core.kernel import WORK
+from coterie.core.learner import Batch, Learner
+from coterie.kernels.solving import Solving, design_for, digest, remembered
+from coterie.linear.design import Design, written_linear
+from coterie.linear.strength import Strength, chosen_strength, fitted
+
+
+@WORK.register("ridge")
+@dataclass(frozen=True)
+class Ridge(Solving):
+    """A linear model's penalised optimum, its strength chosen by cross-validation; what came is forgotten."""
+
+    penalty: float | None = None
+    """How strongly coefficients are held, in the units of a sum of losses (scikit-learn's 1/C); by default
+    what cross-validation within the training rows finds best."""
+
+    def __post_init__(self) -> None:
+        if self.penalty is not None and not 0 < self.penalty < math.inf:
+            raise BadInput(f"penalty={self.penalty} must be above 0 and finite: try 1, or leave it out")
+
+    def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
+        if learner.terms:
+            raise BadInput("kernel ridge forgets what came, so nothing can pull it: use newton")
+
+        def make() -> Belief:
+            design = design_for(learner, batch, scaled=True)
+            strength = self.penalty if self.penalty is not None else strength_of(learner, batch, design).value
+            return self.at(design, strength, belief, learner)
+
+        mark = digest("ridge", self.penalty, learner.task, batch.x, batch.y, units_of(learner))
+        found: Belief = remembered(mark, make)
+        return {**belief, **found}
+
+    def at(self, design: Design, strength: float, belief: Belief, learner: Learner) -> Belief:
+        """The model of one strength."""
+        everyone = torch.ones(1, len(design.z), dtype=torch.float64)
+        theta = fitted(design, torch.tensor([strength], dtype=torch.float64), everyone, learner.watch.check)
+        return written_linear(belief, *design.weights(theta[0]))
+
+
+def strength_of(learner: Learner, batch: Batch, design: Design | None = None) -> Strength:
+    """Of a site's training rows, found once."""
+
+    def make() -> Strength:
+        rows = design or design_for(learner, batch, scaled=True)
+        unit = None if learner.units is None else learner.units.numpy()
+        return chosen_strength(rows, unit, 0, learner.watch.check)
+
+    mark = digest("strength", learner.task, batch.x, batch.y, units_of(learner))
+    found: Strength = remembered(mark, make)
+    return found
+
+
+def units_of(learner: Learner) -> object:
+    return "each" if learner.units is None else learner.units

@@ -1,0 +1,125 @@
+"""A site's rows as a linear model sees them, and coefficients as the module has them.
+
+    z_j = (x_j - m_j) / s_j         inputs in deviations of the site's own rows, so that one strength fits all
+    u   = (y - a) / b               a regression's target likewise; other targets as they are
+    η   = Θ [z, 1]
+
+A column that never changes has s = 0: its coefficient is 0. What comes out are weights and biases for x as it
+is and y in its own unit. Of two classes the module has two rows, of which half a coefficient each: that is
+where a penalty on both would put them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from coterie.core.belief import Belief
+from coterie.core.client import Task
+from coterie.core.learner import LOSSES, Learner
+from coterie.linear.families import Family, family_of
+
+WEIGHT, BIAS = "head.weight", "head.bias"
+
+
+def why_not_linear(model: nn.Module) -> str:
+    """Why a module is not one linear map that can be solved; nothing if it is."""
+    names = {n: tuple(p.shape) for n, p in model.named_parameters()}
+    if set(names) != {WEIGHT, BIAS} or len(names[WEIGHT]) != 2 or any(True for _ in model.buffers()):
+        return "it is no single linear map"
+    if not all(isinstance(m, nn.Linear | nn.Flatten | nn.Sequential) for m in model.modules()):
+        return "it is no single linear map"
+    return ""
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Rows z [n, d] with a 1 behind them where there is an intercept, targets u [n], and the way back.
+
+    mean, scale    [d] of the inputs; a scale is 0 where there is nothing to scale
+    centre, unit   of a regression's target; 0 and 1 otherwise
+    """
+
+    family: Family
+    z: Tensor
+    u: Tensor
+    mean: Tensor
+    scale: Tensor
+    centre: float
+    unit: float
+
+    @property
+    def inputs(self) -> int:
+        return len(self.mean)
+
+    @property
+    def slopes(self) -> Tensor:
+        """[k·d] which coefficients are no intercepts."""
+        one = torch.ones(self.z.shape[1], dtype=torch.bool)
+        if self.family.intercept:
+            one[-1] = False
+        return one.repeat(self.family.outputs)
+
+    def weights(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights [k, d] and biases [k] for rows as they are, of coefficients [k·d] of these."""
+        table = theta.view(self.family.outputs, -1)
+        inverse = torch.where(self.scale > 0, 1 / self.scale.clamp(min=1e-300), 0.0)
+        weights = table[:, : self.inputs] * inverse * self.unit
+        bias = (
+            table[:, -1] * self.unit + self.centre if self.family.intercept else table.new_zeros(len(table))
+        )
+        return weights, bias - weights @ self.mean if self.family.intercept else bias
+
+    def coefficients(self, weights: Tensor, bias: Tensor) -> Tensor:
+        """The inverse: [k·d], without what columns that never change are worth."""
+        slopes = weights * self.scale / self.unit
+        if not self.family.intercept:
+            return slopes.flatten()
+        level = (bias + weights @ self.mean - self.centre) / self.unit
+        return torch.cat([slopes, level.unsqueeze(1)], 1).flatten()
+
+
+def design_of(task: Task, outputs: int, x: Tensor, y: Tensor, scaled: bool = True) -> Design:
+    """Of rows as a client has them; `scaled` in deviations of their own, else as they are."""
+    family = family_of(task, outputs)
+    rows, target = x.reshape(len(x), -1).double().cpu(), y.double().cpu()
+    mean, scale = torch.zeros(rows.shape[1]).double(), torch.ones(rows.shape[1]).double()
+    centre, unit = 0.0, 1.0
+    if scaled:
+        mean, scale = rows.mean(0), rows.std(0, correction=0)
+        scale = torch.where(scale > 1e-6 * (1 + mean.abs()), scale, 0.0)
+        rows = (rows - mean) * torch.where(scale > 0, 1 / scale.clamp(min=1e-300), 0.0)
+        if task == "regression":
+            centre, unit = float(target.mean()), float(target.std(correction=0)) or 1.0
+            target = (target - centre) / unit
+    z = torch.cat([rows, torch.ones(len(rows), 1).double()], 1) if family.intercept else rows
+    return Design(family, z, target, mean, scale, centre, unit)
+
+
+def read_linear(belief: Belief, outputs: int) -> tuple[Tensor, Tensor]:
+    """Weights [k, d] and biases [k] of a module's tensors; of two classes, one row: their difference."""
+    weights, bias = belief[WEIGHT].double().cpu(), belief[BIAS].double().cpu()
+    if outputs == 2:
+        return weights[1:] - weights[:1], bias[1:] - bias[:1]
+    return weights, bias
+
+
+def written_linear(belief: Belief, weights: Tensor, bias: Tensor) -> Belief:
+    """The belief with these in place of its own."""
+    if len(belief[BIAS]) == 2:
+        weights, bias = torch.cat([-weights, weights]) / 2, torch.cat([-bias, bias]) / 2
+    like = belief[WEIGHT]
+    return {**belief, WEIGHT: weights.to(like), BIAS: bias.to(belief[BIAS])}
+
+
+def why_not_exact(learner: Learner) -> str:
+    """Why a learner's model cannot be solved exactly; nothing if it can."""
+    if why := why_not_linear(learner.scoring):
+        return why
+    if learner.rule is not LOSSES[learner.task]:
+        return "its loss is one's own"
+    if learner.transform is not None:
+        return "its rows are transformed anew at each step"
+    return ""

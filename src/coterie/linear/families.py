@@ -1,0 +1,190 @@
+"""Likelihoods of linear models: for coefficients of several problems at once, loss, slope and curvature.
+
+    η_i = Θ x_i                     x_i ends with a 1 where there is an intercept; Θ is [output, input]
+    gaussian       ½ (η - y)²
+    binary         log(1 + e^η) - y η
+    multinomial    log Σ_c e^{η_c} - η_y
+    cox            the negative partial likelihood, ties as in Breslow, 1974: see `core/survival.py`
+
+All are sums over rows, not means, so that a penalty is the precision of a prior, whatever the number of rows.
+Axes: p problem, n row, k output, d input. A problem is a pair of coefficients and of rows that count, `mask`
+[p, n] being 1 for these and 0 for others: folds and strengths of one site are solved side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from coterie.core.client import Task
+
+AT_ONCE = 2**23  # numbers of rows x inputs x problems in one operation
+
+
+class Point(NamedTuple):
+    """Of each problem: the loss [p], its slope [p, k·d] and, if asked for, its curvature [p, k·d, k·d]."""
+
+    loss: Tensor
+    slope: Tensor
+    curvature: Tensor
+
+
+class Family(Protocol):
+    """`outputs` is k; `intercept` says whether rows get a 1 behind their inputs."""
+
+    @property
+    def outputs(self) -> int: ...
+
+    @property
+    def intercept(self) -> bool: ...
+
+    def at(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Point:
+        """Around theta [p, k·d], of rows x [n, d] and y [n]."""
+        ...
+
+    def loss(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+        """[p] alone."""
+        ...
+
+
+def family_of(task: Task, outputs: int) -> Family:
+    """The likelihood of a task whose models have so many outputs."""
+    if task == "regression":
+        return Rowwise("gaussian", 1)
+    if task == "survival":
+        return Cox()
+    return Rowwise("binary", 1) if outputs == 2 else Rowwise("multinomial", outputs)
+
+
+@dataclass(frozen=True)
+class Rowwise:
+    """A likelihood to which each row gives a term of its own."""
+
+    kind: str
+    outputs: int
+    intercept: bool = True
+
+    def at(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Point:
+        p, q = theta.shape
+        loss, slope = theta.new_zeros(p), theta.new_zeros(p, self.outputs, x.shape[1])
+        curvature = theta.new_zeros(p, q, q)
+        for rows in blocks(len(x), p * q):
+            eta = outputs_of(theta, x[rows], self.outputs)
+            each, residual, weight = getattr(self, f"_{self.kind}")(eta, y[rows])
+            here = mask[:, rows]
+            loss += (each * here).sum(1)
+            slope += torch.einsum("pnk,nd->pkd", residual * here.unsqueeze(-1), x[rows])
+            curvature += self._curved(weight, x[rows], here)
+        return Point(loss, slope.flatten(1), curvature)
+
+    def loss(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+        total = theta.new_zeros(len(theta))
+        for rows in blocks(len(x), theta.numel()):
+            total += (self.losses(theta, x[rows], y[rows]) * mask[:, rows]).sum(1)
+        return total
+
+    def losses(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """[p, n] of each row."""
+        each: Tensor = getattr(self, f"_{self.kind}")(outputs_of(theta, x, self.outputs), y)[0]
+        return each
+
+    def _curved(self, weight: Tensor, x: Tensor, mask: Tensor) -> Tensor:
+        """Σ_i C_i ⊗ x_i x_i' from weights [p, n] or, of several outputs, probabilities [p, n, k]."""
+        d, p = x.shape[1], len(weight)
+        if weight.ndim == 2:
+            return torch.matmul((x.T * (weight * mask).unsqueeze(1)), x)
+        blocks = x.new_empty(p, self.outputs, d, self.outputs, d)
+        for k in range(self.outputs):
+            for j in range(k + 1):
+                mine = weight[..., k] * ((1.0 if j == k else 0.0) - weight[..., j]) * mask
+                found = torch.matmul(x.T * mine.unsqueeze(1), x)
+                blocks[:, k, :, j, :] = blocks[:, j, :, k, :] = found
+        return blocks.reshape(p, self.outputs * d, self.outputs * d)
+
+    @staticmethod
+    def _gaussian(eta: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        off = eta.squeeze(-1) - y
+        return off.square() / 2, off.unsqueeze(-1), torch.ones_like(off)
+
+    @staticmethod
+    def _binary(eta: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        one = eta.squeeze(-1)
+        p = one.sigmoid()
+        return F.softplus(one) - y * one, (p - y).unsqueeze(-1), p * (1 - p)
+
+    @staticmethod
+    def _multinomial(eta: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        log_p = eta.log_softmax(-1)
+        label = y.long().expand(eta.shape[:2]).unsqueeze(-1)
+        p = log_p.exp()
+        return -log_p.gather(-1, label).squeeze(-1), p.scatter_add(-1, label, -torch.ones_like(p)), p
+
+
+@dataclass(frozen=True)
+class Cox:
+    """The partial likelihood: each event against all rows that were watched until then; y has signed times.
+
+    With s_i = e^{η_i}, S_e = Σ_{j: t_j ≥ t_e} s_j and x̄_e = Σ_{j: t_j ≥ t_e} s_j x_j / S_e the curvature is
+    Σ_i s_i (Σ_{e: t_e ≤ t_i} 1/S_e) x_i x_i'  -  Σ_e x̄_e x̄_e'.
+    """
+
+    outputs: int = 1
+    intercept: bool = False
+
+    def at(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Point:
+        order, last, first = risk_sets(y)
+        found = [
+            self._one(t, x[order], y[order], m[order], last, first) for t, m in zip(theta, mask, strict=True)
+        ]
+        return Point(*(torch.stack(part) for part in zip(*found, strict=True)))
+
+    def loss(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+        order, last, _ = risk_sets(y)
+        eta = (theta @ x.T)[:, order]
+        here = mask[:, order]
+        sums = torch.where(here > 0, eta, -torch.inf).logcumsumexp(1)[:, last]
+        events = (y[order] > 0) * here
+        return torch.where(events > 0, sums - eta, 0.0).sum(1)
+
+    @staticmethod
+    def _one(
+        theta: Tensor, x: Tensor, y: Tensor, mask: Tensor, last: Tensor, first: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        eta = x @ theta
+        top = eta.max()
+        s = (eta - top).exp() * mask
+        sums = s.cumsum(0)[last]
+        event = ((y > 0) * mask).to(x.dtype)
+        safe = sums.clamp(min=torch.finfo(x.dtype).tiny)
+        means = (s.unsqueeze(1) * x).cumsum(0)[last] / safe.unsqueeze(1)
+        # Σ over events no later than row i: rows are in the order of falling times, so from i's tie on
+        late = (event / safe).flip(0).cumsum(0).flip(0)[first]
+        loss = (event * (safe.log() + top - eta)).sum()
+        slope = (event.unsqueeze(1) * (means - x)).sum(0)
+        curvature = (x.T * (s * late)) @ x - (means.T * event) @ means
+        return loss, slope, curvature
+
+
+def risk_sets(y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows in the order of falling times; of each, the last and the first place of its tie in that order."""
+    time = y.abs()
+    order = time.argsort(descending=True, stable=True)
+    falling = -time[order]
+    return order, torch.searchsorted(falling, falling, right=True) - 1, torch.searchsorted(falling, falling)
+
+
+def outputs_of(theta: Tensor, x: Tensor, outputs: int) -> Tensor:
+    """η [p, n, k] of coefficients [p, k·d]."""
+    return torch.einsum("nd,pkd->pnk", x, theta.view(len(theta), outputs, x.shape[1]))
+
+
+def blocks(rows: int, each: int) -> Iterator[slice]:
+    """Stretches of rows such that no operation on one is too large."""
+    size = max(1, AT_ONCE // max(1, each))
+    for first in range(0, rows, size):
+        yield slice(first, min(rows, first + size))

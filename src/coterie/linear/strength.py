@@ -1,0 +1,147 @@
+"""How strongly coefficients are held towards 0, by cross-validation within a site's training rows.
+
+    θ_λf = argmin L_{-f}(θ) + λ/2 Σ_{j no intercept} θ_j²         without the rows of fold f
+    λ    = argmin Σ_f loss of θ_λf on the rows of f
+
+λ goes over STRENGTHS in the units of a sum of losses, the reciprocal of scikit-learn's C, and over "nothing":
+all slopes 0. For Cox's model, whose loss compares rows, a fold's loss is that of all rows less that of the
+others (Verweij and van Houwelingen, 1993, "Cross-validation in survival analysis").
+
+Rows of one patient are in one fold, and each class or range of the target is spread over the folds. With few
+rows a single dealing says little: rows are dealt several times over, and losses are added up. With more than
+MANY rows the strength is found on so many of them: it is the precision of a prior of the coefficients, which
+does not depend on how many rows there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coterie.linear.design import Design
+from coterie.linear.families import AT_ONCE, Cox
+from coterie.linear.newton import minimise
+
+STRENGTHS = tuple(10.0 ** (e / 2) for e in range(-4, 11))
+"""From 0.01 to 100,000."""
+FIRM = 0.01  # holds intercepts, which would be infinite for rows of one class
+MANY = 20_000
+FOLDS, DEALINGS, FEW = 5, 4, 400
+NOTHING = float("inf")
+
+
+class Strength(NamedTuple):
+    """What was chosen, and what it was chosen by: {strength: mean loss on held-out rows}."""
+
+    value: float
+    losses: dict[float, float]
+
+
+def penalties(design: Design, strengths: Tensor) -> Tensor:
+    """[p, q] of strengths [p]: slopes are held, intercepts hardly."""
+    return torch.where(design.slopes, strengths.unsqueeze(1), FIRM)
+
+
+def fitted(
+    design: Design,
+    strengths: Tensor,
+    mask: Tensor,
+    check: Callable[[], None] = lambda: None,
+    start: Tensor | None = None,
+) -> Tensor:
+    """θ [p, q] of each strength [p] on the rows of its mask [p, n]; all slopes are 0 where it is infinite."""
+    first = torch.zeros(len(strengths), len(design.slopes), dtype=torch.float64) if start is None else start
+    held = penalties(design, strengths.clamp(max=1e12))
+    theta = minimise(design.family, design.z, design.u, mask, held, first, check=check)
+    return torch.where(torch.isinf(strengths).unsqueeze(1) & design.slopes, 0.0, theta)
+
+
+def chosen_strength(
+    design: Design, unit: np.ndarray | None, seed: int, check: Callable[[], None] = lambda: None
+) -> Strength:
+    """By cross-validation over the rows of a design; `unit` [n] says which are about one patient."""
+    if len(design.z) > MANY:
+        design, unit = some_rows(design, unit, seed)
+    folds = dealt(design.u.numpy(), unit, seed)
+    strengths = torch.tensor([*STRENGTHS, NOTHING], dtype=torch.float64)
+    if folds is None:
+        return Strength(NOTHING, {})
+    total = torch.zeros(len(strengths), dtype=torch.float64)
+    for fold in folds:
+        total += losses_of_fold(design, strengths, torch.from_numpy(fold), check)
+    mean = total / (len(folds) * len(design.u))
+    best = int(mean.flip(0).argmin())  # of equals the strongest
+    losses = dict(zip(strengths.tolist(), mean.tolist(), strict=True))
+    return Strength(float(strengths.flip(0)[best]), losses)
+
+
+def losses_of_fold(design: Design, strengths: Tensor, fold: Tensor, check: Callable[[], None]) -> Tensor:
+    """[strength] losses over all folds of one dealing [n]."""
+    many, levels = int(fold.max()) + 1, len(strengths)
+    kept = torch.stack([(fold != f) for f in range(many)]).double()
+    mask = kept.repeat_interleave(levels, 0)
+    at_once = max(1, AT_ONCE // max(1, design.z.numel() * design.family.outputs))
+    each = strengths.repeat(many)
+    found = []
+    for first in range(0, len(each), at_once):
+        some = slice(first, first + at_once)
+        theta = fitted(design, each[some], mask[some], check)
+        found.append(held_out_loss(design, theta, mask[some]))
+    return torch.cat(found).view(many, levels).sum(0)
+
+
+def held_out_loss(design: Design, theta: Tensor, mask: Tensor) -> Tensor:
+    """[p] the loss of the rows that do not count."""
+    if isinstance(design.family, Cox):
+        everyone = torch.ones_like(mask)
+        return design.family.loss(theta, design.z, design.u, everyone) - design.family.loss(
+            theta, design.z, design.u, mask
+        )
+    return design.family.loss(theta, design.z, design.u, 1 - mask)
+
+
+def dealt(y: np.ndarray, unit: np.ndarray | None, seed: int) -> list[np.ndarray] | None:
+    """Several ways [n] in which rows are dealt to folds; None where there are too few to hold any out."""
+    own = np.arange(len(y)) if unit is None else unit
+    _, first, of = np.unique(own, return_index=True, return_inverse=True)
+    many = min(FOLDS, len(first))
+    if many < 2:
+        return None
+    found = []
+    for dealing in range(DEALINGS if len(first) < FEW else 1):
+        rng = np.random.default_rng((seed, dealing))
+        order = np.lexsort((rng.random(len(first)), y[first]))
+        fold = np.empty(len(first), dtype=np.int64)
+        fold[order] = (np.arange(len(first)) + rng.integers(many)) % many
+        found.append(fold[of])
+    return found
+
+
+def some_rows(design: Design, unit: np.ndarray | None, seed: int) -> tuple[Design, np.ndarray | None]:
+    """MANY of the rows, drawn by the seed; of patients, all rows of some."""
+    rng = np.random.default_rng((seed, len(design.z)))
+    if unit is None:
+        rows = np.sort(rng.choice(len(design.z), MANY, replace=False))
+    else:
+        whose, of, counts = np.unique(unit, return_inverse=True, return_counts=True)
+        turn = rng.permutation(len(whose))
+        taken = turn[: max(2, int(np.searchsorted(np.cumsum(counts[turn]), MANY)))]
+        rows = np.flatnonzero(np.isin(of, taken))
+        unit = unit[rows]
+    index = torch.from_numpy(rows)
+    return (
+        Design(
+            design.family,
+            design.z[index],
+            design.u[index],
+            design.mean,
+            design.scale,
+            design.centre,
+            design.unit,
+        ),
+        unit,
+    )
