@@ -297,7 +297,7 @@ def run_in(experiment: Experiment, out: Path | None, resume: bool, watch: Watch,
 
 def natural_for(model: nn.Module | str, clients: Sequence[Client], method: Any, own: Own = NOTHING) -> str:
     """The local work of a method, by name, on these clients: linear models of tables are solved."""
-    plain = own.loss is None and own.transform is None and len(clients[0].train.x.shape) == 2
+    plain = own.loss is None and own.transform is None and all(c.train.x.ndim == 2 for c in clients)
     named = model if isinstance(model, str) else ""
     return natural_work(METHODS[method] if isinstance(method, str) else method, plain, named)
 

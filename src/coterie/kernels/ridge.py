@@ -4,8 +4,8 @@
 
 s_j is the deviation of column j at the site; the intercept is not held (but for a hundredth, without which
 rows of one class would make it infinite); ℓ is squared error, log loss, or Cox's partial likelihood. λ is
-`penalty`, chosen by cross-validation within the training rows if it is not given (`linear/strength.py`), with
-"nothing", a model of the mean alone, among the choices. The model that came is forgotten.
+`penalty`, chosen by cross-validation within the training rows if it is not given (`linear/strength.py`); the
+strongest leaves no more than the mean. The model that came is forgotten.
 """
 
 from __future__ import annotations

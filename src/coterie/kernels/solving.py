@@ -22,7 +22,14 @@ from coterie.core.errors import BadInput
 from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
-from coterie.linear.design import Design, design_of, read_linear, why_not_exact, why_not_linear
+from coterie.linear.design import (
+    Design,
+    design_of,
+    linear_names,
+    read_linear,
+    why_not_exact,
+    why_not_linear,
+)
 
 REMEMBERED = 512
 _known: OrderedDict[bytes, Any] = OrderedDict()
@@ -118,10 +125,14 @@ def remembered(mark: bytes, make: Callable[[], Any]) -> Any:
 
 def design_for(learner: Learner, batch: Batch, scaled: bool) -> Design:
     """The rows of a batch as the learner's model sees them."""
-    outputs = learner.scoring.get_parameter("head.bias").shape[0]
-    return design_of(learner.task, outputs, batch.x, batch.y, scaled)
+    return design_of(learner.task, outputs_of(learner), batch.x, batch.y, scaled)
 
 
 def coefficients_of(design: Design, belief: Belief) -> Tensor:
     """[k·d] of a module's tensors."""
-    return design.coefficients(*read_linear(belief, len(belief["head.bias"])))
+    return design.coefficients(*read_linear(belief))
+
+
+def outputs_of(learner: Learner) -> int:
+    """How many a linear model has."""
+    return len(learner.scoring.get_parameter(linear_names(dict(learner.scoring.named_parameters())).bias))

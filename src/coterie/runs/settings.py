@@ -22,7 +22,7 @@ from coterie.engines import ENGINES
 from coterie.engines.memory import budget_in_bytes
 from coterie.federation import connector  # noqa: F401  registers the net
 from coterie.kernels import WORK, nested
-from coterie.kernels.natural import AUTO, natural_work
+from coterie.kernels.natural import AUTO, STEPS, natural_work
 from coterie.kernels.nested import names_in
 from coterie.methods import METHODS
 from coterie.models import MODELS
@@ -167,14 +167,13 @@ class Settings:
         return self.seed if self.deal is None else self.deal
 
     def with_work(self) -> Settings:
-        """With the natural work of the method on this data in the place of `auto`; options of one say which
-        is meant.
+        """With the natural work of the method on this data in the place of `auto`; options of sgd alone mean
+        sgd.
         """
         if self.kernel != AUTO:
             return self
-        given = [name for name in self.options if name in WORK]
-        if len(given) == 1:
-            return replace(self, kernel=given[0])
+        if [name for name in self.options if name in WORK] == [STEPS]:
+            return replace(self, kernel=STEPS)
         data = data_for(self.data, self.net)
         model = self.model if self.model != AUTO else NATURAL.get(data, ("", "mlp"))[1]
         return replace(self, kernel=natural_work(METHODS[self.method], data in TABLES, model))

@@ -12,6 +12,7 @@ import tomli_w
 from coterie.core.errors import BadInput, BadRun, Gathered, shown
 from coterie.core.options import plain
 from coterie.kernels import WORK
+from coterie.kernels.natural import AUTO, STEPS
 from coterie.kernels.nested import names_in
 from coterie.methods import METHODS
 from coterie.metrics.summary import HIGHER_IS_BETTER
@@ -47,6 +48,8 @@ class Tuning:
             if value > MANY:
                 wrong.add(f"{name}={shown(value)} must be at most {MANY}: try {try_}")
         wrong.refuse()
+        if self.settings.kernel == AUTO and any(entry.startswith(f"{STEPS}.") for entry in self.search):
+            object.__setattr__(self, "settings", replace(self.settings, kernel=STEPS))
         for spec in self.shared.methods:
             self.axes(spec)
 
