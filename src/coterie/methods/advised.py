@@ -58,6 +58,9 @@ ALONE = "local"
 CANDIDATES = ("fedavg", "finetune", "weight-erosion", "pens", "dac", "ndoye", "influence", "similar")
 """What is tried beside training alone, unless somebody says otherwise: with everybody, with everybody and
 then alone, ways that weigh or pick others while they train, circles from rankings before it."""
+SOLVED = ("partial", "pooled", "recalibrated", "weight-erosion", "pens", "ndoye", "influence", "similar")
+"""The same where linear models are solved: around a common mean, one of all, one of all put right at home,
+and circles."""
 MEASURES = (
     "accuracy",
     "balanced_accuracy",
@@ -79,8 +82,9 @@ class Advised:
 
     local: Trainer = SGD()
     """The work of a client in a round."""
-    candidates: tuple[str, ...] = CANDIDATES
-    """What to try beside training alone: methods, with options if wanted (ndoye:best=1)."""
+    candidates: tuple[str, ...] = ()
+    """What to try beside training alone: methods, with options if wanted (ndoye:best=1); by default the usual
+    ones for the local work."""
     requester: str = ALL
     """The client that asks, or all; whoever does not ask follows nothing and is left out of results."""
     measure: str = "auto"
@@ -97,8 +101,6 @@ class Advised:
 
     def __post_init__(self) -> None:
         wrong = Gathered()
-        if not self.candidates:
-            wrong.add("no candidates to try beside training alone: try fedavg finetune")
         for spec in self.candidates:
             with wrong.one():
                 made(spec, self.local, ALL)
@@ -119,10 +121,15 @@ class Advised:
         """Whether trials have to come first."""
         return not self.choice
 
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """The candidates: those given, or the usual ones."""
+        return self.candidates or (SOLVED if getattr(self.local, "solves", False) else CANDIDATES)
+
     @functools.cached_property
     def ways(self) -> dict[str, Method]:
         """Every candidate by its spec, training alone first."""
-        return {spec: made(spec, self.local, self.requester) for spec in (ALONE, *self.candidates)}
+        return {spec: made(spec, self.local, self.requester) for spec in (ALONE, *self.tried)}
 
     @functools.cached_property
     def followed(self) -> dict[str, Method]:
@@ -165,7 +172,7 @@ class Advised:
                     way.check(roster, start, key)
                 fit[spec] = way
             except (BadInput, BadData) as error:
-                if self.candidates != CANDIDATES or spec == ALONE:
+                if self.candidates or spec == ALONE:
                     raise
                 left.append(f"{spec} is not tried: {error}")
         return fit, left
