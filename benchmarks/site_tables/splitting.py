@@ -131,7 +131,5 @@ def together(split: Split, with_site: bool) -> tuple[Part, list[Part]]:
     x = np.vstack([extended(part, i) for i, part in enumerate(train)])
     event = None if train[0].event is None else np.concatenate([p.event for p in train])
     person = None if train[0].person is None else np.concatenate([p.person for p in train])
-    tests = [
-        Part(extended(site.test, i), site.test.y, site.test.event) for i, site in enumerate(split.sites)
-    ]
+    tests = [Part(extended(site.test, i), site.test.y, site.test.event) for i, site in enumerate(split.sites)]
     return Part(x, np.concatenate([p.y for p in train]), event, person), tests
