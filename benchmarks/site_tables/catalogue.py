@@ -21,7 +21,7 @@ OWN = "coterie"
 
 
 def half_a_day(frame: pd.DataFrame, time: str) -> pd.DataFrame:
-    """Who was watched for 0 days is written as half a day: before any event, so in no risk set and no pair."""
+    """Who was watched for 0 days gets half a day: before any event, so in no risk set and no pair."""
     return frame.assign(**{time: frame[time].where(frame[time] > 0, 0.5)})
 
 

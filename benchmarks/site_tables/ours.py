@@ -10,7 +10,7 @@ from coterie.methods.advised import ALONE, CANDIDATES
 
 from .splitting import Part, Split
 
-CONTENDERS = (
+METHODS_TRIED = (
     "nothing",
     "local",
     "fedavg",
@@ -22,18 +22,18 @@ CONTENDERS = (
     "pooled",
     "partial",
     "recalibrated",
-    "advised",
 )
-"""Methods by their names; those that this Coterie does not have are skipped, and said to be."""
-OFFERED = (ALONE, *(c for c in CANDIDATES if c in CONTENDERS))
-"""What `advised` may choose and is measured here by itself."""
+"""By their names; those that this Coterie does not have are left out, and said to be."""
+OFFERED = (ALONE, *CANDIDATES)
+"""What `advised` may choose."""
+CONTENDERS = (*METHODS_TRIED, *(c for c in CANDIDATES if c not in METHODS_TRIED), "advised")
 TOGETHER = ("partial",)
 """Methods of which it is asked whether they beat training alone."""
 MODELS = {"classification": "logistic", "regression": "linear", "survival": "linear"}
 
 
 def missing(contender: str) -> bool:
-    return contender not in METHODS
+    return contender.partition(":")[0] not in METHODS
 
 
 def figures(contender: str, split: Split, seed: int) -> list[dict[str, float]]:
@@ -42,7 +42,8 @@ def figures(contender: str, split: Split, seed: int) -> list[dict[str, float]]:
     compared = coterie.compare(
         MODELS[split.task], clients, [contender], seeds=1, seed=seed, progress=False, one_class="allow"
     )
-    by_client = compared.frame().set_index("client")
+    frame = compared.frame()
+    by_client = frame[frame["label"] == contender].set_index("client")
     return by_client.loc[[site.name for site in split.sites]].to_dict("records")
 
 

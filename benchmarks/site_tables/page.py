@@ -45,20 +45,19 @@ def figures_of(figures: Figures, task: str, measure: str) -> str:
 
 def pair_line(pair: Pair, figures: Figures) -> list[str]:
     measure, found = figures.measure(pair.table), pair.difference
-    half = "—" if found.half != found.half else shown(found.half, measure)
     sign = "+" if found.mean > 0 else ""
     return [
         pair.table,
         CALLED[measure],
         f"{pair.first} {shown(pair.first_mean, measure)}",
         f"{pair.second} {shown(pair.second_mean, measure)}",
-        f"{sign}{shown(found.mean, measure)} ± {half}",
+        f"{sign}{shown(found.mean, measure)} ± {shown(found.half, measure)}",
         pair.verdict,
     ]
 
 
 def statement_part(statement: Statement, figures: Figures) -> str:
-    verdicts = ("better", "within noise", "worse", "unknown")
+    verdicts = ("better", "within noise", "worse", "failed", "unknown")
     counts = [f"{v} on {statement.count(v)}" for v in verdicts if statement.count(v)]
     header = ["table", "measure", "first", "second", "gain of the first", "verdict"]
     body = lines(header, [pair_line(pair, figures) for pair in statement.pairs], 4)
@@ -94,7 +93,7 @@ def about_tables(rows: pd.DataFrame) -> str:
 
 def failures(rows: pd.DataFrame) -> str:
     """What ended with an error, in its words."""
-    failed = rows[rows["said"].notna() & (rows["said"] != "")]
+    failed = rows[rows["said"].notna()]
     if failed.empty:
         return ""
     grouped = failed.groupby(["contender", "table"], sort=False)
@@ -127,8 +126,8 @@ def page(rows: pd.DataFrame, command: str) -> str:
 
 
 PAGE = """# Real tables of several sites, beside scikit-learn
-{tables} tables, {splits} random splits of each site's rows into 70 % to train and 30 % to test on (by class, or by
-whether the event was seen; rows of one person on one side), the same rows and columns for all.
+{tables} tables, {splits} random splits of each site's rows into 70 % to train and 30 % to test on (by class,
+or by whether the event was seen; rows of one person on one side), the same rows and columns for all.
 [CSV](tables.csv); `{command}`; split k is dealt by seed k and is Coterie's seed, commit {commit}.
 {absent}
 Figures are means over sites, each counting once (the CSV also has them weighted by rows), then over splits.
@@ -141,10 +140,11 @@ that it flatters whichever side has more to pick from. About one in twenty verdi
 ## Figures
 Left of Coterie's methods, which run by `coterie.compare` as they come: scikit-learn. *trivial* is the site's
 mean, rate (each class counts one row more) or one risk for all; *linear* RidgeCV, LogisticRegressionCV or
-Cox's regression ({survival}), standardised, strength by cross-validation within the training rows (a site of
-which a class has a single row gets a fixed strong penalty, one of a single class its rates); *trees* gradient
-boosting, their number by cross-validation; each *alone*, *pooled*, and *pooled+site* with the site as inputs.
-A class of which a site has no training row gets the chance of one row more. — is no figure.
+Cox's regression ({survival}), standardised, strength by cross-validation within the training rows
+(a site of which a class has a single row gets a fixed strong penalty, one of a single class its rates);
+*trees* gradient boosting, their number by cross-validation; each *alone*, *pooled*, and *pooled+site* with
+the site as inputs. A class of which a site has no training row gets the chance of one row more. Folds of
+scikit-learn's side keep rows of one person together; arrays do not tell Coterie of persons. — is no figure.
 
 {figures}{failures}
 ## The tables

@@ -157,7 +157,7 @@ def outcome(part: Part) -> Array:
 def trees(task: str, part: Part, classes: int) -> Predict:
     """Boosted trees, as many as do best on held-out folds."""
     outcomes = part.y if part.event is None else part.event
-    if task == "classification" and len(set(outcomes)) < 2 or task == "survival" and not outcomes.any():
+    if task != "regression" and (len(set(outcomes)) < 2 if part.event is None else not outcomes.any()):
         return trivial(task, part, classes)
     goal = outcome if task == "survival" else lambda rows: rows.y
     losses = []
