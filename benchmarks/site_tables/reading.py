@@ -113,10 +113,10 @@ def site_name(value: object) -> str:
 
 
 def outcomes(table: Table, rows: pd.DataFrame) -> int:
-    """How many rows of a site are of its second most frequent class, or events; of numbers, all."""
+    """How many rows of a site are of its second most frequent class, or events; numbers need none."""
     if table.task == "survival":
         return int(rows["event"].sum())
     if table.task == "regression":
-        return len(rows)
+        return FEWEST
     counts = rows["target"].value_counts()
     return int(counts.iloc[1]) if len(counts) > 1 else 0
