@@ -18,7 +18,7 @@ METHODS_TRIED = (
     "weight-erosion",
     "pens",
     "ditto",
-    "fedper",
+    "fedper:home=*bias",
     "pooled",
     "partial",
     "recalibrated",

@@ -9,7 +9,7 @@ import pandas as pd
 from . import ours, peers
 from .catalogue import OWN, TABLES
 from .judging import Figures, Pair, Statement, mean_of, statements
-from .scoring import HEADLINE, MEASURES
+from .scoring import HEADLINE, HIGHER, MEASURES
 
 CALLED = {"nll": "log loss", "rmse": "RMSE", "concordance": "concordance", "auc": "AUC"}
 TASKS = ("regression", "classification", "survival")
@@ -29,18 +29,22 @@ def lines(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> s
 
 
 def figures_of(figures: Figures, task: str, measure: str) -> str:
-    """A row for each table, a column for each contender; the best is bold, — has no figure."""
+    """A row for each contender, a column for each table; its best is bold, — has no figure."""
     tables = [t for t in figures.tables if HEADLINE[task] == figures.measure(t)]
-    rows = []
+    columns = []
     for table in tables:
-        means = {c: mean_of(figures.by_split(table, c, measure)) for c in figures.contenders}
-        known = [v for v in means.values() if v == v]
-        if not known:
-            continue
-        best = min(known) if measure in ("nll", "rmse", "loss") else max(known)
-        texts = [shown(v, measure) if v != best else f"**{shown(v, measure)}**" for v in means.values()]
-        rows.append([table, *texts])
-    return lines(["table", *figures.contenders], rows, 1) if rows else ""
+        means = [mean_of(figures.by_split(table, c, measure)) for c in figures.contenders]
+        known = [v for v in means if v == v]
+        if known:
+            best = max(known) if measure in HIGHER else min(known)
+            texts = [f"**{shown(v, measure)}**" if v == best else shown(v, measure) for v in means]
+            columns.append([table, *texts])
+    if not columns:
+        return ""
+    header, *rows = zip(
+        ["", *(f"`{c}`" if c in ours.CONTENDERS else c for c in figures.contenders)], *columns, strict=True
+    )
+    return lines(header, rows, 1)
 
 
 def pair_line(pair: Pair, figures: Figures) -> list[str]:
@@ -138,7 +142,7 @@ that it flatters whichever side has more to pick from. About one in twenty verdi
 ## What is asked
 {statements}
 ## Figures
-Left of Coterie's methods, which run by `coterie.compare` as they come: scikit-learn. *trivial* is the site's
+Above Coterie's methods, which run by `coterie.compare` as they come: scikit-learn. *trivial* is the site's
 mean, rate (each class counts one row more) or one risk for all; *linear* RidgeCV, LogisticRegressionCV or
 Cox's regression ({survival}), standardised, strength by cross-validation within the training rows
 (a site of which a class has a single row gets a fixed strong penalty, one of a single class its rates);

@@ -263,6 +263,19 @@ def test_who_failed_is_not_passed_over(bench):
     assert bench.judging.Figures(partly).pair("made", "local", "linear alone").verdict == "failed"
 
 
+def test_the_page_says_what_the_csv_has(bench):
+    values = {"trivial alone": [3.0, 3.1], "linear alone": [2.0, 2.1], "local": [2.5, 2.2]}
+    rows = csv_of(values).assign(table="rice", sites=6, inputs=21, commit="abc")
+    text = bench.page.page(rows, "the command")
+    assert "| linear alone | **2.05** |" in text
+    assert "| `local` | 2.35 |" in text
+    # -0.5 and -0.1 lie 0.28284 apart in deviation, t of one degree is 12.7062, 1/2 + 7/14 is 1
+    assert "| rice | RMSE | local 2.35 | linear alone 2.05 | -0.3 ± 3.594 | within noise |" in text
+    assert "within noise on 1 of 1 tables" in text
+    assert "1005 rows without target or site, or of small sites" in text  # 21 of 1026 are used
+    assert "Not run: nothing, fedavg" in text
+
+
 # running
 
 
