@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,7 +57,7 @@ def begin(packages: str) -> None:
         sys.path.append(packages)
 
 
-def one(work: Work, commit: str) -> list[dict]:
+def one(work: Work, commit: str) -> list[dict[str, Any]]:
     """The rows of one contender on one split: a row for each measure, or one that says what went wrong."""
     table, number, contender = work
     dealing, start = dealt(table, number), time.perf_counter()
@@ -94,7 +95,7 @@ def one(work: Work, commit: str) -> list[dict]:
     return rows
 
 
-def kept_rows(path: Path, again: list[str]) -> list[dict]:
+def kept_rows(path: Path, again: list[str]) -> list[dict[str, Any]]:
     """What is finished; what ended with an error is not, nor is what is to be done again."""
     if not path.is_file():
         return []
@@ -102,7 +103,9 @@ def kept_rows(path: Path, again: list[str]) -> list[dict]:
         return [row for row in csv.DictReader(file) if not row["said"] and row["contender"] not in again]
 
 
-def left_to_do(tables: list[str], splits: range, contenders: list[str], kept: list[dict]) -> Iterator[Work]:
+def left_to_do(
+    tables: list[str], splits: range, contenders: list[str], kept: list[dict[str, Any]]
+) -> Iterator[Work]:
     """Split by split, so that a run that is cut has something of every table."""
     done = {(row["table"], int(row["split"]), row["contender"]) for row in kept}
     works = ((t, k, c) for k in splits for t in tables for c in contenders)
@@ -154,7 +157,7 @@ def run(given: argparse.Namespace, path: Path) -> None:
             )
 
 
-def as_csv(rows: list[dict], header: bool = True) -> str:
+def as_csv(rows: list[dict[str, Any]], header: bool = True) -> str:
     text = io.StringIO()
     written = csv.DictWriter(text, COLUMNS, lineterminator="\n", restval="")
     if header:

@@ -49,7 +49,7 @@ def figures(contender: str, split: Split, seed: int) -> list[dict[str, float]]:
 
 def client_of(name: str, train: Part, test: Part, split: Split) -> coterie.Client:
     if split.task == "survival":
-        pairs = [np.stack([part.y, part.event], axis=1) for part in (train, test)]  # type: ignore[list-item]
+        pairs = [np.stack([part.y, part.event], axis=1) for part in (train, test)]
         return coterie.Client.from_arrays(
             train.x, pairs[0], name=name, test=(test.x, pairs[1]), features=split.columns, task="survival"
         )

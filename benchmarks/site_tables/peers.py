@@ -31,7 +31,7 @@ from .scoring import cox_loss
 from .splitting import Array, Part, Split, together
 
 STRENGTHS = np.logspace(-3, 4, 15)
-COX_STRENGTHS = np.logspace(-1, 3, 9)
+COX_STRENGTHS = np.logspace(-1, 3, 7)
 FOLDS = 5
 TREES = 100
 MANY = 2000
@@ -43,13 +43,16 @@ Predict = Callable[[Array], Array]
 
 
 def folds(part: Part, task: str) -> list[tuple[Array, Array]]:
-    """Up to five, with a row of each class, or an event, in each where there are as many; fewer for small
-    sites, none where not even two can be had.
+    """Up to five, with a row of each class, or an event, in each; fewer for small sites, none where not even
+    two can be had.
     """
-    labels = part.event if task == "survival" else part.y if task == "classification" else None
-    rarest = len(part) if labels is None else int(np.unique(labels, return_counts=True)[1].min())
-    if labels is not None and len(np.unique(labels)) < 2:
-        rarest = 0 if task == "classification" or not labels.any() else len(part)
+    labels = {"survival": part.event, "classification": part.y}.get(task)
+    rarest = len(part)
+    if task == "survival":
+        rarest = int(part.event.sum())
+    elif task == "classification":
+        counts = np.unique(part.y, return_counts=True)[1]
+        rarest = int(counts.min()) if len(counts) > 1 else 0
     k = min(FOLDS, rarest, len(part) if part.person is None else len(set(part.person)))
     if k < 2:
         return []
@@ -60,7 +63,7 @@ def folds(part: Part, task: str) -> list[tuple[Array, Array]]:
         (True, True): StratifiedGroupKFold(k),
     }[labels is not None, part.person is not None]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # fewer censored rows than folds do no harm
         found = list(kind.split(part.x, labels, part.person))
     if task != "classification":
         return found
@@ -150,7 +153,7 @@ def likelihood_of(risk: Array, part: Part) -> float:
 
 def outcome(part: Part) -> Array:
     """As scikit-survival wants it."""
-    pairs = zip(part.event, part.y, strict=True)  # type: ignore[arg-type]
+    pairs = zip(part.event, part.y, strict=True)
     return np.array(list(pairs), dtype=[("event", bool), ("time", float)])
 
 

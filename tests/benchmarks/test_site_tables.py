@@ -197,11 +197,15 @@ def test_a_class_that_a_site_lacks_gets_one_row_s_chance(bench):
     )
 
 
-def test_folds_shrink_with_the_rarest_class(bench):
+def test_folds_shrink_with_the_rarest_class_or_with_events(bench):
     def many(labels):
         part = bench.splitting.Part(np.zeros((len(labels), 1)), np.array(labels))
         return len(bench.peers.folds(part, "classification"))
 
+    events = np.array([True] * 9 + [False])
+    part = bench.splitting.Part(np.zeros((10, 1)), np.arange(10.0), events)
+    assert all(events[held].any() for _, held in bench.peers.folds(part, "survival"))
+    assert len(bench.peers.folds(part, "survival")) == 5  # one censored row limits nothing
     assert [many(y) for y in ([0] * 9 + [1] * 9, [0] * 9 + [1] * 3, [0] * 9 + [1], [0] * 9)] == [5, 3, 0, 0]
 
 
