@@ -96,11 +96,11 @@ def one(work: Work, commit: str) -> list[dict[str, Any]]:
 
 
 def kept_rows(path: Path, again: list[str]) -> list[dict[str, Any]]:
-    """What is finished; what ended with an error is not, nor is what is to be done again."""
+    """What is finished; not what ended with an error, what is to be done again, or a line that was cut."""
     if not path.is_file():
         return []
     with path.open(newline="") as file:
-        return [row for row in csv.DictReader(file) if not row["said"] and row["contender"] not in again]
+        return [row for row in csv.DictReader(file) if row["said"] == "" and row["contender"] not in again]
 
 
 def left_to_do(

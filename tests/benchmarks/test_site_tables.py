@@ -288,6 +288,8 @@ def test_a_run_goes_on_where_it_was_cut(bench, tmp_path):
     shared = {"table": "lung", "split": 0, "measure": "concordance"}
     kept = [{**shared, "contender": "local", "mean": 0.5}, {**shared, "contender": "fedavg", "said": "no"}]
     path.write_text(bench.tables.as_csv([*kept, {**shared, "contender": "pens", "mean": 0.5}]))
+    with path.open("a") as file:
+        file.write("lung,survival,1,local,concor")
     rows = bench.tables.kept_rows(path, again=["pens"])
     assert [row["contender"] for row in rows] == ["local"]
     left = bench.tables.left_to_do(["lung"], range(2), ["local", "fedavg"], rows)
