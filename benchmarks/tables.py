@@ -192,9 +192,19 @@ def main() -> None:
     asked.add_argument("--page", action="store_true", help="write the page of the CSV, run nothing")
     given = asked.parse_args()
     path = given.out / "tables.csv"
+    for wrong, said in (
+        (given.splits < 1, f"--splits {given.splits} must be at least 1: try 10"),
+        (given.jobs < 1, f"--jobs {given.jobs} must be at least 1: try 2"),
+        (given.packages and not Path(given.packages).is_dir(), f"--packages {given.packages} is no folder"),
+        (given.page and not path.is_file(), f"--page needs {path}: run without it first"),
+    ):
+        if wrong:
+            asked.error(said)
     if not given.page:
         run(given, path)
     rows = in_order(pd.read_csv(path, dtype={"commit": str, "said": str}, keep_default_na=True))
+    if rows.empty:
+        asked.error("no table is at hand, so there is nothing to write a page of: see the lines above")
     rows.to_csv(path, index=False, lineterminator="\n", float_format="%.7g")
     (given.out / "tables.md").write_text(
         page(rows, f"python benchmarks/tables.py --packages FOLDER --splits {rows['split'].nunique()}")

@@ -120,16 +120,12 @@ def with_all_classes(model: Any, rows: int, classes: int) -> Predict:
 
 def cox(part: Part, inside: list[tuple[Array, Array]]) -> Predict:
     """Cox's regression; without folds, or without an event, the strongest penalty, and the same risk."""
-    try:
-        from sksurv.linear_model import CoxPHSurvivalAnalysis
-    except ImportError:
-        raise Absent(f"pip install --no-deps --target FOLDER {SURVIVAL}, then --packages FOLDER") from None
-    assert part.event is not None
+    cox_model, _ = survival_models()
     if not part.event.any():
         return trivial("survival", part, 0)
 
     def fitted(rows: Part, strength: float) -> Any:
-        model = CoxPHSurvivalAnalysis(alpha=strength)
+        model = cox_model(alpha=strength)
         return make_pipeline(StandardScaler(), model).fit(rows.x, outcome(rows))
 
     def likelihood(strength: float) -> float:
@@ -145,6 +141,17 @@ def cox(part: Part, inside: list[tuple[Array, Array]]) -> Predict:
 
     best = max(COX_STRENGTHS[::-1], key=likelihood) if inside else COX_STRENGTHS[-1]
     return fitted(part, best).predict
+
+
+def survival_models() -> tuple[Any, Any]:
+    """Cox's regression and boosted trees of scikit-survival, which Coterie does not need otherwise."""
+    try:
+        from sksurv.ensemble import GradientBoostingSurvivalAnalysis
+        from sksurv.linear_model import CoxPHSurvivalAnalysis
+    except ImportError as error:
+        remedy = f"pip install --no-deps --target FOLDER {SURVIVAL}, then --packages FOLDER"
+        raise Absent(f"survivals need scikit-survival ({error}): {remedy}") from None
+    return CoxPHSurvivalAnalysis, GradientBoostingSurvivalAnalysis
 
 
 def likelihood_of(risk: Array, part: Part) -> float:
@@ -179,9 +186,8 @@ def trees(task: str, part: Part, classes: int) -> Predict:
 def grown(task: str, rows: int, many: int, rate: float) -> Any:
     """Trees of few leaves, slowly."""
     if task == "survival":
-        from sksurv.ensemble import GradientBoostingSurvivalAnalysis
-
-        return GradientBoostingSurvivalAnalysis(
+        _, boosting = survival_models()
+        return boosting(
             learning_rate=rate, n_estimators=many, max_depth=2, min_samples_leaf=5, random_state=0
         )
     if rows >= MANY:
