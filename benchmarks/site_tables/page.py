@@ -29,16 +29,24 @@ def lines(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> s
 
 
 def figures_of(figures: Figures, task: str, measure: str) -> str:
-    """A row for each contender, a column for each table; its best is bold, — has no figure."""
+    """A row for each contender, a column for each table; its best is bold, — has no figure. Means of fewer splits
+    than others have say so, and are never the best.
+    """
     tables = [t for t in figures.tables if HEADLINE[task] == figures.measure(t)]
     columns = []
     for table in tables:
-        means = [mean_of(figures.by_split(table, c, measure)) for c in figures.contenders]
-        known = [v for v in means if v == v]
-        if known:
-            best = max(known) if measure in HIGHER else min(known)
-            texts = [f"**{shown(v, measure)}**" if v == best else shown(v, measure) for v in means]
-            columns.append([table, *texts])
+        found = [figures.by_split(table, c, measure) for c in figures.contenders]
+        most = max(map(len, found))
+        whole = [mean_of(values) for values in found if most and len(values) == most]
+        if not whole:
+            continue
+        best = max(whole) if measure in HIGHER else min(whole)
+        column = [table]
+        for values in found:
+            text, fewer = shown(mean_of(values), measure), 0 < len(values) < most
+            bold = len(values) == most and mean_of(values) == best
+            column.append(f"{text} ({len(values)} of {most})" if fewer else f"**{text}**" if bold else text)
+        columns.append(column)
     if not columns:
         return ""
     header, *rows = zip(
