@@ -29,8 +29,8 @@ def lines(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> s
 
 
 def figures_of(figures: Figures, task: str, measure: str) -> str:
-    """A row for each contender, a column for each table; its best is bold, — has no figure. Means of fewer splits
-    than others have say so, and are never the best.
+    """A row for each contender, a column for each table; its best is bold, — has no figure. Means of fewer
+    splits than others have say so, and are never the best.
     """
     tables = [t for t in figures.tables if HEADLINE[task] == figures.measure(t)]
     columns = []
