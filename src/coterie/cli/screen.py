@@ -31,6 +31,7 @@ __all__ = [
     "move",
     "out",
     "progress",
+    "say_dim",
     "say_gathered",
     "say_notes",
     "say_sections",
@@ -67,8 +68,7 @@ def _say(told: Sequence[Told]) -> None:
     lines = short(things, err.width - 2, seeds)
     if logging.getLogger("coterie").isEnabledFor(logging.INFO):
         lines = [line for thing in things for line in thing.lines()]
-    for line in lines:
-        err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)
+    say_dim(lines)
 
 
 def say_sections(sections: Sequence[Section], page: Path) -> None:
@@ -84,7 +84,12 @@ def say_section(section: Section) -> None:
     by_label = groups(section.records)
     said = [*section.failed, *worse_lines(by_label), *ended(section.records), *alone_in_short(by_label)]
     said += [line for record in section.records for line in (*record.absences(), *withdrawals(record))]
-    for line in dict.fromkeys(said):  # several methods may have the same to say of a seed
+    say_dim(list(dict.fromkeys(said)))  # several methods may have the same to say of a seed
+
+
+def say_dim(lines: Sequence[str]) -> None:
+    """What is worth knowing, a line each."""
+    for line in lines:
         err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)
 
 
@@ -97,8 +102,7 @@ def progress(
 
 def say_table(notes: Sequence[str], text: str, out: str, said: str = "") -> None:
     """Notes, then a table as CSV: printed, or written to a file and what there is to say of it."""
-    for note in notes:
-        err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
+    say_dim(notes)
     if not out:
         print(text, end="")
         return

@@ -7,6 +7,7 @@ from coterie.kernels.bayes import Gather
 from coterie.kernels.bounded import Bounded
 from coterie.kernels.calibrate import Calibrate, Tallied
 from coterie.kernels.choice import Choice
+from coterie.kernels.constant import Constant
 from coterie.kernels.controlled import Controlled
 from coterie.kernels.downhill import Downhill
 from coterie.kernels.dp import DP
@@ -50,6 +51,7 @@ __all__ = [
     "Bounded",
     "Calibrate",
     "Choice",
+    "Constant",
     "Controlled",
     "Crowd",
     "Downhill",

@@ -51,7 +51,7 @@ from coterie.core.net import Beside, Net, Replies
 from coterie.core.options import coerced, options_of, read_pairs
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.kernels.natural import AUTO, natural_work
+from coterie.kernels.natural import AUTO, natural_work, with_local
 from coterie.kernels.sgd import SGD
 
 ALONE = "local"
@@ -245,7 +245,7 @@ def made(spec: str, local: Trainer, requester: str) -> Method:
         local = WORK.make(natural_work(cls, True, AUTO))
     known = {o.name for o in options_of(cls)}
     whose = {"requester": requester} if "requester" in known else {}
-    return METHODS.make(name, local=local, **{**whose, **own})
+    return METHODS.make(name, **with_local(cls, local), **{**whose, **own})
 
 
 @dataclass(frozen=True)

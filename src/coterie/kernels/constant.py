@@ -1,0 +1,87 @@
+"""The model that looks at no input: what always saying the same has.
+
+    classification   b_c = log((n_c + 1/2) / (n + C/2)),   the shares of the n training rows in C classes
+    regression       b   = mean of the targets
+    survival         b   = 0,   the same risk for everybody; Kaplan and Meier's curve is the one that goes
+                           with it, and an order of patients it has none
+
+The last layer's weights are 0 and its bias is b, whatever comes before it. The half row more in each class is
+Jeffreys' prior: a class that a site has not seen is improbable, and not impossible. The model that came is
+forgotten, but for the layers that no output depends on any more. Nothing is told: not even a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from coterie.core.belief import Belief
+from coterie.core.client import Task
+from coterie.core.errors import BadInput
+from coterie.core.kernel import WORK, Carry, Reply, Tick
+from coterie.core.learner import Batch, Learner
+from coterie.kernels.solving import Solving
+
+HALF = 0.5
+"""Of a row, for each class."""
+NO_LAYER = (
+    "always the same answer is a last linear layer of weights 0 and a bias, and this model does not end in "
+    "one that has a bias: let it return what an nn.Linear gives"
+)
+
+
+@WORK.register("constant")
+@dataclass(frozen=True)
+class Constant(Solving):
+    """Always the same answer: the shares of the classes, or the mean, of a client's own training rows."""
+
+    numbers: ClassVar[tuple[str, ...]] = ()
+
+    def suits(self, model: nn.Module) -> None:
+        """Refuses a model that has no such layer, before anything runs."""
+        if not any(isinstance(layer, nn.Linear) and layer.bias is not None for layer in model.modules()):
+            raise BadInput(NO_LAYER)
+
+    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
+        belief: Mapping[str, Tensor] = carry["belief"]
+        last = answering_layer(learner, belief, batch.x[:1])
+        weight, bias = belief[f"{last}.weight"], belief[f"{last}.bias"]
+        always = answer_of(learner.task, batch.y, len(bias)).to(bias)
+        after = {**belief, f"{last}.weight": torch.zeros_like(weight), f"{last}.bias": always}
+        return {**carry, "belief": after}
+
+    def finish(self, carry: Carry) -> Reply:
+        return Reply(carry["belief"], carry["memory"], {})
+
+
+def answer_of(task: Task, y: Tensor, outputs: int) -> Tensor:
+    """[output] what a model gives that has seen targets alone."""
+    if task == "regression":
+        return y.double().mean().expand(outputs)
+    if task == "survival":
+        return torch.zeros(outputs, dtype=torch.float64)
+    counts = torch.bincount(y.cpu(), minlength=outputs).double() + HALF
+    return (counts / counts.sum()).log()
+
+
+def answering_layer(learner: Learner, belief: Belief, x: Tensor) -> str:
+    """The name of the linear layer whose output is the model's; a refusal if there is none."""
+    called = list[tuple[str, Tensor]]()
+    layers = [(n, layer) for n, layer in learner.scoring.named_modules() if isinstance(layer, nn.Linear)]
+    hooks = [
+        layer.register_forward_hook(lambda _, given, out, name=name: called.append((name, out)))
+        for name, layer in layers
+    ]
+    try:
+        with torch.no_grad():
+            out = learner.outputs(belief, x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not called or called[-1][1] is not out or f"{called[-1][0]}.bias" not in belief:
+        raise BadInput(NO_LAYER)
+    return called[-1][0]
