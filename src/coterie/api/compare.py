@@ -41,6 +41,7 @@ from coterie.kernels import nested
 from coterie.kernels.constant import Constant
 from coterie.kernels.natural import STEPS, only_work, work_of_options
 from coterie.methods import METHODS
+from coterie.methods.baselines import NOTHING
 from coterie.methods.baselines.nothing import Nothing
 from coterie.metrics.own import own_of
 from coterie.nets.ground import admit
@@ -53,7 +54,7 @@ from coterie.report.tables import summary_frame, write_csv
 from coterie.report.words import brief
 from coterie.runs.about import fingerprint
 from coterie.runs.budget import specs_of
-from coterie.runs.compare import NOTHING, is_comparison, left_out, parsed, slug
+from coterie.runs.compare import is_comparison, left_out, parsed, slug
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings, read_toml
 from coterie.runs.sweeps import Entry, expanded, grid_from, specs_from

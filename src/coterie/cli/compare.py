@@ -13,9 +13,9 @@ from coterie.cli.run import ENERGY, OUT, WATCH, close, fresh, how_to_go_on, out_
 from coterie.core.clock import CLOCK
 from coterie.core.errors import BadData, BadInput, Diverged, Refused
 from coterie.core.options import Option
+from coterie.methods.baselines import NOTHING
 from coterie.runs.about import command_line
 from coterie.runs.compare import (
-    NOTHING,
     Comparison,
     create,
     labelled,

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from coterie.report.choices import alone_in_short
 from coterie.report.costs import ended
+from coterie.report.learnable import first_sentence
 from coterie.report.notes import Told, gathered, short
 from coterie.report.nothing import worse_lines
 from coterie.report.page import Section
@@ -80,6 +81,7 @@ def say_sections(sections: Sequence[Section], page: Path) -> None:
 
 def say_section(section: Section) -> None:
     out.print(f"\n[bold]{escape(section.title)}[/bold]")
+    out.print(escape(first_sentence(section.records)))
     print_table(section.records, out)
     by_label = groups(section.records)
     said = [*section.failed, *worse_lines(by_label), *ended(section.records), *alone_in_short(by_label)]

@@ -28,6 +28,7 @@ from coterie.kernels import WORK
 from coterie.kernels.natural import AUTO, only_work
 from coterie.kernels.nested import names_in, spelled
 from coterie.methods import METHODS
+from coterie.methods.baselines import NOTHING
 from coterie.runs.experiment import Builder
 from coterie.runs.folder import (
     Folder,
@@ -44,8 +45,6 @@ from coterie.storage.atomic import write_whole
 from coterie.storage.events import read_divergence, refuse_without_result
 
 MANY = 10_000  # seeds
-NOTHING = "nothing"
-"""The method that learns nothing, by its name."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Comparison:
         """The local work of a method: its own, the shared one, or what is natural for it."""
         name, own = parsed(spec)
         if only := only_work(METHODS[name]):
-            return own.get("kernel", only)  # another is refused where its settings are made
+            return str(own.get("kernel", only))  # another is refused where its settings are made
         work: str = own.get("kernel", "") or replace(self.settings, method=name).with_work().kernel
         return work
 
