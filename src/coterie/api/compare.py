@@ -251,9 +251,10 @@ def with_nothing(
     of = {k: v for k, v in rest.items() if k in {o.name for o in options_of(Nothing)}}
     work, way = parts_of(None, NOTHING, of)
     try:
+        roster = roster_of(clients)
         if isinstance(model, nn.Module):
-            Constant().suits(model)
-        admit(settings.wrap, way, roster_of(clients))
+            Constant().tries(model, roster.shape)
+        admit(settings.wrap, way, roster)
     except (BadInput, BadData) as error:
         warnings.warn(left_out(error), CoterieWarning, stacklevel=5)
         return ways

@@ -12,14 +12,16 @@ forgotten, but for the layers that no output depends on any more. Nothing is tol
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
-from coterie.core.belief import Belief
+from coterie.core.belief import Belief, belief_of
 from coterie.core.client import Task
 from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK, Carry, Reply, Tick
@@ -42,16 +44,19 @@ class Constant(Solving):
     numbers: ClassVar[tuple[str, ...]] = ()
 
     def suits(self, model: nn.Module) -> None:
-        """Refuses a model that has no such layer, before anything runs."""
-        if not any(isinstance(layer, nn.Linear) and layer.bias is not None for layer in model.modules()):
-            raise BadInput(NO_LAYER)
+        """Any that ends in the right layer, which shows in a forward pass alone (`tries`)."""
+
+    def tries(self, model: nn.Module, shape: tuple[int, ...]) -> None:
+        """Refuses a model that does not end in such a layer, for rows of that shape, before anything runs."""
+        first = next(model.parameters())
+        row = torch.zeros(1, *shape, dtype=first.dtype, device=first.device)
+        answering_layer(copy.deepcopy(model).eval(), belief_of(model), row)
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         belief: Mapping[str, Tensor] = carry["belief"]
-        last = answering_layer(learner, belief, batch.x[:1])
-        weight, bias = belief[f"{last}.weight"], belief[f"{last}.bias"]
-        always = answer_of(learner.task, batch.y, len(bias)).to(bias)
-        after = {**belief, f"{last}.weight": torch.zeros_like(weight), f"{last}.bias": always}
+        weight, bias = answering_layer(learner.scoring, belief, batch.x[:1])
+        always = answer_of(learner.task, batch.y, len(belief[bias])).to(belief[bias])
+        after = {**belief, weight: torch.zeros_like(belief[weight]), bias: always}
         return {**carry, "belief": after}
 
     def finish(self, carry: Carry) -> Reply:
@@ -68,20 +73,26 @@ def answer_of(task: Task, y: Tensor, outputs: int) -> Tensor:
     return (counts / counts.sum()).log()
 
 
-def answering_layer(learner: Learner, belief: Belief, x: Tensor) -> str:
-    """The name of the linear layer whose output is the model's; a refusal if there is none."""
+def answering_layer(model: nn.Module, belief: Belief, x: Tensor) -> tuple[str, str]:
+    """Weight and bias, by their names, of the linear layer whose output is the model's; a refusal if there is
+    none. The model is in eval mode; its own tensors are not looked at.
+    """
     called = list[tuple[str, Tensor]]()
-    layers = [(n, layer) for n, layer in learner.scoring.named_modules() if isinstance(layer, nn.Linear)]
+    layers = [(n, layer) for n, layer in model.named_modules() if isinstance(layer, nn.Linear)]
     hooks = [
         layer.register_forward_hook(lambda _, given, out, name=name: called.append((name, out)))
         for name, layer in layers
     ]
     try:
         with torch.no_grad():
-            out = learner.outputs(belief, x)
+            out = functional_call(model, dict(belief), (x,))
     finally:
         for hook in hooks:
             hook.remove()
-    if not called or called[-1][1] is not out or f"{called[-1][0]}.bias" not in belief:
+    if not called or called[-1][1] is not out:
         raise BadInput(NO_LAYER)
-    return called[-1][0]
+    name = called[-1][0]
+    weight, bias = (f"{name}.{of}" if name else of for of in ("weight", "bias"))
+    if bias not in belief:
+        raise BadInput(NO_LAYER)
+    return weight, bias

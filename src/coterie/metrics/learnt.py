@@ -53,6 +53,9 @@ class Learnt(NamedTuple):
     first: Shown | None = None
 
 
+UNKNOWN = Learnt("unknown")
+
+
 def learnt(task: str, ways: Mapping[str, Figures], held: Sequence[Sequence[Held]], first: str = "") -> Learnt:
     """Of figures by way, on rows `held` [seed][client]. Where the way named `first` learns anything, the
     answer is of it; else of the best of the others.
@@ -61,7 +64,7 @@ def learnt(task: str, ways: Mapping[str, Figures], held: Sequence[Sequence[Held]
     found = {(way, m): s for way, of in ways.items() for m in asked if (s := shown(way, m, of, held))}
     metrics = [m for m in asked if any(m == metric for _, metric in found)]
     if not metrics:
-        return Learnt("unknown")
+        return UNKNOWN
     for some in ([first] if first in ways else [], list(ways)):  # one look first, then at all of them
         for metric in metrics:
             each = [found[way, metric] for way in some if (way, metric) in found]

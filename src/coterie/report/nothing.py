@@ -18,7 +18,7 @@ import numpy as np
 from coterie.methods.baselines import NOTHING
 from coterie.metrics import no_model
 from coterie.metrics.evidence import ALSO, PROPER, Held
-from coterie.metrics.learnt import Figures, Learnt, learnt
+from coterie.metrics.learnt import UNKNOWN, Figures, Learnt, learnt
 from coterie.metrics.no_model import CONSTANT
 from coterie.metrics.summary import HIGHER_IS_BETTER, means_of_known
 from coterie.report import views
@@ -128,7 +128,7 @@ def learns(records: Sequence[Record], client: int | None = None) -> Learnt:
     if len({tuple(some) for some in seeds.values()}) != 1:  # none but nothing, or of different seeds
         ways = {label: ways[label] for label in list(ways)[:1]}
     if not ways:
-        return Learnt("unknown")
+        return UNKNOWN
     rows = [held[seed] for seed in seeds[next(iter(ways))]]
     return learnt(task, ways, rows, views.baseline(by_label) or "")
 
