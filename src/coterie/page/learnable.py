@@ -32,14 +32,8 @@ def in_words(found: Learnt, alone: str, say: Words) -> str:
         "same": say(f"learn.same.{by.metric}"),
         "level": figure(by, by.same, say),
     }
-    key = (
-        "near"
-        if found.verdict == "no" and by.better
-        else "yes"
-        if found.verdict == "partly"
-        else found.verdict
-    )
-    said = [say("learn.question"), say(f"learn.{key}", **blanks)]
+    no = "near" if by.better else "no"
+    said = [say("learn.question"), say(f"learn.{no if found.verdict == 'no' else 'yes'}", **blanks)]
     if found.first is not None:
         said.append(say("learn.not_alone", value=figure(found.first, found.first.model, say)))
     if found.beside is not None:
