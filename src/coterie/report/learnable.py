@@ -35,8 +35,8 @@ def first_sentence(records: Sequence[Record]) -> str:
 
 
 def of_answer(answer: Answer) -> str:
-    """Of the trials for one client; nothing where they do not say it, as those of earlier versions."""
-    return f"{QUESTION} {in_words(answer.learnt)}" if answer.learnt.by is not None else ""
+    """Of the trials for one client."""
+    return f"{QUESTION} {in_words(answer.learnt)}"
 
 
 def of_answers(advice: Advice) -> str:
