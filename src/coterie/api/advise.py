@@ -44,7 +44,7 @@ class Advised:
     advice: Advice
 
     def __repr__(self) -> str:
-        return "\n".join(f"{name}: {lines[0]}" for name, lines in sentences(self.advice).items())
+        return "\n".join(f"{name}: {' '.join(lines[:2])}" for name, lines in sentences(self.advice).items())
 
     def _repr_html_(self) -> str:
         return lines_html("Advised", repr(self).splitlines())

@@ -27,7 +27,7 @@ from coterie.data.rereading import anew
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
 from coterie.kernels import WORK, nested
-from coterie.kernels.natural import natural_work, work_of_options
+from coterie.kernels.natural import natural_work, only_work, refuse_other_than, with_local, work_of_options
 from coterie.methods import METHODS
 from coterie.metrics.own import NOTHING, Own, own_of
 from coterie.metrics.transform import Transform
@@ -324,6 +324,9 @@ def parts_of(
                 f"a method given as an object brings its own options and local work; {named} goes there"
             )
         return getattr(method, "local", None), method
+    if only := only_work(METHODS[method]):
+        refuse_other_than(only, method, only if asked is None else str(getattr(asked, "name", asked)))
+        kernel = only
     kernel = "sgd" if kernel is None else kernel
     way_type, for_work = METHODS[method], options_of_work(kernel)
     for_way = {o.name for o in options_of(way_type)}
@@ -337,7 +340,8 @@ def parts_of(
             kernel, {n: {k: v for k, v in options.items() if k in own} for n, own in of_work.items()}
         )
     mine = {k: v for k, v in options.items() if k in for_way}
-    return work, METHODS.make(method, local=work, **coerced(way_type, mine, f"method {method}"))  # type: ignore[return-value]
+    mine = coerced(way_type, mine, f"method {method}") | with_local(way_type, work)
+    return work, METHODS.make(method, **mine)  # type: ignore[return-value]
 
 
 def options_of_work(kernel: str | Trainer | None) -> set[str]:

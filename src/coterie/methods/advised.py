@@ -51,8 +51,9 @@ from coterie.core.net import Beside, Net, Replies
 from coterie.core.options import coerced, options_of, read_pairs
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.kernels.natural import AUTO, natural_work
+from coterie.kernels.natural import AUTO, natural_work, with_local
 from coterie.kernels.sgd import SGD
+from coterie.methods.baselines import NOTHING
 
 ALONE = "local"
 CANDIDATES = ("fedavg", "finetune", "weight-erosion", "pens", "dac", "ndoye", "influence", "similar")
@@ -246,13 +247,15 @@ def made(spec: str, local: Trainer, requester: str) -> Method:
     name, _, tail = spec.partition(":")
     if name == "advised":
         raise BadInput("advised cannot be a candidate of itself: leave it out")
+    if name == NOTHING:
+        raise BadInput("candidate 'nothing' is tried beside all others, and nobody follows it: leave it out")
     cls = METHODS[name]
     own = coerced(cls, read_pairs(tail, f"candidate {spec!r}"), f"method {name}")
     if getattr(local, "solves", False):  # each way does what is natural for it
         local = WORK.make(natural_work(cls, True, AUTO))
     known = {o.name for o in options_of(cls)}
     whose = {"requester": requester} if "requester" in known else {}
-    return METHODS.make(name, local=local, **{**whose, **own})
+    return METHODS.make(name, **with_local(cls, local), **{**whose, **own})
 
 
 @dataclass(frozen=True)

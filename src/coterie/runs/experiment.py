@@ -110,6 +110,7 @@ class Builder:
             footing = self.footing(settings, lambda roster, start: check_method(method, roster, start, key))
             check_work(method, footing.roster, footing.model)
             check_method(method, footing.roster, footing.beliefs, key)
+            admit(settings.wrap, method, footing.roster)
             refuse_unforeseen(method, settings.table(), footing.met is not None)
         if settings.budget and footing.met is None:
             self.prepare(settings).net.close()

@@ -22,7 +22,7 @@ from coterie.engines import ENGINES
 from coterie.engines.memory import budget_in_bytes
 from coterie.federation import connector  # noqa: F401  registers the net
 from coterie.kernels import WORK, nested
-from coterie.kernels.natural import AUTO, STEPS, natural_work
+from coterie.kernels.natural import AUTO, STEPS, natural_work, only_work, refuse_other_than, with_local
 from coterie.kernels.nested import names_in
 from coterie.methods import METHODS
 from coterie.models import MODELS
@@ -170,6 +170,9 @@ class Settings:
         """With the natural work of the method on this data in the place of `auto`; options of sgd alone mean
         sgd.
         """
+        if only := only_work(METHODS[self.method]):
+            refuse_other_than(only, self.method, only if self.kernel == AUTO else self.kernel)
+            return replace(self, kernel=only)
         if self.kernel != AUTO:
             return self
         if [name for name in self.options if name in WORK] == [STEPS]:
@@ -188,11 +191,14 @@ class Settings:
         return [n for kind, name in parts for n in (names_in(name) if kind == "kernel" else (name,))]
 
     def made(self, kind: str, **more: Any) -> Any:
-        """The part of that kind, built from its options."""
+        """The part of that kind, built from its options; a method with the `local` work that is given, if it
+        takes any.
+        """
         if kind == "kernel":
             return nested.made(self.with_work().kernel, self.options)
         name = getattr(self, kind)
         cls = PARTS[kind][name]
+        more = with_local(cls, more["local"]) if "local" in more else more
         with naming_flags_of(*more.values(), cls):
             return cls(**coerced(cls, self.options.get(name, {}), f"{kind} {name}"), **more)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from coterie.core.errors import CoterieError
 from coterie.core.seeds import Key
+from coterie.methods.baselines import NOTHING
 from coterie.metrics import bootstrap, operating
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.page.cards.base import Card, Table
@@ -26,6 +27,7 @@ from coterie.page.cards.gain_pictures import Rows, pictures
 from coterie.page.catalogue import Words
 from coterie.page.view import View
 from coterie.report import views, words
+from coterie.report.nothing import no_gain
 from coterie.report.plotly_data import tidy
 from coterie.runs.probabilities import read_probabilities
 from coterie.runs.record import Record
@@ -154,6 +156,11 @@ def answer(view: View, metric: str, gain: Interval | None, say: Words) -> str:
         return say("gain.not_yet")
     if view.method == "local":
         return say("gain.is_alone")
+    if view.method == NOTHING:
+        return say("gain.is_nothing")
+    if bool(no_gain(groups_of(view), view.runs, metric)[view.number]):
+        now = mean_of(view.runs, metric, view.number)
+        return say("gain.below", metric=say(f"metric.{metric}"), value=figure(now, metric, say))
     if gain is None:
         return say("gain.no_alone")
     called, (low, high) = say(f"metric.{metric}"), gain.bounds
@@ -165,6 +172,11 @@ def answer(view: View, metric: str, gain: Interval | None, say: Words) -> str:
     }
     points = "points" if metric in words.PERCENT else "number"
     return say(f"gain.{points}.{verdict(gain)}", **blanks)
+
+
+def groups_of(view: View) -> dict[str, list[Record]]:
+    """The runs that are looked at, with those of always the same answer where the study has them."""
+    return {view.label: list(view.runs), **({NOTHING: list(view.nothing)} if view.nothing else {})}
 
 
 def verdict(gain: Interval) -> str:
