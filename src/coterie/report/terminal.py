@@ -24,9 +24,11 @@ from coterie.report import (
     sealed,
     tables,
     views,
+    words,
 )
 from coterie.report.spent import budgeted
 from coterie.runs.record import Record
+from coterie.runs.yardstick import COMMON, SEEING
 
 POINT, GAIN, WORST = "point/test", "gain over local", "worst client"
 COST = ("models", "traffic", "training")
@@ -37,16 +39,30 @@ TRUST = (
 
 
 def render_table(records: Sequence[Record], width: int | None = None) -> Table:
-    """The summary; what `width` has no room for is left out, the least important first."""
+    """The summary; what `width` has no room for is left out, the least important first. Where accuracy is
+    blind, what sees stays.
+    """
     header, rows = tables.cells(records)
-    every, least = len(header), 3 if GAIN in header else 2
-    first = [header[1], GAIN, *views.own_metrics(records), WORST, *COST]
+    seeing = [title for title in map(words.unit, seeing_metrics(records)) if title in header]
+    every, least = len(header), 1 + len(seeing) if seeing else 3 if GAIN in header else 2
+    first = [*seeing, header[1], GAIN, *views.own_metrics(records), WORST, *COST]
     order = ["method", *(h for h in first if h in header), *(h for h in header[1:] if h not in first)]
     header, rows = _fitted(header, rows, order, least, width)
     said = [tables.legend(records, trust="ECE" in header, without={WORST, *COST} - set(header))]
     said += [f"Unfinished: {text}." for text in tables.unfinished(records)]
     said += ["Further columns need a wider terminal."] if len(header) < every else []
     return _rich(header, rows, said)
+
+
+def seeing_metrics(records: Sequence[Record]) -> tuple[str, ...]:
+    """What tells models apart where one class is common at some client, or nobody knows whether it is: AUC,
+    and what ways are compared by then. Nothing where accuracy does.
+    """
+    if views.task(records[0]) != "classification":
+        return ()
+    counts = [(client.get("labels") or [()])[0] for r in records for client in r.about["clients"]]
+    seen = all(sum(rows) and max(rows) < COMMON * sum(rows) for rows in counts)
+    return () if seen else ("auc", SEEING)
 
 
 def render_measures(records: Sequence[Record], width: int | None = None) -> Table | None:

@@ -369,7 +369,7 @@ def _models(path: Path) -> Mapping[str, Belief]:
 
 def _calibration(path: Path) -> Calibration | None:
     """None where there is none: before the end, for a regression, in runs of earlier versions."""
-    kinds = read_arrays(path / CALIBRATION, Calibration._fields)
+    kinds = read_arrays(path / CALIBRATION, Calibration._fields, Calibration._field_defaults)
     return None if kinds is None else Calibration(*(Tally(*torch.from_numpy(kind)) for kind in kinds))
 
 

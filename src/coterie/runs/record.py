@@ -273,14 +273,17 @@ class Record:
     def reliability(self) -> pd.DataFrame:
         """A row for each client and bin: client, by, low, high, samples, mean, right; none without counts.
 
-        `by` is confidence, entropy (a share of the greatest) or above (a confidence of at least `low`);
-        `mean` is the mean confidence there, or the mean entropy in nats; `right` is how many were right.
+        `by` is confidence, entropy (a share of the greatest), above (a confidence of at least `low`) or, of
+        two classes, positive (a probability of the second of at least `low`); `mean` is the mean confidence
+        or probability there, or the mean entropy in nats; `right` is how many were right, or of that class.
         """
         import pandas as pd
 
-        found, edges, n, parts = self.calibration(), taus().numpy(), len(self.clients), []
+        found, n, parts = self.calibration(), len(self.clients), []
         for by, tally in found._asdict().items() if found else ():
-            low, high = (edges, np.ones_like(edges)) if by == "above" else (edges[:-1], edges[1:])
+            from_on = by in ("above", "positive")
+            edges = taus(tally.samples.shape[-1] - from_on).numpy()
+            low, high = (edges, np.ones_like(edges)) if from_on else (edges[:-1], edges[1:])
             part = {"client": np.repeat(self.clients, len(low)), "by": by}
             part |= {"low": np.tile(low, n), "high": np.tile(high, n)}
             part |= {"samples": tally.samples.long().flatten().numpy(), "mean": tally.mean.flatten().numpy()}

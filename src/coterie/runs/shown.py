@@ -244,7 +244,10 @@ def calibration_for(found: Calibration | None, number: int) -> dict[str, list[li
     """Each kind as [sum, bin], the sums in the order of `Tally`."""
     if found is None:
         return None
-    return {kind: [t[number].tolist() for t in tally] for kind, tally in found._asdict().items()}
+    return {
+        kind: [t[number].tolist() if t.numel() else [] for t in tally]
+        for kind, tally in found._asdict().items()
+    }
 
 
 def privacy_for(statement: Mapping[str, Any] | None, me: str) -> dict[str, Any] | None:
