@@ -43,6 +43,8 @@ class Calibrate:
     part: Part = "test"
     specificity: float = 0.0
     """With two classes, the sensitivity at this specificity in place of these three; 0: not asked for."""
+    positive: int = 1
+    """Of which of two classes these are."""
     label_counts: bool = True
     """Whether these three are told: with the accuracy they say how many rows are of each class. A site of its
     own has its policy's."""
@@ -64,14 +66,12 @@ class Calibrate:
             "nll": groups.mean(-at_label(log_p, y)),
         }
 
-    def of_two_classes(
-        self, outputs: Tensor, right: Tensor, y: Tensor, groups: Groups
-    ) -> dict[str, Tensor]:
+    def of_two_classes(self, outputs: Tensor, right: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
         """What is not to be told is NaN, as for a client without such rows."""
         if self.specificity:
-            score = outputs[:, 1] - outputs[:, 0]
-            return {"sensitivity": sensitivity(score, y, self.specificity, groups)}
-        found = of_two(right, y, groups)
+            score, mine = outputs[:, self.positive] - outputs[:, 1 - self.positive], y == self.positive
+            return {"sensitivity": sensitivity(score, mine, self.specificity, groups)}
+        found = of_two(right, y, self.positive, groups)
         if self.label_counts:
             return found
         return {name: torch.full_like(values, math.nan) for name, values in found.items()}
@@ -87,6 +87,8 @@ class Tallied:
     part: Part = "test"
     least: int = 0
     """Bins with fewer samples are joined with their neighbours; a site of its own has its policy's."""
+    positive: int = 1
+    """Which of two classes samples are called."""
     label_counts: bool = True
     """Whether samples called positive are told: they say how many rows are of each class. A site of its own
     has its policy's."""
@@ -94,7 +96,7 @@ class Tallied:
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
-        found = calibration(outputs, y, groups, self.least, self.label_counts)
+        found = calibration(outputs, y, groups, self.least, self.positive if self.label_counts else None)
         flat = torch.cat(list(chain.from_iterable(found)), dim=1)
         if outputs.shape[1] == 2 and not self.label_counts:  # as many numbers as of a site that tells it
             flat = torch.nn.functional.pad(flat, (0, POSITIVE), value=math.nan)

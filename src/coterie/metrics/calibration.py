@@ -11,7 +11,7 @@ For n samples with predicted probabilities p(c|x) and labels y,
     H(x)    = -Σ_c p(c|x) log p(c|x), in nats                                    `entropy`
     D_τ     = {x : conf(x) >= τ}: a model that abstains below τ answers |D_τ|/n  `abstention`
               of the questions and is right on acc(D_τ) of them
-    P_t     = {x : p(1|x) >= t}, for two classes: called positive from t on      `called_positive`
+    P_t     = {x : p(c|x) >= t}, c the positive one of two: called so from t on  `called_positive`
 
 M is 20. Bins are closed at the right, as in the authors' program; the text of Makni closes them at the left,
 which leaves out a confidence of 1. "Normalised" in nNLL is the division by n.
@@ -72,7 +72,7 @@ class Calibration(NamedTuple):
     confidence   samples by confidence: a reliability diagram
     entropy      samples by H(x) / log C, its share of the greatest possible
     above        D_τ for each of `taus()`: [..., τ]
-    positive     P_t for each of `taus(THRESHOLDS)`: [..., t], the sums of p(1|x), `right` those of class 1;
+    positive     P_t for each of `taus(THRESHOLDS)`: [..., t], the sums of p(c|x), `right` those of class c;
                  without any t where there are not two classes, and in runs of earlier versions
     """
 
@@ -131,11 +131,14 @@ def abstention(p: Tensor, y: Tensor, steps: int = STEPS, groups: Groups | None =
     return from_each_on(confidence, confidence, hits(p, y), whole(groups, y), steps)
 
 
-def called_positive(p: Tensor, y: Tensor, steps: int = THRESHOLDS, groups: Groups | None = None) -> Tally:
-    """P_t for t = 0, 1/steps, ..., 1, of two classes: [group, t]. Of those with p(1|x) >= t `right` counts
-    the ones of class 1. The first holds all.
+def called_positive(
+    p: Tensor, y: Tensor, positive: int = 1, steps: int = THRESHOLDS, groups: Groups | None = None
+) -> Tally:
+    """P_t for t = 0, 1/steps, ..., 1: [group, t]. Of those with p(c|x) >= t, c the positive class, `right`
+    counts the ones of that class. The first holds all.
     """
-    return from_each_on(p[:, 1], p[:, 1], (y == 1).double(), whole(groups, y), steps)
+    own = p[:, positive]
+    return from_each_on(own, own, (y == positive).double(), whole(groups, y), steps)
 
 
 def from_each_on(place: Tensor, scores: Tensor, right: Tensor, groups: Groups, steps: int) -> Tally:
@@ -146,29 +149,31 @@ def from_each_on(place: Tensor, scores: Tensor, right: Tensor, groups: Groups, s
 
 
 def calibration(
-    logits: Tensor, y: Tensor, groups: Groups | None = None, least: int = 0, label_counts: bool = True
+    logits: Tensor, y: Tensor, groups: Groups | None = None, least: int = 0, positive: int | None = 1
 ) -> Calibration:
     """Everything of the samples of each group. No bin has fewer than `least` samples, but for none: bins of
-    confidence (for two classes of p(1|x), if it may be told) are joined with the next until they have, and
-    what is joined is in one bin of each kind. Without `label_counts` nothing is `positive`: its first entry
-    says how many samples there are of each class.
+    confidence, or of the probability of the positive one of two classes, are joined with the next until they
+    have, and what is joined is in one bin of each kind. With `positive` None nothing is counted by class.
     """
     p = probabilities(logits)
-    two = p.shape[1] == 2 and label_counts
+    positive = positive if p.shape[1] == 2 else None
     if least > 1:
-        return joined_calibration(p, y, whole(groups, y), least, two)
+        return joined_calibration(p, y, whole(groups, y), least, positive)
     return Calibration(
         reliability(p, y, groups=groups),
         by_entropy(p, y, groups=groups),
         abstention(p, y, groups=groups),
-        called_positive(p, y, groups=groups) if two else without_bins(whole(groups, y)),
+        without_bins(whole(groups, y))
+        if positive is None
+        else called_positive(p, y, positive, groups=groups),
     )
 
 
-def joined_calibration(p: Tensor, y: Tensor, groups: Groups, least: int, two: bool) -> Calibration:
+def joined_calibration(p: Tensor, y: Tensor, groups: Groups, least: int, positive: int | None) -> Calibration:
     """One way to join samples for all kinds: two of them would tell by their difference of few samples."""
     confidence, h, right = p.amax(dim=1), entropy(p), hits(p, y)
-    cells = joined_bins(bins_of(p[:, 1], THRESHOLDS) if two else bins_of(confidence, BINS), groups, least)
+    bins = bins_of(confidence, BINS) if positive is None else bins_of(p[:, positive], THRESHOLDS)
+    cells = joined_bins(bins, groups, least)
     many = torch.zeros(int(cells.amax()) + 1, dtype=p.dtype)
     many.index_add_(0, cells, torch.ones_like(confidence))
 
@@ -177,13 +182,15 @@ def joined_calibration(p: Tensor, y: Tensor, groups: Groups, least: int, two: bo
         return (torch.zeros_like(many).index_add_(0, cells, values) / many)[cells]
 
     share = h / math.log(p.shape[1]) if p.shape[1] > 1 else h
-    ill = (y == 1).double()
-    return Calibration(
+    kinds = (
         tally(middle(confidence), confidence, right, groups),
         tally(middle(share), h, right, groups),
         from_each_on(middle(confidence), confidence, right, groups, STEPS),
-        from_each_on(middle(p[:, 1]), p[:, 1], ill, groups, THRESHOLDS) if two else without_bins(groups),
     )
+    if positive is None:
+        return Calibration(*kinds, without_bins(groups))
+    own, of_class = p[:, positive], (y == positive).double()
+    return Calibration(*kinds, from_each_on(middle(own), own, of_class, groups, THRESHOLDS))
 
 
 def without_bins(groups: Groups) -> Tally:
@@ -277,7 +284,9 @@ def sums_by(which: Tensor, bins: int, scores: Tensor, right: Tensor, groups: Gro
 
 def bins_of(place: Tensor, bins: int) -> Tensor:
     """m - 1 of the bin ((m-1)/M, m/M] that each is in; what is 0 is in the first."""
-    return torch.bucketize(place.contiguous(), inner_edges(bins, place.dtype))  # the first edge that is not below
+    return torch.bucketize(
+        place.contiguous(), inner_edges(bins, place.dtype)
+    )  # the first edge that is not below
 
 
 @functools.cache

@@ -27,19 +27,21 @@ def balanced_accuracy(right: Tensor, y: Tensor, classes: int, groups: Groups | N
     return recall.sum(dim=1) / (rows > 0).sum(dim=1)
 
 
-def of_two(right: Tensor, y: Tensor, groups: Groups | None = None) -> dict[str, Tensor]:
-    """Of two classes, where the more probable is said, so that class 1 is from one half on:
+def of_two(right: Tensor, y: Tensor, positive: int = 1, groups: Groups | None = None) -> dict[str, Tensor]:
+    """Of two classes, where the more probable is said, so that each is from one half on:
 
-    sensitivity    of class 1, the share that is called so; NaN where there is none
-    specificity    of class 0, the share that is not; NaN where there is none
+    sensitivity    of the positive class, the share that is called so; NaN where there is none
+    specificity    of the other, the share that is not; NaN where there is none
     net_benefit    (true positives - false positives) / rows (`operating.net_benefit` at one half)
     """
     by_class = whole(groups, y).by(y, 2)
     rows, found = by_class.counts().double(), by_class.sum(right)
-    specificity, sensitivity = (found / rows).unbind(dim=1)  # 0/0 is NaN
-    wrongly = rows[:, 0] - found[:, 0]
-    benefit = (found[:, 1] - wrongly) / rows.sum(dim=1)
-    return {"sensitivity": sensitivity, "specificity": specificity, "net_benefit": benefit}
+    recall, wrongly = found / rows, rows[:, 1 - positive] - found[:, 1 - positive]  # 0/0 is NaN
+    return {
+        "sensitivity": recall[:, positive],
+        "specificity": recall[:, 1 - positive],
+        "net_benefit": (found[:, positive] - wrongly) / rows.sum(dim=1),
+    }
 
 
 def auc(score: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:

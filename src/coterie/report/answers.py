@@ -381,4 +381,5 @@ def legend(advice: Advice) -> str:
 
 def screen_table(advice: Advice, width: int) -> Table:
     header, rows = cells(advice)
-    return fitting(header, rows, legend(advice), legend(advice), width)
+    answer = header.index("advised") + 1  # what each has without a model and alone stands before it
+    return fitting(header, rows, legend(advice), legend(advice), width, least=answer)

@@ -16,6 +16,7 @@ from coterie.metrics.calibration import THRESHOLDS, Calibration, Tally, taus
 from coterie.metrics.operating import Counts, net_benefit, treating_all
 from coterie.report import page_tables, views, words
 from coterie.report.inks import Ink
+from coterie.runs.record import Record
 
 ALL, NONE = "treat all", "treat none"
 AT = (0.05, 0.1, 0.2, 0.3, 0.5)  # of a table
@@ -78,13 +79,17 @@ def part(by_label: views.Groups, whole: Mapping[str, Calibration], inks: Mapping
     return f"<h3>Net benefit of acting from a probability on</h3>{page_tables.table(header, named, 'figures')}{said}"
 
 
+def positive_name(records: Sequence[Record]) -> str:
+    """The class that sensitivity, specificity and net benefit are of."""
+    about = records[0].about
+    return str(about["classes"][int(about.get("positive", 1))])
+
+
 def legend(by_label: views.Groups) -> str:
     """Of which class the probability is, and what the figures are."""
-    records: Sequence[views.Record] = [r for runs in by_label.values() for r in runs]
-    classes = list(records[0].about.get("classes") or ())
-    which = f"of {escape(str(classes[1]))}" if len(classes) == 2 else "of the second class"
+    which = escape(positive_name(next(iter(by_label.values()))))
     return (
-        f"From which probability {which} on one would act. Cases found less false alarms, these by the odds of "
+        f"From which probability of {which} on one would act. Cases found less false alarms, these by the odds of "
         "the threshold, by row, of all clients together; treating none has 0. More is better; a model below "
         "treating all, or below 0, is of no use at that threshold."
     )

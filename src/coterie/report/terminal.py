@@ -48,7 +48,9 @@ def render_table(records: Sequence[Record], width: int | None = None) -> Table:
     first = [*seeing, header[1], GAIN, *views.own_metrics(records), WORST, *COST]
     order = ["method", *(h for h in first if h in header), *(h for h in header[1:] if h not in first)]
     header, rows = _fitted(header, rows, order, least, width)
-    said = [tables.legend(records, trust="ECE" in header, without={WORST, *COST} - set(header))]
+    gone = {WORST, GAIN, *COST} - set(header)
+    gone |= {"sensitivity"} - ({"sensitivity"} if words.unit("sensitivity") in header else set())
+    said = [tables.legend(records, trust="ECE" in header, without=gone)]
     said += [f"Unfinished: {text}." for text in tables.unfinished(records)]
     said += ["Further columns need a wider terminal."] if len(header) < every else []
     return _rich(header, rows, said)
@@ -161,11 +163,18 @@ def render_listening(records: Sequence[Record], labels: Sequence[str], width: in
 
 
 def fitting(
-    header: Sequence[str], rows: Sequence[Sequence[str]], said: str, shorter: str, width: int | None
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    said: str,
+    shorter: str,
+    width: int | None,
+    least: int = 2,
 ) -> Table:
-    """A table and what is said of it; without room the last columns go, and then the shorter is said."""
+    """A table and what is said of it; without room the last columns go, down to so many, and then the shorter
+    is said.
+    """
     every = len(header)
-    header, rows = _fitted(header, rows, header, 2, width)
+    header, rows = _fitted(header, rows, header, least, width)
     cut = len(header) < every
     return _rich(header, rows, [shorter, "Further columns need a wider terminal."] if cut else [said])
 
@@ -226,7 +235,7 @@ def _rich(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[
 
 def _heading(title: str) -> list[str]:
     """A column's title in lines that are as short as its cells."""
-    return textwrap.wrap(title, 11)
+    return textwrap.wrap(title, 11, break_long_words=False)
 
 
 def _width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> int:

@@ -26,7 +26,7 @@ from coterie.nets.in_process import LEFT_OUT
 
 COUNTS = ("sent", "received", "sent_bytes", "received_bytes", "numbers", "rows")
 ABOUT = (
-    *("coterie", "versions", "commit", "task", "classes", "features", "inputs", "columns"),
+    *("coterie", "versions", "commit", "task", "classes", "positive", "features", "inputs", "columns"),
     *("published_tests", "parameters", "belief_bytes"),
 )
 OF_THE_LEAD = ("engine", "device", "memory", "plugins", "features")  # settings that are of its machine

@@ -269,12 +269,13 @@ def how(view: View, mine: Rows | None, say: Words) -> list[str]:
 
 def threshold(view: View, mine: Rows | None, theirs: Rows | None) -> dict[str, Any]:
     """For each class, sensitivity and specificity at 101 thresholds, each as [value, low, high], and the net
-    benefit of the model and of treating all: the page moves over them. Of two classes the second stands
-    first, as it is usually the illness.
+    benefit of the model and of treating all: the page moves over them. Of two classes the outcome stands
+    first (`positive_class` in `runs/yardstick.py`).
     """
     assert mine is not None
     classes = list(view.record.about["classes"]) or [str(c) for c in range(mine[0].shape[1])]
-    order = range(len(classes) - 1, -1, -1) if len(classes) == 2 else range(len(classes))
+    own = int(view.record.about.get("positive", 1))
+    order = (own, 1 - own) if len(classes) == 2 else range(len(classes))
     found = []
     for c in order:
         sides = {"together": mine, "alone": theirs}

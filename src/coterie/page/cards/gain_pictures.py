@@ -32,7 +32,8 @@ def pictures(view: View, metric: str, mine: Rows | None, theirs: Rows | None, sa
             Picture("gain-calibration", calibration_plot(known, say), say("gain.picture_calibration"))
         )
         if mine[0].shape[1] == 2:
-            made.append(Picture("gain-decision", decision_plot(known, say), say("gain.picture_decision")))
+            plot = decision_plot(known, int(view.record.about.get("positive", 1)), say)
+            made.append(Picture("gain-decision", plot, say("gain.picture_decision")))
         made.append(Picture("gain-silent", abstention_plot(known, say), say("gain.picture_silent")))
     return made
 
@@ -120,10 +121,12 @@ def calibration_plot(known: dict[str, tuple[Any, str]], say: Words) -> Plot:
     return {"choices": [{"name": "", "data": data, "layout": layout}]}
 
 
-def decision_plot(known: dict[str, tuple[Any, str]], say: Words) -> Plot:
-    """Net benefit of acting on the second of two classes, by threshold, beside treating all and none."""
+def decision_plot(known: dict[str, tuple[Any, str]], c: int, say: Words) -> Plot:
+    """Net benefit of acting on class c of two, by threshold, beside treating all and none."""
     places = operating.grid()[1:-1]
-    counts = {name: operating.counts(rows[0][:, 1], rows[1] == 1, places) for name, (rows, _) in known.items()}
+    counts = {
+        name: operating.counts(rows[0][:, c], rows[1] == c, places) for name, (rows, _) in known.items()
+    }
     first = next(iter(counts.values()))
     share = float(first.tp[0] + first.fn[0]) / float(sum(part[0] for part in first))
     everybody = operating.net_benefit(operating.treating_all(first), places)
@@ -141,8 +144,8 @@ def decision_plot(known: dict[str, tuple[Any, str]], say: Words) -> Plot:
             (say("gain.treat_all"), everybody, "#9aa5b1", "dot", 1),
             (say("gain.treat_none"), np.zeros(len(places)), "#9aa5b1", "dash", 1),
             *(
-                (name, operating.net_benefit(c, places), ink, "solid" if ink == TOGETHER else "dash", 2.2)
-                for (name, c), (_, ink) in zip(counts.items(), known.values(), strict=True)
+                (name, operating.net_benefit(own, places), ink, "solid" if ink == TOGETHER else "dash", 2.2)
+                for (name, own), (_, ink) in zip(counts.items(), known.values(), strict=True)
             ),
         )
     ]
