@@ -20,10 +20,10 @@ statistical inference", 1927): the shares p from which k / n lies at most z = 1.
 It is of use for few rows too, and for none or all of them. It says what other rows of the same kind might
 have given at one threshold, chosen beforehand: the best of many is too good by chance.
 
-Whoever acts from a probability of t on says that one false alarm is worth t / (1 - t) of a case that is found:
-who treats from 20 % on takes four needless treatments for one that is needed. In units of cases found, by row,
-that is the net benefit (Vickers and Elkin, "Decision curve analysis: a novel method for evaluating prediction
-models", Medical Decision Making 26, 2006):
+Whoever acts from a probability of t on says that one false alarm costs t / (1 - t) of a case that is found:
+who treats from 20 % on takes four needless treatments for one that is needed. In units of cases found, by
+row, that is the net benefit (Vickers and Elkin, "Decision curve analysis: a novel method for evaluating
+prediction models", Medical Decision Making 26, 2006):
 
     net benefit of the model     TP / n - FP / n · t / (1 - t)
     of treating all              π - (1 - π) t / (1 - t),  π the share of rows that are of the class

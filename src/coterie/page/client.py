@@ -70,7 +70,7 @@ def form(view: View, say: Words) -> str:
 
 
 def slider(card: Card, view: View, say: Words) -> str:
-    """Sensitivity, specificity and net benefit at a threshold that is moved by hand; the script fills it in."""
+    """Sensitivity, specificity, net benefit at a threshold that is moved by hand; the script fills it in."""
     told = card.extra.get("threshold")
     if not told:
         return ""

@@ -81,7 +81,7 @@ def pooled(found: Counted) -> dict[str, Calibration]:
 
 
 def _together(tallies: Sequence[Tally]) -> Tally:
-    """Those of several runs, [client, bin] each, as one [bin]; runs that have no bins of a kind are left out."""
+    """Those of several runs, [client, bin] each, as one [bin]; runs without bins of a kind are left out."""
     known = [tally for tally in tallies if tally.samples.shape[-1]]
     return Tally(*(torch.cat(sums) for sums in zip(*known, strict=True))).pooled() if known else NO_TALLY
 

@@ -21,9 +21,9 @@ from coterie.runs.record import Record
 ALL, NONE = "treat all", "treat none"
 AT = (0.05, 0.1, 0.2, 0.3, 0.5)  # of a table
 CAPTION = (
-    "Decision curve: who acts from a threshold probability of t on counts one false alarm as t / (1 − t) of a "
-    "case that is found; net benefit is the cases found less the false alarms, so counted, by row (Vickers and "
-    "Elkin, 2006). A model is of use at t where it lies above both treating all and treating none."
+    "Decision curve: who acts from a threshold probability of t on counts one false alarm as t / (1 − t) of "
+    "a case that is found; net benefit is the cases found less the false alarms, so counted, by row (Vickers "
+    "and Elkin, 2006). A model is of use at t where it lies above both treating all and treating none."
 )
 
 
@@ -75,8 +75,8 @@ def part(by_label: views.Groups, whole: Mapping[str, Calibration], inks: Mapping
     named = [
         [page_tables.swatch(label, inks) if label in inks else escape(label), *rest] for label, *rest in rows
     ]
-    said = f"<p>{legend(by_label)}</p>"
-    return f"<h3>Net benefit of acting from a probability on</h3>{page_tables.table(header, named, 'figures')}{said}"
+    shown = page_tables.table(header, named, "figures")
+    return f"<h3>Net benefit of acting from a probability on</h3>{shown}<p>{legend(by_label)}</p>"
 
 
 def positive_name(records: Sequence[Record]) -> str:
@@ -89,7 +89,7 @@ def legend(by_label: views.Groups) -> str:
     """Of which class the probability is, and what the figures are."""
     which = escape(positive_name(next(iter(by_label.values()))))
     return (
-        f"From which probability of {which} on one would act. Cases found less false alarms, these by the odds of "
-        "the threshold, by row, of all clients together; treating none has 0. More is better; a model below "
-        "treating all, or below 0, is of no use at that threshold."
+        f"From which probability of {which} on one would act. Cases found less false alarms, these by the "
+        "odds of the threshold, by row, of all clients together; treating none has 0. More is better; a model "
+        "below treating all, or below 0, is of no use at that threshold."
     )

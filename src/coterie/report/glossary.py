@@ -62,15 +62,15 @@ TERMS = (
         "net benefit",
         "cases found, less what false alarms cost",
         "Cases found less false alarms, by row; a false alarm counts t / (1 − t) for whoever acts from a "
-        "probability of t on. Treating none has 0; where no other t is said it is one half, and a false alarm "
-        "counts as much as a case.",
+        "probability of t on. Treating none has 0; where no other t is said it is one half, and a false "
+        "alarm counts as much as a case.",
         ("decision curve", "decision curves"),
     ),
     Term(
         "threshold probability",
         "from which probability on one acts",
-        "The probability t from which on a row is called positive. Acting from 20 % on says that one case found "
-        "is worth four false alarms.",
+        "The probability t from which on a row is called positive. Acting from 20 % on says that one case "
+        "found is worth four false alarms.",
     ),
     Term(
         "loss",

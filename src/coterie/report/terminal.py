@@ -21,6 +21,7 @@ from coterie.report import (
     leaks,
     little,
     privacy,
+    recalibration,
     sealed,
     tables,
     views,
@@ -127,8 +128,9 @@ def print_table(records: Sequence[Record], console: Console | None = None) -> No
     console.print(render_table(records, console.width))
     if said := leaks.line(records):
         console.print(Text(said, style="bold"))
-    if said := little.line(records):
-        console.print(Text(said, style="dim"))
+    for said in (little.line(records), recalibration.line(records)):
+        if said:
+            console.print(Text(said, style="dim"))
     for render in (
         render_costs,
         render_trust,

@@ -57,13 +57,15 @@ def card(view: View, say: Words) -> Card:
 
 
 def rows_of(view: View, record: Record) -> Rows | None:
-    """What the last model said of each of this client's test rows: of a run in one process from its folder,
-    at a site from beside its own model, and nowhere else.
+    """What the model in use says of each of this client's test rows, recalibrated if it is: of a run in one
+    process from its folder, at a site from beside its own model, and nowhere else.
     """
     try:
         found = record.probabilities()
         if found is not None:
-            return found.of(view.number)
+            p, y = found.of(view.number)
+            changed = record.recalibration().get(view.client)
+            return (changed.found.of_probabilities(p), y) if changed and changed.found else (p, y)
         if view.site is None:
             return None
         told = json.loads((folder_of(view, record) / "model.json").read_bytes())
