@@ -214,7 +214,7 @@ def held_to(kernel: Any, policy: Policy) -> Any:
     if isinstance(kernel, Tallied | Moments):
         kernel = replace(kernel, least=max(policy.min_rows, kernel.least))
     if isinstance(kernel, Tallied | Calibrate):
-        return replace(kernel, label_counts=kernel.label_counts and policy.label_counts)
+        return replace(kernel, label_counts=policy.label_counts)  # as ever: what differs would tell more
     inner = getattr(kernel, "inner", None)
     held = None if inner is None else held_to(inner, policy)
     return kernel if held is inner else replace(kernel, inner=held)

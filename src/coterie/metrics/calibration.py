@@ -170,9 +170,11 @@ def calibration(
 
 
 def joined_calibration(p: Tensor, y: Tensor, groups: Groups, least: int, positive: int | None) -> Calibration:
-    """One way to join samples for all kinds: two of them would tell by their difference of few samples."""
+    """One way to join samples for all kinds, whichever class is positive: two of them would tell by their
+    difference of few samples.
+    """
     confidence, h, right = p.amax(dim=1), entropy(p), hits(p, y)
-    bins = bins_of(confidence, BINS) if positive is None else bins_of(p[:, positive], THRESHOLDS)
+    bins = bins_of(confidence, BINS) if positive is None else bins_of(p[:, 1], THRESHOLDS)
     cells = joined_bins(bins, groups, least)
     many = torch.zeros(int(cells.amax()) + 1, dtype=p.dtype)
     many.index_add_(0, cells, torch.ones_like(confidence))

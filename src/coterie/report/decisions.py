@@ -90,6 +90,6 @@ def legend(by_label: views.Groups) -> str:
     which = escape(positive_name(next(iter(by_label.values()))))
     return (
         f"From which probability of {which} on one would act. Cases found less false alarms, these by the "
-        "odds of the threshold, by row, of all clients together; treating none has 0. More is better; a model "
-        "below treating all, or below 0, is of no use at that threshold."
+        "odds of the threshold, by row, of all clients together; treating none has 0. More is better; a "
+        "model below treating all, or below 0, is of no use at that threshold."
     )

@@ -17,8 +17,8 @@ HEADER = ["client", "recalibrated by", "slope", "intercept", "fitted to", "NLL b
 LEGEND = (
     "What is done to the probabilities of the models in use (predict, export): p′ = softmax(slope · outputs "
     "+ intercepts), fitted to rows that training had not seen, and only where it makes the log loss of folds "
-    "that it was not fitted to clearly smaller. NLL: on each client's own test rows, which had no part in it. All "
-    "other figures are of the models themselves."
+    "that it was not fitted to clearly smaller. NLL: on each client's own test rows, which had no part in "
+    "it. All other figures are of the models themselves."
 )
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from coterie.core.errors import BadInput, CoterieError
+from coterie.core.errors import BadInput, CoterieError, option
 from coterie.core.method import Models
 from coterie.kernels.outcomes import RowByRow
 from coterie.metrics.bootstrap import FIGURES
@@ -53,14 +53,13 @@ def refuse_impossible(experiment: Experiment) -> None:
     asked = experiment.config.get("calibrate", "auto")
     if asked in ("auto", "none"):
         return
+    said = option("calibrate", asked)
     if experiment.roster.task != "classification":
-        raise BadInput(
-            f"calibrate={asked}, but a {experiment.roster.task} has no probabilities: leave it out"
-        )
+        raise BadInput(f"{said}, but a {experiment.roster.task} has no probabilities: leave it out")
     if asked == "validation" and not validated(experiment):
-        raise BadInput("calibrate=validation needs validation rows of every client: try --validation 0.2")
+        raise BadInput(f"{said} needs validation rows of every client: try {option('validation', 0.2)}")
     if asked == "folds" and (why := impossible(experiment)):
-        raise BadInput(f"calibrate=folds, but {why}: leave it out")
+        raise BadInput(f"{said}, but {why}: leave it out")
 
 
 def recalibrated(experiment: Experiment, models: Models, said: Probabilities | None) -> Each:
@@ -71,7 +70,7 @@ def recalibrated(experiment: Experiment, models: Models, said: Probabilities | N
         return {}
     names = [roster.names[i] for i in models.owners.tolist()]
     if asked == "none":
-        return {name: Recalibrated(why="calibrate=none") for name in names}
+        return {name: Recalibrated(why=option("calibrate", "none")) for name in names}
     if not isinstance(innermost(experiment.net), InProcess):
         return {}  # each site sees to its own (`use/at_site.py`)
     rows = dict[int, Rows]()
@@ -138,12 +137,12 @@ def impossible(experiment: Experiment) -> str:
 def too_much(experiment: Experiment) -> str:
     """Why nobody makes runs without folds who was not asked to."""
     if experiment.config.get("budget"):
-        return "a budget counts what a run costs, and folds would be more runs (calibrate=folds makes them)"
+        return f"a budget counts what a run costs: folds are more runs ({option('calibrate', 'folds')})"
     parameters = int(experiment.about.get("parameters") or 0)
     if experiment.roster.outputs > 2 or parameters > PARAMETERS:
         what = "more than two classes" if experiment.roster.outputs > 2 else f"{parameters} parameters"
-        more = f"hold out validation rows (validation=0.2), or train {FOLDS} times more (calibrate=folds)"
-        return f"{what}: {more}"
+        held, folds = option("validation", 0.2), option("calibrate", "folds")
+        return f"{what}: hold out validation rows ({held}), or train {FOLDS} times more ({folds})"
     return ""
 
 

@@ -2,7 +2,8 @@
 
 columns          [n, column] float64, in the order of the names in the file's metadata; NaN where missing,
                  codes for categories, 0 and 1 for flags; where inputs have no names it is `inputs`, [n, ...]
-outputs          [n, class] logits, recalibrated where the model is; of a regression [n, 1], of a survival risks [n, 1]
+outputs          [n, class] logits, recalibrated where the model is; of a regression [n, 1], of a survival
+                 risks [n, 1]
 probabilities    [n, class]; only of a classification
 """
 

@@ -69,8 +69,8 @@ class Predictor:
     recipe        how rows are read from files, if rows in training were
     threshold     where no class is as probable as this none is said: the model abstains
     ranges        bounds of what a body can have, in place of those that come with Coterie
-    recalibrated  what is done to the model's outputs before they become probabilities, or why nothing is; None
-                  where that is not known
+    recalibrated  what is done to the model's outputs before they become probabilities, or why nothing is;
+                  None where that is not known
     cut           from which probability on a class of two is said, in place of the most probable one
     made          how the network is built: {"name": "mlp", "options": {...}, "plugins": [...]}
     facts         what the model card says of data, circle and scores
