@@ -97,9 +97,7 @@ def test_a_comparison_recalibrates_nothing():
 
 
 def test_what_cannot_be_is_refused_before_the_run(tmp_path):
-    with pytest.raises(
-        BadInput, match=r"calibrate='validation' needs validation rows of every client: try"
-    ):
+    with pytest.raises(BadInput, match=r"calibrate='validation' needs validation rows of every client: try"):
         trained(hospitals(60), calibrate="validation", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     with pytest.raises(BadInput, match="calibrate"):
