@@ -155,7 +155,7 @@ def _decision(counts: Mapping[str, Counts | None]) -> list[Chart]:
         Chart(
             "decision",
             "is it worth acting on? (decision curve)",
-            (f"{behind('threshold probability')}, %", behind("net benefit"), "called positive, %"),
+            (f"{behind('threshold probability')}, %", "net benefit", "called positive, %"),
             lines,
             {**guides, decisions.NONE: ends},
             [-0.15 * best, 1.1 * best],

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from coterie.metrics.recalibration import Recalibrated
+from coterie.metrics.recalibration import Recalibrated, Recalibration
 from coterie.report import page_tables, views, words
 from coterie.report.inks import Ink
 from coterie.runs.record import Record
@@ -56,16 +56,17 @@ def part(by_label: views.Groups, inks: Mapping[str, Ink]) -> str:
     made = ""
     for label, runs in by_label.items():
         for _, each in known(runs):
-            rows = [[escape(name), *map(escape, cells(one))] for name, one in each.items()]
+            rows = [[escape(n), *map(escape, cells(one, one.found))] for n, one in each.items() if one.found]
             made += f"<h3>{page_tables.swatch(label, inks)}: probabilities in use</h3>"
-            made += page_tables.table(HEADER, rows, "figures wraps")
+            made += page_tables.table(HEADER, rows, "figures") if rows else ""
+            lines = [
+                f"<li><b>{escape(n)}</b>: {escape(o.words())}</li>" for n, o in each.items() if not o.found
+            ]
+            made += f"<ul>{''.join(lines)}</ul>" if lines else ""
     return f"{made}<p>{escape(LEGEND)}</p>" if made else ""
 
 
-def cells(one: Recalibrated) -> list[str]:
-    found = one.found
-    if found is None:
-        return [f"nothing: {one.why}", *[words.NONE] * 5]
+def cells(one: Recalibrated, found: Recalibration) -> list[str]:
     two = len(found.intercepts) == 2
     own = found.intercepts[1] - found.intercepts[0] if two else None
     before, after = one.test.get("nll", (float("nan"),) * 2)
