@@ -52,7 +52,7 @@ def sentences(advice: Advice) -> dict[str, list[str]]:
 
 def lines_for(advice: Advice, answer: Answer) -> list[str]:
     said = [with_whom(advice, answer), why(answer), gain(advice, answer), sureness(advice, answer)]
-    said += [measured(advice), trust(answer), gives(advice, answer), costs(advice, answer)]
+    said += [measured(advice), order(advice, answer), trust(answer), gives(advice, answer), costs(advice, answer)]
     return [line for line in said if line]
 
 
@@ -258,6 +258,15 @@ def trust(answer: Answer) -> str:
         f"Confidence: how sure it is differs from how often it is right by {100 * advised:.1f} points "
         f"(ECE{beside})."
     )
+
+
+def order(advice: Advice, answer: Answer) -> str:
+    """How well it puts the ill above the well, where accuracy is blind: whatever ways are compared by."""
+    alone, advised = answer.trust.get("auc", (math.nan, math.nan))
+    if not advice.measured or advice.metric == "auc" or math.isnan(advised):
+        return ""
+    beside = "" if answer.alone or math.isnan(alone) else f", alone {words.figure(alone, 'auc')}"
+    return f"Order: AUC {words.figure(advised, 'auc')} on the parts that have both classes{beside}."
 
 
 def gives(advice: Advice, answer: Answer) -> str:

@@ -77,7 +77,8 @@ def positive_class(roster: Roster) -> int:
     well = [name.strip().lower() in WELL for name in roster.classes]
     if len(well) == 2 and well[0] != well[1]:
         return int(well[0])
-    first, second = (sum(column) for column in zip((0, 0), *map(labels_of, roster.members), strict=False))
+    known = [counts for counts in map(labels_of, roster.members) if len(counts) == 2]
+    first, second = (sum(counts[c] for counts in known) for c in (0, 1))
     return int(not second or second < COMMON * (first + second))
 
 

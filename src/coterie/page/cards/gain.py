@@ -264,6 +264,9 @@ def how(view: View, mine: Rows | None, say: Words) -> list[str]:
     if view.record.about["task"] == "classification":
         kinds = ("threshold", "benefit", "calibration", "silent")
         lines += [say(f"gain.how_{kind}") for kind in kinds]
+        changed = view.record.recalibration().get(view.client)
+        if changed and changed.found:
+            lines.append(say("gain.how_recalibrated"))
         if mine is None:
             lines.append(say("gain.no_rows"))
     return lines
