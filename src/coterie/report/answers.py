@@ -52,7 +52,13 @@ def sentences(advice: Advice) -> dict[str, list[str]]:
 
 def lines_for(advice: Advice, answer: Answer) -> list[str]:
     said = [with_whom(advice, answer), why(answer), gain(advice, answer), sureness(advice, answer)]
-    said += [measured(advice), order(advice, answer), trust(answer), gives(advice, answer), costs(advice, answer)]
+    said += [
+        measured(advice),
+        order(advice, answer),
+        trust(answer),
+        gives(advice, answer),
+        costs(advice, answer),
+    ]
     return [line for line in said if line]
 
 
