@@ -209,7 +209,7 @@ def _played(
         seen.happened("finished", None, f"the budget of {record.ended} is spent" if record.ended else "")
     else:
         record.calibration, record.outcomes = lambda: tallies, lambda: came
-        record.probabilities, record.recalibration = lambda: likely, lambda: each
+        record.probabilities, record.recalibration = lambda: likely, partial(dict, each)
         tensors = net.peek(models.beliefs.rows(torch.unique(models.of[models.owners])))
         if tensors is not None and tree.size_in_bytes(tensors) <= KEPT:
             record.models = lambda: _by_name(experiment, models)
