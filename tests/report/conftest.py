@@ -51,6 +51,13 @@ def describe(names: Sequence[str], task: str = "classification", classes: int = 
     }
 
 
+def with_even_classes(record: Record) -> Record:
+    """The same, of training rows that accuracy sees: as many of either class."""
+    for client in record.about["clients"]:
+        client["labels"][0] = [client["train"] // 2] * 2
+    return record
+
+
 def known(
     finals: Mapping[str, Sequence[float | None]],
     label: str = "fedavg",
@@ -180,6 +187,11 @@ def telling() -> Any:
 @pytest.fixture
 def make_known() -> Any:
     return known
+
+
+@pytest.fixture
+def evenly() -> Any:
+    return with_even_classes
 
 
 @pytest.fixture

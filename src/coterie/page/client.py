@@ -72,15 +72,14 @@ def form(view: View, say: Words) -> str:
 
 
 def slider(card: Card, view: View, say: Words) -> str:
-    """Sensitivity and specificity at a threshold that is moved by hand; the script fills it in."""
+    """Sensitivity, specificity, net benefit at a threshold that is moved by hand; the script fills it in."""
     told = card.extra.get("threshold")
     if not told:
         return ""
     names = [one["class"] for one in told["classes"]]
     choose = menu("class", say("gain.class"), [(str(i), name) for i, name in enumerate(names)], "0")
-    words = {
-        key: say(f"gain.{key}") for key in ("together", "alone", "sensitivity", "specificity", "sick", "well")
-    }
+    named = ("together", "alone", "sensitivity", "specificity", "net_benefit", "treat_all", "sick", "well")
+    words = {key: say(f"gain.{key}") for key in named}
     keep = judgement.keep_threshold(view, say) if told["two"] else ""
     return f"""<div class="threshold" id="threshold">
 <h3>{escape(say("gain.threshold"))}</h3>

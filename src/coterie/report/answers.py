@@ -55,8 +55,8 @@ def sentences(advice: Advice) -> dict[str, list[str]]:
 
 def lines_for(advice: Advice, answer: Answer) -> list[str]:
     said = [of_answer(answer), with_whom(advice, answer), why(answer), gain(advice, answer)]
-    said += [sureness(advice, answer)]
-    said += [measured(advice), trust(answer), gives(advice, answer), costs(advice, answer)]
+    said += [sureness(advice, answer), measured(advice), order(advice, answer), trust(answer)]
+    said += [gives(advice, answer), costs(advice, answer)]
     return [line for line in said if line]
 
 
@@ -266,6 +266,15 @@ def trust(answer: Answer) -> str:
     )
 
 
+def order(advice: Advice, answer: Answer) -> str:
+    """How well it puts the ill above the well, where accuracy is blind: whatever ways are compared by."""
+    alone, advised = answer.trust.get("auc", (math.nan, math.nan))
+    if not advice.measured or advice.metric == "auc" or math.isnan(advised):
+        return ""
+    beside = "" if answer.alone or math.isnan(alone) else f", alone {words.figure(alone, 'auc')}"
+    return f"Order: AUC {words.figure(advised, 'auc')} on the parts that have both classes{beside}."
+
+
 def gives(advice: Advice, answer: Answer) -> str:
     """What leaves this client in such a run, as the net's book has it."""
     out = [g for g in answer.gifts if g.sender == answer.client]
@@ -392,4 +401,5 @@ def legend(advice: Advice) -> str:
 
 def screen_table(advice: Advice, width: int) -> Table:
     header, rows = cells(advice)
-    return fitting(header, rows, legend(advice), legend(advice), width)
+    answer = header.index("advised") + 1  # what each has without a model and alone stands before it
+    return fitting(header, rows, legend(advice), legend(advice), width, least=answer)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie.metrics.summary import Interval, means_of_known, worst
-from coterie.report import glossary, views, words
+from coterie.report import decisions, glossary, views, words
 from coterie.report.inks import Ink
 from coterie.report.kinds import covers, kind_of, overlap
 from coterie.report.nothing import below_nothing, beyond_nothing, nothing_in
@@ -309,7 +309,7 @@ def legend(records: Sequence[Record], trust: bool = True, without: Collection[st
     if "worst client" not in without:
         said += " Worst client: the figure of the client that fares worst"
         said += " in each seed, then the mean over seeds." if counts != [1] else "."
-    if views.baseline(by_label) is not None:
+    if views.baseline(by_label) is not None and "gain over local" not in without:
         what = "points" if views.headline_metric(records) in words.PERCENT else "the metric's unit"
         said += f" Gain: against {views.baseline(by_label)} on the same clients and seeds, in {what}; above"
         said += " zero is better."
@@ -321,6 +321,11 @@ def legend(records: Sequence[Record], trust: bool = True, without: Collection[st
         said += " Models: how many were sent in a run, by clients or a server"
         said += "; the mean over seeds." if counts != [1] else "."
     said += "".join(f" {m}: lower is better." for m, up in views.own_metrics(records).items() if not up)
+    if "sensitivity" in views.metrics(records) and "sensitivity" not in without:
+        said += (
+            f" Sensitivity, specificity and net benefit: of {decisions.positive_name(records)}, said from a "
+        )
+        said += "probability of one half on."
     if trust and "ece" in views.metrics(records):
         said += " ECE: how far being sure is from being right; NLL: how surprised the model is by the truth."
     return said

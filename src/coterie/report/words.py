@@ -20,6 +20,8 @@ NAMES = {
     "balanced_accuracy": "balanced accuracy",
     "auc": "AUC",
     "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "net_benefit": "net benefit",
     "loss": "loss",
     "ece": "ECE",
     "nll": "NLL",
@@ -38,12 +40,13 @@ PERCENT = (
     "accuracy",
     "balanced_accuracy",
     "sensitivity",
+    "specificity",
     "precision",
     "recall",
     "circle_precision",
     "circle_recall",
 )
-CONSONANT = ("concordance", "sensitivity")  # names that "an" does not go before
+CONSONANT = ("concordance", "sensitivity", "specificity", "net_benefit")  # names that "an" does not go before
 NONE = "—"
 MOST = 9  # methods that are named in a line
 GAP = "\u00a0"  # a space that no line ends at

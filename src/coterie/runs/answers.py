@@ -27,7 +27,7 @@ from coterie.runs.record import COORDINATOR
 from coterie.runs.trying import REASONS, Bench, Place, Trials
 from coterie.runs.yardstick import Outcome, outcome_of, parts_without
 
-TRUST = ("ece", "brier", "nll")
+TRUST = ("ece", "brier", "nll", "auc")
 LEAST = 0.01  # of a model: whoever counts less is not named
 
 

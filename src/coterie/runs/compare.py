@@ -37,6 +37,7 @@ from coterie.runs.folder import (
     refuse_full,
     way_on,
 )
+from coterie.runs.recalibrating import for_use
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch, run, same_threads
 from coterie.runs.settings import Settings, from_table, read_toml
@@ -173,14 +174,18 @@ def run_cell(
     watch: Watch,
     builder: Builder | None = None,
     tracker: Tracker | None = None,
+    in_use: bool = False,
 ) -> Record:
-    """Runs one cell, or what is left of it; a finished one is only read."""
+    """Runs one cell, or what is left of it; a finished one is only read. Models that are only compared are
+    not recalibrated; those of one run, `in_use`, are.
+    """
     if is_run(path):
         past = read_record(path, label)
         if past.finished and (path / "models.safetensors").exists():
             return past
         same_threads(past)  # before a server trains: their number changes its bits
     experiment = (builder or Builder()).prepare(settings, command)
+    experiment = for_use(experiment) if in_use else experiment
     if is_run(path):
         past = read_record(path, label)
         if past.about["fingerprint"] != experiment.about["fingerprint"]:

@@ -29,6 +29,7 @@ from coterie.models import MODELS
 from coterie.nets import NETS
 from coterie.nets.ground import check_wraps
 from coterie.runs.budget import WATTS, check_power, read_budget
+from coterie.runs.recalibration import Asked
 from coterie.sites.features import Features
 from coterie.storage.plugins import load_plugins
 
@@ -122,6 +123,10 @@ class Settings:
     history: int | None = None
     """Keep the states of every so many rounds beside the last, to train again from there without a client
     that withdraws; by default the last alone is kept."""
+    calibrate: Asked = "auto"
+    """What recalibrates the probabilities of the models that a run leaves for use: validation rows, or folds
+    of training rows (five more runs); auto takes what there is, none leaves them. Scores are of the models
+    themselves in any case."""
     one_class: Literal["refuse", "allow"] = "refuse"
     """What to do with a client that trains on a single class, where the split does not aim at it."""
     forbid: tuple[str, ...] = ()
@@ -245,7 +250,7 @@ class Settings:
         tables = ("options", "features")
         flat = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in tables}
         # left out, so that runs of earlier versions go on
-        unsaid = {"budget": [], "power": WATTS, "forbid": [], "require": []}
+        unsaid = {"budget": [], "power": WATTS, "calibrate": "auto", "forbid": [], "require": []}
         flat = {name: v for name, v in flat.items() if name not in unsaid or v != unsaid[name]}
         return {
             **{k: v for k, v in flat.items() if v is not None},

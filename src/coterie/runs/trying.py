@@ -37,7 +37,7 @@ from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.record import Record
 from coterie.runs.runner import run
 from coterie.runs.validation import measured_by
-from coterie.runs.yardstick import Measure, measure_of
+from coterie.runs.yardstick import Measure, measure_of, positive_class
 from coterie.sites.folds import folds_of
 from coterie.sites.footing import Footing
 from coterie.storage.atomic import write_whole
@@ -163,7 +163,10 @@ class Bench:
         rounds = 1 if place.spec == NOTHING else int(self.config["rounds"])
         config = {**self.config, "method": getattr(way, "name", ""), "rounds": rounds, "evaluate": rounds}
         if self.metric == "sensitivity":
-            config["specificity"] = self.method.specificity
+            config |= {
+                "specificity": self.method.specificity,
+                "positive": positive_class(self.footing.roster),
+            }
         made: dict[str, Any] = {"connector": self.connector, "engine": self.engine, "own": self.own}
         return experiment_of(self.footing_at(place), config, way, command=None, **made)
 

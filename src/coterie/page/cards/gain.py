@@ -4,7 +4,8 @@ gain        the difference in the headline figure; its interval is the wider, at
             seeds and that over test rows (a paired bootstrap, `metrics/bootstrap.py`), or, while a site's run
             goes on, that of two accuracies (`operating.difference`). It is clear as in reports
             (`Interval.side`): never from one seed alone
-threshold   sensitivity and specificity at a probability that the reader moves (`metrics/operating.py`)
+threshold   sensitivity, specificity and net benefit at a probability that the reader moves
+            (`metrics/operating.py`)
 trust       how often it is right when it says how sure it is, and what it is worth to let it be silent
 """
 
@@ -58,13 +59,15 @@ def card(view: View, say: Words) -> Card:
 
 
 def rows_of(view: View, record: Record) -> Rows | None:
-    """What the last model said of each of this client's test rows: of a run in one process from its folder,
-    at a site from beside its own model, and nowhere else.
+    """What the model in use says of each of this client's test rows, recalibrated if it is: of a run in one
+    process from its folder, at a site from beside its own model, and nowhere else.
     """
     try:
         found = record.probabilities()
         if found is not None:
-            return found.of(view.number)
+            p, y = found.of(view.number)
+            changed = record.recalibration().get(view.client)
+            return (changed.found.of_probabilities(p), y) if changed and changed.found else (p, y)
         if view.site is None:
             return None
         told = json.loads((folder_of(view, record) / "model.json").read_bytes())
@@ -271,19 +274,25 @@ def trust(mine: Rows | None, say: Words) -> list[str]:
 def how(view: View, mine: Rows | None, say: Words) -> list[str]:
     lines = [say("gain.how"), say("gain.how_interval")]
     if view.record.about["task"] == "classification":
-        lines += [say("gain.how_threshold"), say("gain.how_calibration"), say("gain.how_silent")]
+        kinds = ("threshold", "benefit", "calibration", "silent")
+        lines += [say(f"gain.how_{kind}") for kind in kinds]
+        changed = view.record.recalibration().get(view.client)
+        if changed and changed.found:
+            lines.append(say("gain.how_recalibrated"))
         if mine is None:
             lines.append(say("gain.no_rows"))
     return lines
 
 
 def threshold(view: View, mine: Rows | None, theirs: Rows | None) -> dict[str, Any]:
-    """For each class, sensitivity and specificity at 101 thresholds, each as [value, low, high]: the page
-    moves over them. Of two classes the second stands first, as it is usually the illness.
+    """For each class, sensitivity and specificity at 101 thresholds, each as [value, low, high], and the net
+    benefit of the model and of treating all: the page moves over them. Of two classes the outcome stands
+    first (`positive_class` in `runs/yardstick.py`).
     """
     assert mine is not None
     classes = list(view.record.about["classes"]) or [str(c) for c in range(mine[0].shape[1])]
-    order = range(len(classes) - 1, -1, -1) if len(classes) == 2 else range(len(classes))
+    own = int(view.record.about.get("positive", 1))
+    order = (own, 1 - own) if len(classes) == 2 else range(len(classes))
     found = []
     for c in order:
         sides = {"together": mine, "alone": theirs}
@@ -296,7 +305,9 @@ def threshold(view: View, mine: Rows | None, theirs: Rows | None) -> dict[str, A
 def shares(rows: Rows, c: int) -> dict[str, Any]:
     counts = operating.counts(rows[0][:, c], rows[1] == c, operating.grid())
     made = {"sensitivity": operating.sensitivity(counts), "specificity": operating.specificity(counts)}
-    return {name: [tidy(part) for part in share] for name, share in made.items()}
+    found = {name: [tidy(part) for part in share] for name, share in made.items()}
+    both = (counts, operating.treating_all(counts))
+    return {**found, "net_benefit": [tidy(operating.net_benefit(c, operating.grid())) for c in both]}
 
 
 def table(view: View, say: Words) -> Table:
