@@ -9,6 +9,7 @@ import numpy as np
 
 from coterie.core.errors import BadInput, CoterieError, Several, UnknownName
 from coterie.data.intake import Array
+from coterie.data.tables.cells import object_array
 from coterie.data.tables.follow import Rows, header_of, missing_marks, rows_of, unread
 from coterie.data.tables.read import Table, read_table
 from coterie.data.tables.rules import Recipe, Rule
@@ -59,27 +60,28 @@ def gather(recipe: Recipe) -> Gathered:
             columns[rule.name] = np.concatenate(
                 [cells(rule, s, t, p) for p, (s, t) in zip(parts, tables, strict=True)]
             )
-    lines = np.array([line for p in parts for line in p.lines], dtype=np.int64)
+    lines = np.concatenate([p.lines for p in parts]).astype(np.int64)
     return Gathered(raw, y, sites, columns, notes_of(recipe, tables, parts), lines)
 
 
 def values_of(rule: Rule, raw: Array) -> Array:
     """Numbers, or the words that a column's codes stand for."""
+    import pandas as pd
+
     if not rule.values:
         return raw
-    return np.array([None if np.isnan(v) else rule.column.text(v) for v in raw], dtype=object)
+    codes, found = pd.factorize(raw, use_na_sentinel=False)
+    return object_array([None if np.isnan(v) else rule.column.text(v) for v in found])[codes]
 
 
 def cells_of(rule: Rule, site: str, table: Table, part: Rows) -> Array:
     """A column that is left out, as it is written; None where missing."""
     here = rule.here(site)
-    header = header_of(table, rule, here)
-    found = np.full(len(table), None, dtype=object)
-    if header is not None:
-        marks = missing_marks(rule, here)
-        found = np.array([None if same(c) in marks else c for c in table.columns[header]], dtype=object)
     kept = np.isin(table.lines, part.lines)
-    return found[kept]
+    if (header := header_of(table, rule, here)) is None:
+        return np.full(int(kept.sum()), None, dtype=object)
+    column = table.columns[header].take(kept)
+    return np.where(column.among(missing_marks(rule, here)), None, column.array)
 
 
 def people_in(rule: Rule, site: str, table: Table, part: Rows) -> Array:
@@ -88,7 +90,7 @@ def people_in(rule: Rule, site: str, table: Table, part: Rows) -> Array:
     """
     cells = cells_of(rule, site, table, part)
     absent = rule.here(site).absent
-    return np.array([None if absent or c is None else same(c) for c in cells], dtype=object)
+    return object_array([None if absent or c is None else same(c) for c in cells])
 
 
 def notes_of(recipe: Recipe, tables: list[tuple[str, Table]], parts: list[Rows]) -> tuple[str, ...]:

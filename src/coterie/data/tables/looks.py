@@ -18,8 +18,9 @@ import numpy as np
 
 from coterie.core.errors import BadData, BadInput, CoterieError, Several, UnknownName
 from coterie.data.intake import Array
+from coterie.data.tables.cells import Column
 from coterie.data.tables.encodings import WESTERN, first_foreign, likely_encoding
-from coterie.data.tables.follow import Reading, missing_marks, sites_in
+from coterie.data.tables.follow import Reading, missing_marks, rows_by_site, sites_in
 from coterie.data.tables.goals import check_event, check_goal, goal_of, timed
 from coterie.data.tables.kinds import Found, look
 from coterie.data.tables.leaks import Target, by_site, known_afterwards, leak_of, number_text, places
@@ -139,11 +140,11 @@ def site_header(table: Table, site: str) -> str:
 
 def by_column(recipe: Recipe, table: Table) -> dict[str, Table]:
     """A table's rows by site; those without one belong to nobody, and are not looked at."""
-    whose = np.array(sites_in(recipe, table) or [], dtype=object)
-    sites = [s for s in dict.fromkeys(whose.tolist()) if s]
-    if not sites:
+    whose = sites_in(recipe, table) or []
+    found = {site: table.take(rows) for site, rows in rows_by_site(whose) if site}
+    if not found:
         raise BadData(f"{table.name}: site column {recipe.site!r} is empty: name another")
-    return {s: table.take(np.flatnonzero(whose == s)) for s in sites}
+    return found
 
 
 def inspect_tables(
@@ -283,7 +284,7 @@ def find_leaks(
     for group, merged in pairs:
         if group.name in (recipe.target, recipe.event) or merged.kind in ("empty", "constant"):
             continue
-        x = made[labelled][:, place[group.name]] if group.name in place else None
+        x = made[labelled, place[group.name]] if group.name in place else None
         has = filled(group, merged.rule, tables)[labelled]
         if word := known_afterwards(group.name):
             why = f"its name ({word}) is that of something known only afterwards"
@@ -311,19 +312,20 @@ def people_in_rows(
     found = list[Array]()
     for site, table in tables.items():
         columns = [
-            [
-                None if same(c) in missing_marks(rule, rule.here(site)) else same(c)
-                for c in table.columns[header]
-            ]
+            known_cells(table.columns[header], missing_marks(rule, rule.here(site)))
             for group, rule in told
             if (header := group.headers.get(site)) is not None
         ]
         first = dict[tuple[str | None, ...], int]()
-        who = zip(*columns, strict=True) if columns else [(None,)] * len(table)
-        found.append(
-            np.array([first.setdefault(w, i) if any(w) else i for i, w in enumerate(who)], dtype=int)
-        )
+        who = enumerate(zip(*columns, strict=True))
+        rows = [first.setdefault(w, i) if any(w) else i for i, w in who] if columns else range(len(table))
+        found.append(np.array(rows, dtype=int))
     return by_site(found)
+
+
+def known_cells(column: Column, marks: set[str]) -> Array:
+    """[row] cells for comparing; None where missing."""
+    return column.each(lambda c: None if (text := same(c)) in marks else text)
 
 
 def target_of(goals: Array, words: Sequence[tuple[str, ...]]) -> Target:
@@ -343,8 +345,8 @@ def filled(group: Group, rule: Rule, tables: Mapping[str, Table]) -> Array:
     for site, table in tables.items():
         header, here = group.headers.get(site), rule.here(site)
         marks = missing_marks(rule, here)
-        cells = [] if header is None else [same(c) not in marks for c in table.columns[header]]
-        found.append(np.array(cells if header is not None else [False] * len(table), dtype=bool))
+        none = np.zeros(len(table), dtype=bool)
+        found.append(none if header is None else ~table.columns[header].among(marks))
     return np.concatenate(found)
 
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.data.intake import Array
+from coterie.data.tables.cells import Column
 from coterie.data.tables.kinds import Found
 from coterie.data.tables.names import names_age, names_birth, names_measure, names_place, names_sex
 from coterie.data.tables.read import Table
@@ -150,7 +151,7 @@ class Site:
     looks: Mapping[str, Found]
     _codes: dict[str, Array] = field(default_factory=dict)
 
-    def cells(self, name: str) -> Array:
+    def cells(self, name: str) -> Column:
         return self.table.columns[self.headers[name]]
 
     def codes(self, name: str) -> Array:
@@ -158,9 +159,10 @@ class Site:
         if name not in self._codes:
             found, seen = self.looks[self.headers[name]], dict[str, int]()
             known = {same(c) for c in found.values}
-            cells = map(same, self.cells(name))
-            made = [seen.setdefault(c, len(seen)) if c in known else -1 for c in cells]
-            self._codes[name] = np.array(made)
+            made = self.cells(name).each(
+                lambda c: seen.setdefault(text, len(seen)) if (text := same(c)) in known else -1
+            )
+            self._codes[name] = made.astype(np.int64)
         return self._codes[name]
 
     @cached_property
@@ -172,44 +174,54 @@ class Site:
 
     def feature(self, name: str) -> Feature | None:
         found = self.looks[self.headers[name]]
-        codes = self.codes(name).astype(float)
-        codes[codes < 0] = np.nan
-        values = {same(c) for c in found.values}
-        sex = names_sex(name) and len(values) <= SEX_VALUES
+        different = found.values.different(FEW_VALUES)
+        sex = names_sex(name) and different <= SEX_VALUES
         if names_age(name) and found.kind == "number" and found.numeric:
             return Feature(name, self.numbers(name), YEARS, True, True)
         if names_birth(name) and found.numeric:
             return Feature(name, self.numbers(name), 0.0, True, True)
-        if sex or (len(values) == 2 and values <= SEXES) or names_birth(name):
-            return Feature(name, codes, 0.0, True)
+        if sex or (different == 2 and {same(c) for c in found.values} <= SEXES) or names_birth(name):
+            return Feature(name, self.known_codes(name), 0.0, True)
         if names_place(name):
             return None
-        if found.kind == "number" and len(values) > FEW_VALUES:
+        if found.kind == "number" and different > FEW_VALUES:
             numbers = self.numbers(name)
             low, high = np.nanquantile(numbers, [0.05, 0.95])
             return Feature(name, numbers, NARROW * float(high - low), False, True)
-        few = 2 <= len(values) <= FEW_VALUES or found.kind == "date"
-        return Feature(name, codes, 0.0, False) if few else None
+        few = 2 <= different <= FEW_VALUES or found.kind == "date"
+        return Feature(name, self.known_codes(name), 0.0, False) if few else None
+
+    def known_codes(self, name: str) -> Array:
+        """[row] the same, NaN where missing."""
+        codes = self.codes(name)
+        return np.where(codes < 0, np.nan, codes.astype(float))
 
     def beside(self, name: str) -> Pairs:
         """A row of each value with one of the next, in the order of its numbers or texts."""
-        codes, texts = self.codes(name), [same(c) for c in self.cells(name)]
-        numeric = self.looks[self.headers[name]].numeric
-        order = self.numbers(name) if numeric else np.unique(texts, return_inverse=True)[1]
-        rows = np.array([i for i in np.argsort(order, kind="stable") if codes[i] >= 0], dtype=int)
+        codes = self.codes(name)
+        if self.looks[self.headers[name]].numeric:
+            order = self.numbers(name)
+        else:
+            order = np.unique(self.cells(name).each(same).astype(str), return_inverse=True)[1]
+        rows = np.argsort(order, kind="stable")
+        rows = rows[codes[rows] >= 0]
         steps = codes[rows[1:]] != codes[rows[:-1]]
         return rows[:-1][steps], rows[1:][steps]
 
     def numbers(self, name: str) -> Array:
-        found = self.looks[self.headers[name]]
-        pairs = zip(found.values, found.read_cells(), strict=True)
-        read = {same(c): v for c, v in pairs if v is not None}
-        return np.array([read.get(same(c), np.nan) for c in self.cells(name)])
+        found, cells = self.looks[self.headers[name]], self.cells(name)
+        read = np.full(len(cells.spellings), np.nan)
+        if found.values.spellings is cells.spellings and found.values.usual.all():
+            read[found.values.which] = found.read()
+            return np.asarray(read[cells.codes])
+        pairs = zip(found.values, found.read().tolist(), strict=True)
+        by_text = {same(c): v for c, v in pairs if v == v}
+        return cells.each(lambda c: by_text.get(same(c), np.nan)).astype(np.float64)
 
     def first_rows(self, name: str) -> dict[str, int]:
         """{a value: the first row that has it}."""
-        cells, known = self.cells(name), self.codes(name) >= 0
-        return {same(cells[i]): i for i in reversed(range(len(cells))) if known[i]}
+        cells, known = self.cells(name).each(same), self.codes(name) >= 0
+        return {cells[i]: i for i in reversed(range(len(cells))) if known[i]}
 
     def may_tell(self, name: str) -> bool:
         """Whether a column's values could stand for persons: texts or whole numbers, some of them twice."""
@@ -218,7 +230,8 @@ class Site:
             return False
         if names_sex(name) or names_birth(name) or names_age(name) or names_place(name):
             return False
-        whole = bool((found.numbers() % 1 == 0).all())
+        read = found.read()
+        whole = bool((read[~np.isnan(read)] % 1 == 0).all())
         measured = found.kind == "number" and names_measure(name)
         return whole and not measured and 3 <= len(found.values) < found.known
 
@@ -372,9 +385,7 @@ def at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]:
         where |= {a, b} if both else set()
         lasting = (f for f in sites[a].features if f.personal and not f.wide)
         for feature in (f for f in lasting if f.name in sites[b].headers):
-            texts = [
-                [same(c) for c in sites[s].table.columns[sites[s].headers[feature.name]]] for s in (a, b)
-            ]
+            texts = [sites[s].cells(feature.name).each(same) for s in (a, b)]
             alike = sum(texts[0][first[a][c]] == texts[1][first[b][c]] for c in both)
             kept.append(Kept(feature.name, alike / max(len(both), 1), len(both), feature.chance, True))
     kept = [k for k in kept if k.tells and not names_age(k.name)]
