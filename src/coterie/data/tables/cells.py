@@ -34,8 +34,23 @@ def in_order_of_rows(codes: Array) -> tuple[Array, Array]:
     """[row] codes counted from 0 in the order in which they first appear, and [code] what each was before."""
     import pandas as pd
 
-    made, before = pd.factorize(codes)
-    return made, np.asarray(before)
+    many = int(codes.max(initial=-1)) + 1
+    if many > 4 * len(codes):  # few rows of many: the others are not looked at
+        made, before = pd.factorize(codes)
+        return made, np.asarray(before)
+    first = first_rows(codes, many)
+    before = np.flatnonzero(first < len(codes))
+    before = before[np.argsort(first[before])]
+    place = np.empty(many, dtype=np.int32)
+    place[before] = np.arange(len(before), dtype=np.int32)
+    return place[codes], before
+
+
+def first_rows(codes: Array, many: int) -> Array:
+    """[code] the first row that has it, of so many codes; as many as there are rows where none has."""
+    first = np.full(many, len(codes), dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    return first
 
 
 class Spellings:
@@ -59,16 +74,17 @@ class Spellings:
     @cached_property
     def points(self) -> Array:
         """[spelling] whether it has a decimal point for sure; of usual numbers."""
-        return self._of_usual_texts(lambda c: "." in c) & ~self.groups
+        pairs = zip(self.cells, self.usual.tolist(), strict=True)
+        pointed = [usual and isinstance(c, str) and "." in c for c, usual in pairs]
+        return np.array(pointed, dtype=bool) & ~self.groups
 
     @cached_property
     def groups(self) -> Array:
         """[spelling] whether it has a point that may divide thousands; of usual numbers."""
-        return self._of_usual_texts(lambda c: GROUP.fullmatch(c) is not None)
-
-    def _of_usual_texts(self, test: Callable[[str], bool]) -> Array:
-        pairs = zip(self.cells, self.usual.tolist(), strict=True)
-        return np.array([usual and isinstance(c, str) and test(c) for c, usual in pairs], dtype=bool)
+        fits = GROUP.fullmatch
+        return np.array(
+            [isinstance(c, str) and c[-4:-3] == "." and fits(c) is not None for c in self.cells], dtype=bool
+        )
 
     def numbers(self, decimal: Decimal = "", thousands: Thousands = "") -> Array:
         """[spelling] by `number_of`, NaN where it is none."""

@@ -85,7 +85,7 @@ def rows_of(
         table, whose = labelled(recipe, table, whose, site)
     goals = recipe.goal_rules if with_target else ()
     rules = [*recipe.inputs, *goals]
-    made = np.full((len(table), len(rules)), np.nan)
+    made = np.full((len(table), len(rules)), np.nan, order="F")  # as it is filled, and looked at
     for name, rows in places(whose, site, len(table)):
         reading = Reading(recipe, table.take(rows), name, frozenset(map(plain, may_lack)), [])
         made[rows] = reading.numbers(rules, with_target)
@@ -239,7 +239,7 @@ class Reading:
         tidy = {r.name: self.tidy(r, cells[r.name]) for r in here}
         needed = {self.recipe.target, self.recipe.event} if with_target else set[str]()
         self.troubles += self.misfits(here, tidy, cells, needed)
-        made = np.full((len(self.table), len(rules)), np.nan)
+        made = np.full((len(self.table), len(rules)), np.nan, order="F")
         for i, rule in enumerate(rules):
             if rule.name in tidy:
                 made[:, i] = tidy[rule.name].numbers[tidy[rule.name].codes]

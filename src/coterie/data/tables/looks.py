@@ -267,8 +267,11 @@ def find_leaks(
 ) -> dict[str, Counter[str]]:
     """Leaves likely leaks out, as a question; gives the classes of each site."""
     rules = [*recipe.inputs, *recipe.goal_rules]
-    parts = [Reading(recipe, t, s, frozenset(), []).numbers(rules, True) for s, t in tables.items()]
-    made, whose = np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    sizes = [len(t) for t in tables.values()]
+    made, whose = np.empty((sum(sizes), len(rules)), order="F"), np.repeat(np.arange(len(sizes)), sizes)
+    parts = np.split(made, np.cumsum(sizes)[:-1])
+    for part, (site, table) in zip(parts, tables.items(), strict=True):
+        part[:] = Reading(recipe, table, site, frozenset(), []).numbers(rules, True)
     goals = made[:, len(recipe.inputs) :]
     labelled = ~np.isnan(goals).any(axis=1)
     target = target_of(goals[labelled], [words_of(rule) for rule in recipe.goal_rules])
@@ -284,7 +287,7 @@ def find_leaks(
     for group, merged in pairs:
         if group.name in (recipe.target, recipe.event) or merged.kind in ("empty", "constant"):
             continue
-        x = made[labelled, place[group.name]] if group.name in place else None
+        x = made[:, place[group.name]][labelled] if group.name in place else None
         has = filled(group, merged.rule, tables)[labelled]
         if word := known_afterwards(group.name):
             why = f"its name ({word}) is that of something known only afterwards"

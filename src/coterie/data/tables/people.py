@@ -121,21 +121,21 @@ class Feature:
         slack = float(np.quantile(self.apart_by_chance, NEAR))
         return replace(self, slack=slack, wide=True)
 
-    def goes_with(self, beside: Pairs) -> bool:
-        """Whether a quantity follows the order of values that are `beside` each other: one is of the other,
-        as a dose is of a weight.
+    def goes_with(self, beside: Array) -> bool:
+        """Whether a quantity follows the order of values that are beside each other, and so far apart in it: one
+        is of the other, as a dose is of a weight.
         """
-        near = self.widened.agree(beside) if self.quantity else np.empty(0)
+        near = beside <= self.widened.slack if self.quantity else np.empty(0)
         return len(near) > 0 and float(near.mean()) >= (1 + NEAR) / 2
 
-    def agree(self, pairs: Pairs) -> Array:
-        """[pair] of which both are known."""
+    def apart(self, pairs: Pairs) -> Array:
+        """[pair] how far apart they are, of which both are known."""
         apart = np.abs(self.values[pairs[0]] - self.values[pairs[1]])
-        return np.asarray(apart[~np.isnan(apart)] <= self.slack)
+        return np.asarray(apart[~np.isnan(apart)])
 
-    def kept(self, pairs: Pairs, beside: Pairs = NO_PAIRS) -> Kept:
-        """By these pairs of rows, against any two rows and those of values `beside` each other."""
-        agree, there = self.agree(pairs), self.agree(beside)
+    def kept(self, apart: Array, beside: Array) -> Kept:
+        """By how far pairs of rows are `apart`, against any two rows and those of values `beside` each other."""
+        agree, there = apart <= self.slack, beside <= self.slack
         share = float(agree.mean()) if len(agree) else 0.0
         near = float(there.sum() + 2 * self.chance) / (len(there) + 2)  # few pairs tell little
         chance = max(self.chance, near) if len(agree) and not self.goes_with(beside) else 1.0
@@ -246,9 +246,12 @@ def pairs_of(codes: Array) -> Pairs:
 
 def joint(sites: Sequence[Array]) -> Array:
     """[row] a number for each combination of values, -1 where one is missing."""
-    rows = np.stack(sites, axis=1)
-    _, codes = np.unique(rows, axis=0, return_inverse=True)
-    return np.where((rows < 0).any(axis=1), -1, codes.reshape(-1))
+    codes, *others = sites
+    for other in others:
+        both = (codes + 1) * (int(other.max(initial=0)) + 2) + other + 1
+        missing = (codes < 0) | (other < 0)
+        codes = np.where(missing, -1, np.unique(both, return_inverse=True)[1])
+    return codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,7 +326,7 @@ def evidence_of(columns: Sequence[str], sites: Mapping[str, Site], believed: boo
             continue
         codes = joint([here.codes(c) for c in columns])
         pairs, beside = pairs_of(codes), here.beside(columns[0]) if len(columns) == 1 else NO_PAIRS
-        kept = [f.kept(pairs, beside) for f in here.features if f.name not in columns]
+        kept = kept_at(here, columns, pairs, beside)
         alone = Evidence(tuple(columns), 0, 0, 0, tuple(kept))
         if alone.changed and not believed:
             against.append(site)
@@ -334,6 +337,19 @@ def evidence_of(columns: Sequence[str], sites: Mapping[str, Site], believed: boo
             by_name.setdefault((k.name, k.wide), []).append(k)
     kept_at_all = [added(parts) for parts in by_name.values()]
     return Evidence(tuple(columns), values, rows, again, tuple(kept_at_all), tuple(against))
+
+
+def kept_at(site: Site, columns: Sequence[str], pairs: Pairs, beside: Pairs) -> list[Kept]:
+    """What rows of one value of some columns keep in the others; a column that is looked at in two ways is taken
+    out of a table once.
+    """
+    found, apart = list[Kept](), dict[str, tuple[Array, Array]]()
+    for feature in site.features:
+        if feature.name not in columns:
+            if feature.name not in apart:
+                apart[feature.name] = feature.apart(pairs), feature.apart(beside)
+            found.append(feature.kept(*apart[feature.name]))
+    return found
 
 
 def added(parts: Sequence[Kept]) -> Kept:
@@ -365,7 +381,8 @@ def joins_persons(fine: Evidence, coarse: str, sites: Mapping[str, Site]) -> boo
             one, other = pairs_of(site.codes(coarse))
             differ = site.codes(name)[one] != site.codes(name)[other]
             for feature in (f for f in site.features if (f.name, f.wide) in wanted):
-                by_name.setdefault(feature.name, []).append(feature.kept((one[differ], other[differ])))
+                apart = feature.apart((one[differ], other[differ]))
+                by_name.setdefault(feature.name, []).append(feature.kept(apart, np.empty(0)))
     kept = [k for parts in by_name.values() if (k := added(parts)).tells]
     fixed = [k for k in kept if k.fixed]
     if fixed:

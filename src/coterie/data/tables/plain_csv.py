@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.data.tables.cells import Array, Column, Spellings, object_array
-from coterie.data.tables.texts import BLANKS, trimmed
+from coterie.data.tables.cells import Array, Column, Spellings, first_rows, object_array
+from coterie.data.tables.texts import trimmed
 
 BLOCK = 1 << 24  # bytes that are looked at together
 WORD = 8  # bytes of a cell that are compared at once
@@ -101,8 +101,7 @@ def column_of(content: bytes, begins: Array, ends: Array) -> Column:
         part = (words[place] >> beyond) & MASKS[np.clip(widths - at, 0, WORD)]
         more, found = pd.factorize(part)
         codes = more if at == 0 else pd.factorize(codes * len(found) + more)[0]
-    first = np.empty(int(codes.max()) + 1, dtype=np.int64)
-    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    first = first_rows(codes, int(codes.max()) + 1)
     pairs = zip(begins[first].tolist(), ends[first].tolist(), strict=True)
     texts = object_array([content[b:e].decode() for b, e in pairs])
     return trimmed_column(Column(codes.astype(np.int32), Spellings(texts)))
@@ -113,7 +112,8 @@ def trimmed_column(column: Column) -> Column:
     import pandas as pd
 
     cells = column.spellings.cells
-    if not any(map(BLANKS.search, cells)):
+    joined = "\n".join(cells)
+    if joined.isascii() and len("".join(joined.split())) == len(joined) - (len(cells) - 1):
         return column
     codes, found = pd.factorize(object_array([trimmed(c) for c in cells]))
     return Column(codes.astype(np.int32)[column.codes], Spellings(object_array(found)))
