@@ -155,6 +155,11 @@ class Column:
         codes, which = in_order_of_rows(self.codes)
         return np.asarray(object_array([function(c) for c in self.spellings.cells[which]])[codes])
 
+    def values(self) -> Values:
+        """Which spellings rows have, and how many."""
+        codes, which = in_order_of_rows(self.codes)
+        return Values(self.spellings, which, np.bincount(codes, minlength=len(which)))
+
     def among(self, texts: Collection[str]) -> Array:
         """[row] whether a cell is the same as one of these texts."""
         codes, which = in_order_of_rows(self.codes)
@@ -174,9 +179,7 @@ class Values(Mapping[Cell, int]):
         if isinstance(cells, Counter):
             found = Spellings(object_array(list(cells)))
             return cls(found, np.arange(len(found)), np.array(list(cells.values()), dtype=np.int64))
-        column = cells if isinstance(cells, Column) else Column.of(cells)
-        codes, which = in_order_of_rows(column.codes)
-        return cls(column.spellings, which, np.bincount(codes, minlength=len(which)))
+        return (cells if isinstance(cells, Column) else Column.of(cells)).values()
 
     @classmethod
     def joined(cls, parts: Sequence[Values]) -> Values:
