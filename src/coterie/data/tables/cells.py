@@ -19,7 +19,9 @@ import numpy.typing as npt
 from coterie.data.tables.texts import Cell, Decimal, Thousands, number_of, same
 
 Array = npt.NDArray[Any]
-USUAL_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,20})?")  # as programs write them: nothing to puzzle over
+# as programs write them: nothing to puzzle over; and what no cell of a column of such numbers has
+USUAL_NUMBER, UNUSUAL = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)"), re.compile(r"[^-0-9.\n]")
+LONGEST = 40  # characters of a usual number
 GROUP = re.compile(r"-?[1-9][0-9]{0,2}\.[0-9]{3}")  # ... but for a point that may divide thousands
 NEAR = 1e-9  # how near a number must be to another, before the two are compared as they are written
 
@@ -66,10 +68,28 @@ class Spellings:
     @cached_property
     def usual(self) -> Array:
         """[spelling] whether it is a number, read alike whatever marks thousands, if points are decimal."""
+        if self._floats is not None:
+            return ~np.isnan(self._floats)
         fits = USUAL_NUMBER.fullmatch
         return np.array(
-            [math.isfinite(c) if isinstance(c, float) else fits(c) is not None for c in self.cells], dtype=bool
+            [
+                math.isfinite(c) if isinstance(c, float) else len(c) <= LONGEST and fits(c) is not None
+                for c in self.cells
+            ],
+            dtype=bool,
         )
+
+    @cached_property
+    def _floats(self) -> Array | None:
+        """[spelling] numbers, NaN for an empty cell, where all others are usual numbers; else None."""
+        texts = [c for c in self.cells if not isinstance(c, float)]
+        if UNUSUAL.search("\n".join(texts)) or max(map(len, texts), default=0) > LONGEST:
+            return None
+        try:
+            found = np.array([float(c) if c != "" else math.nan for c in self.cells], dtype=np.float64)
+        except ValueError:
+            return None
+        return None if np.isinf(found).any() else found
 
     @cached_property
     def points(self) -> Array:
@@ -91,6 +111,8 @@ class Spellings:
         key = (decimal or ".", thousands)
         if key not in self._read:
             easy = key[0] in (".", "either") and thousands != "."
+            if easy and self._floats is not None:
+                return self._floats
             usual = self.usual.tolist() if easy else [False] * len(self)
             read = (
                 float(c) if plainly else number_of(c, decimal, thousands)

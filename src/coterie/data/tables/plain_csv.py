@@ -7,6 +7,9 @@ this gives nothing, and it is read row by row.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +18,7 @@ from coterie.data.tables.cells import Array, Column, Spellings, first_rows, obje
 from coterie.data.tables.texts import trimmed
 
 BLOCK = 1 << 24  # bytes that are looked at together
+ROWS = 1 << 15  # that are looked at together
 WORD = 8  # bytes of a cell that are compared at once
 WIDE = 4 * WORD  # wider cells are texts, which are seldom alike
 LONGEST = 1 << 16  # `csv` refuses cells that are longer than twice that
@@ -42,12 +46,11 @@ def plain_text(content: bytes, separator: str) -> PlainText | None:
     if len(lines) < 2 or max(int((e - b).max()) for b, e in zip(begins, ends, strict=True)) > LONGEST:
         return None
     headers = [content[b:e].decode() for b, e in zip(begins[:, 0].tolist(), ends[:, 0].tolist(), strict=True)]
-    columns, blank = list[Column](), np.ones(len(lines) - 1, dtype=bool)
-    for begin, end in zip(begins[:, 1:], ends[:, 1:], strict=True):
-        column = column_of(content, begin, end)
-        empty = np.array([not text for text in column.spellings.cells], dtype=bool)
-        blank &= empty[column.codes]
-        columns.append(column)
+    with ThreadPoolExecutor(os.cpu_count()) as several:
+        columns = list(several.map(partial(column_of, content), begins[:, 1:], ends[:, 1:]))
+    blank = np.ones(len(lines) - 1, dtype=bool)
+    for column in columns:
+        blank &= np.array([not text for text in column.spellings.cells], dtype=bool)[column.codes]
     return None if blank.any() or not all(map(trimmed, headers)) else PlainText(headers, columns, lines[1:])
 
 
@@ -96,9 +99,11 @@ def column_of(content: bytes, begins: Array, ends: Array) -> Column:
     words = np.ndarray((len(content) - WORD + 1,), np.dtype("<u8"), content, strides=(1,))  # from any byte on
     codes = np.zeros(len(begins), dtype=np.int64)
     for at in range(0, widest, WORD):
-        place = np.minimum(begins + at, len(words) - 1)
-        beyond = (np.minimum(begins + at - place, WORD - 1) * WORD).astype(np.uint64)  # at the very end
-        part = (words[place] >> beyond) & MASKS[np.clip(widths - at, 0, WORD)]
+        part = np.empty(len(begins), dtype=np.uint64)
+        for few in (slice(i, i + ROWS) for i in range(0, len(part), ROWS)):
+            place = np.minimum(begins[few] + at, len(words) - 1)
+            beyond = np.minimum(begins[few] + at - place, WORD - 1) * WORD  # bits, at the very end of the text
+            part[few] = (words[place] >> beyond.astype(np.uint64)) & MASKS[np.clip(widths[few] - at, 0, WORD)]
         more, found = pd.factorize(part)
         codes = more if at == 0 else pd.factorize(codes * len(found) + more)[0]
     first = first_rows(codes, int(codes.max()) + 1)
