@@ -1,9 +1,9 @@
 """A table of a million rows: inspecting it, training on it and predicting with the model, beside pandas and
 scikit-learn on the same file in the same run: python benchmarks/big_table.py [--rows 1000000]
 
-Each command runs in a process of its own; its seconds are those of the clock from start to end, its memory the
-most that it ever held. Beside it stands what scikit-learn takes in a process of its own, imports included: read_csv,
-gaps filled in with medians, numbers standardised, words as indicators, LogisticRegression, predict_proba.
+Each command runs in a process of its own; its seconds are those of the clock from start to end, its memory
+the most that it ever held. Beside it stands what scikit-learn takes in a process of its own, with imports:
+read_csv, gaps filled in with medians, numbers standardised, words as indicators, LogisticRegression, score.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ PANDAS = "import sys, pandas; pandas.read_csv(sys.argv[1])"
 
 
 def big_table(rows: int, seed: int = 0, sites: int = SITES) -> pd.DataFrame:
-    """Numbers of two or three decimals and a few that are as precise as they get, whole numbers, words, no and
-    yes; some cells missing; a hospital, and an outcome that depends on a few of the columns.
+    """Numbers of one to three decimals and two that are as precise as they get, whole numbers, words, no and
+    yes; some cells missing; a hospital, and an outcome that depends on most of the columns.
     """
     draw = np.random.default_rng(seed)
     columns = dict[str, object]()
@@ -119,11 +119,25 @@ def measure(file: Path, folder: Path, given: argparse.Namespace) -> None:
     recipe, run = folder / "recipe.toml", folder / "run"
     rounds = ["--rounds", given.rounds] if given.rounds else []
     commands = {
-        "inspect": ["table", "inspect", str(file), "--target", "ill", "--site", "hospital", "--out", str(recipe)],
+        "inspect": [
+            "table",
+            "inspect",
+            str(file),
+            "--target",
+            "ill",
+            "--site",
+            "hospital",
+            "--out",
+            str(recipe),
+        ],
         "run": ["run", "--recipe", str(recipe), "--method", given.method, *rounds, "--out", str(run)],
         "predict": ["predict", str(run), str(file), "--out", str(folder / "predicted.csv")],
     }
-    beside = {"inspect": ("pandas.read_csv", pandas), "run": ("scikit-learn", scikit), "predict": ("pandas.read_csv", pandas)}
+    beside = {
+        "inspect": ("pandas.read_csv", pandas),
+        "run": ("scikit-learn", scikit),
+        "predict": ("pandas.read_csv", pandas),
+    }
     for name in given.parts:
         found, (other, reference) = cost([*coterie, *commands[name]]), beside[name]
         ratio = f"{found.seconds / reference.seconds:.1f} x {other}"

@@ -1,9 +1,9 @@
 """What a network gives for rows, so that it does not depend on what other rows there are.
 
 A product of matrices adds up in another order where more rows come together, and where a row begins elsewhere
-in memory: the last bits of an output differ. So rows go through in blocks of one size, from the same place, the
-last one filled up. Whether a row's place in its block and its neighbours leave no trace is tried on a few rows
-first; if they do, as where rows are pictures, each row goes by itself.
+in memory: the last bits of an output differ. So rows go through in blocks of one size, from the same place,
+the last one filled up. Whether a row's place in its block and its neighbours leave no trace is tried on a few
+rows first; where they do, or rows are large, as pictures are, each row goes by itself.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def block_of(function: Callable[[Tensor], Tensor], x: Tensor) -> int:
         for i, row in enumerate(few):
             place.copy_(row.expand_as(place))
             alike = function(place)
-            if not torch.equal(alike, alike[:1].expand_as(alike)) or not torch.equal(alike[::TRIED], mixed[i::TRIED]):
+            if not torch.equal(alike, alike[:1].expand_as(alike)) or not torch.equal(
+                alike[::TRIED], mixed[i::TRIED]
+            ):
                 return 1
             place[1:] = 0.0
             if not torch.equal(function(place)[:1], alike[:1]):

@@ -145,9 +145,7 @@ class Intake:
         encoding = None if self.own_recipe is None else self.own_recipe.encoding(self.site)
         table = read_table(source, encoding, by_row=True)
         raw, refusals, said = self.read(table)
-        return self.judged(
-            raw, refusals, Place(table.name, table.row_word, table.lines.tolist()), said
-        )
+        return self.judged(raw, refusals, Place(table.name, table.row_word, table.lines.tolist()), said)
 
     def of_array(self, values: Array) -> Asked:
         """Numbers in the model's order: raw columns where they are prepared, else inputs."""

@@ -1,7 +1,7 @@
-"""Cells of a column, each spelling once: what is asked of a spelling is answered once for all rows that have it.
+"""Cells of a column, each spelling once: what is asked of one is answered once for all rows that have it.
 
-A million rows say the same few thousand things over and over. A column is a number for each row and the spellings
-that the numbers stand for; sites of one file share its spellings, and what was found out about them.
+A million rows say the same few thousand things over and over. A column is a number for each row and the
+spellings that the numbers stand for; sites of one file share its spellings, and what was found out of them.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class Spellings:
         return self._read[key]
 
     def among(self, texts: Collection[str], which: Array, as_written: bool = False) -> Array:
-        """[which] whether a spelling is the same as one of these texts, which are as `same` has them; `as_written`
-        where they may also be as cells are.
+        """[which] whether a spelling is the same as one of these texts, which are as `same` has them;
+        `as_written` where they may also be as cells are.
         """
         numbers = [v for t in texts if (v := number_of(t, "either")) is not None]
         doubtful = ~self.usual[which]
@@ -147,7 +147,7 @@ class Column:
     def of(cls, cells: Iterable[Cell]) -> Column:
         import pandas as pd
 
-        listed = object_array(cells if isinstance(cells, np.ndarray | list) else list(cells))
+        listed = object_array(list(cells))
         codes, found = pd.factorize(listed, use_na_sentinel=False)
         return cls(codes.astype(np.int32), Spellings(object_array(found)))
 
@@ -162,7 +162,7 @@ class Column:
         return cell
 
     def tolist(self) -> list[Cell]:
-        return self.array.tolist()
+        return list(self.array)
 
     @property
     def array(self) -> Array:

@@ -326,10 +326,11 @@ class Reading:
         if cells is None:
             return [None] * len(self.table)
         gone, format = cells.among(missing_marks(rule, here)), here.dates or rule.dates
-        found = np.where(gone, None, cells.each(lambda c: date_of(c, format)))
+        found = cells.each(lambda c: date_of(c, format))
+        found[gone] = None
         self.troubles += [
             self.misfit(rule.name, [i], said(replace(rule, use="date"), "", shown(cells[i])))
-            for i in np.flatnonzero(~gone)
+            for i in np.flatnonzero(~gone).tolist()
             if found[i] is None
         ]
         return list(found)
@@ -343,7 +344,9 @@ class Reading:
     ) -> list[Misfit]:
         """What does not fit the schema: one line for each value of a column, with the lines it is in."""
         unread = [
-            (r.name, "", int(i)) for r in rules for i in np.flatnonzero(tidy[r.name].unread[tidy[r.name].codes])
+            (r.name, "", int(i))
+            for r in rules
+            for i in np.flatnonzero(tidy[r.name].unread[tidy[r.name].codes])
         ]
         known = {(name, row) for name, _, row in unread}
         wrong = [r for r in rules if not tidy[r.name].fits(r, plain(r.name) in set(map(plain, needed)))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,15 +31,16 @@ class Gathered:
     lines: Array
 
 
-def gather(recipe: Recipe) -> Gathered:
-    """Reads all files; what is wrong in any is said at once."""
+def gather(recipe: Recipe, read: Mapping[str, Table] | None = None) -> Gathered:
+    """Reads all files but those that are `read` already, by site; what is wrong in any is said at once."""
     files = dict(recipe.sites) or {"": recipe.file}
     if files == {"": ""}:
         raise BadInput("the recipe names no files: write [sites] with one a site, or file and site")
     parts, tables, troubles = list[Rows](), list[tuple[str, Table]](), list[str]()
     for site, file in files.items():
         try:
-            table = read_table(Path(recipe.folder) / file, recipe.encoding(site))
+            known = (read or {}).get(site)
+            table = read_table(Path(recipe.folder) / file if known is None else known, recipe.encoding(site))
             parts.append(rows_of(recipe, table, site, with_target=True))
             tables.append((site, table))
         except CoterieError as error:
@@ -71,7 +73,7 @@ def values_of(rule: Rule, raw: Array) -> Array:
     if not rule.values:
         return raw
     codes, found = pd.factorize(raw, use_na_sentinel=False)
-    return object_array([None if np.isnan(v) else rule.column.text(v) for v in found])[codes]
+    return np.asarray(object_array([None if np.isnan(v) else rule.column.text(v) for v in found])[codes])
 
 
 def cells_of(rule: Rule, site: str, table: Table, part: Rows) -> Array:
@@ -81,7 +83,9 @@ def cells_of(rule: Rule, site: str, table: Table, part: Rows) -> Array:
     if (header := header_of(table, rule, here)) is None:
         return np.full(int(kept.sum()), None, dtype=object)
     column = table.columns[header].take(kept)
-    return np.where(column.among(missing_marks(rule, here)), None, column.array)
+    found = column.array
+    found[column.among(missing_marks(rule, here))] = None
+    return found
 
 
 def people_in(rule: Rule, site: str, table: Table, part: Rows) -> Array:

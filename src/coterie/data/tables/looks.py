@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,8 @@ from coterie.data.tables.rules import Recipe, Rule
 from coterie.data.tables.texts import loose, plain, same
 from coterie.data.tables.totals import without_totals
 
+Show = Callable[[str, int], None]
+READ, LOOKED, PERSONS = 35, 50, 70  # per cent of the work that are then done, of a large table
 SITES = {"hospital", "site", "centre", "center", "clinic", "klinik", "institution", "facility"}
 
 
@@ -53,7 +55,9 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """classes   {site: rows of each class}, of a target that has classes."""
+    """classes   {site: rows of each class}, of a target that has classes
+    files     {site: its table as read, before its rows went to sites}; one without a site's name has all
+    """
 
     recipe: Recipe
     rows: Mapping[str, int]
@@ -61,6 +65,7 @@ class Inspection:
     classes: Mapping[str, Counter[str]]
     says: tuple[str, ...]
     asks: tuple[str, ...]
+    files: Mapping[str, Table] = field(default_factory=dict)
 
 
 def inspect(
@@ -71,9 +76,10 @@ def inspect(
     leave_out: Sequence[str] = (),
     task: str = "auto",
     event: str = "",
+    show: Show = lambda doing, done: None,
 ) -> Inspection:
     """Files, one a site or one with a site column; `home` is where the recipe will be. With an event the
-    target is the time until it.
+    target is the time until it. `show` is told what is being done, and how much of it is, in per cent.
     """
     if not paths:
         raise BadInput("no file to look at: give one for each site, or one with --site COLUMN")
@@ -81,22 +87,23 @@ def inspect(
         raise BadInput(
             f"{len(paths)} files and a site column: give one file with --site, or one file a site without"
         )
-    tables, encodings, says = read_all(paths)
+    tables, encodings, says = read_all(paths, show)
     written = {
         name: os.path.relpath(path, home) if home else str(path)
         for name, path in zip(tables, paths, strict=True)
     }
-    recipe = Recipe((), sites=written, encodings=encodings)
+    recipe, files = Recipe((), sites=written, encodings=encodings), tables
     if site:
         (whole,) = tables.values()
         file = next(iter(written.values()))
         recipe = Recipe((), file=file, site=site_header(whole, site), encodings=encodings)
-        tables = by_column(recipe, whole)
-    seen = inspect_tables(recipe, tables, target, leave_out, task, event)
-    return replace(seen, says=(*says, *seen.says))
+        files, tables = {"": whole}, by_column(recipe, whole)
+    seen = inspect_tables(recipe, tables, target, leave_out, task, event, show)
+    show("all columns looked at", 100)
+    return replace(seen, says=(*says, *seen.says), files=files)
 
 
-def read_all(paths: Sequence[str | Path]) -> tuple[dict[str, Table], dict[str, str], list[str]]:
+def read_all(paths: Sequence[str | Path], show: Show) -> tuple[dict[str, Table], dict[str, str], list[str]]:
     """By file name without its ending; the encodings that recipes hold, and what is to be said of them. What
     is wrong with any is said at once.
     """
@@ -105,7 +112,8 @@ def read_all(paths: Sequence[str | Path]) -> tuple[dict[str, Table], dict[str, s
     if twins:
         raise BadInput(f"two files are called {twins[0]!r}, and a site is called by its file: rename one")
     tables, encodings, says, troubles = dict[str, Table](), dict[str, str](), list[str](), list[str]()
-    for path in map(Path, paths):
+    for i, path in enumerate(map(Path, paths)):
+        show(f"reading {path.name}", READ * i // len(paths))
         try:
             tables[path.stem], encoding, line = read_any(path)
             encodings |= {path.stem: encoding} if encoding else {}
@@ -154,11 +162,15 @@ def inspect_tables(
     leave_out: Sequence[str] = (),
     task: str = "auto",
     event: str = "",
+    show: Show = lambda doing, done: None,
 ) -> Inspection:
     if event:
         task = timed(target, event, task)
     headers = {s: [h for h in t.columns if plain(h) != plain(recipe.site)] for s, t in tables.items()}
-    looks = {s: looked_at(tables[s], names) for s, names in headers.items()}
+    looks = dict[str, dict[str, Found]]()
+    for site, names in headers.items():
+        show(f"looking at {site}", READ + (LOOKED - READ) * len(looks) // len(headers))
+        looks[site] = looked_at(tables[site], names)
     groups = matched(headers, looks)
     goal, seen_at = goal_of(groups, target, tables), goal_of(groups, event, tables, "the event")
     totals = ""
@@ -179,11 +191,12 @@ def inspect_tables(
     if seen_at is not None:
         recipe = replace(recipe, event=seen_at.name)
         recipe = check_event(recipe, pairs, seen_at, looks, tables)
+    show("looking for persons", LOOKED)
     patient = find_people(pairs, looks, tables, (recipe.target, recipe.event))
     recipe = replace(recipe, rules=tuple(m.rule for _, m in pairs), patient=patient)
     classes = dict[str, Counter[str]]()
     if goal is not None:
-        classes = find_leaks(recipe, pairs, tables)
+        classes = find_leaks(recipe, pairs, tables, show)
     say_left_out(pairs)
     seen = tuple(
         Seen(with_why(g, m, looks), m.kind, gaps_of(g, looks), tuple(m.says), tuple(m.asks)) for g, m in pairs
@@ -263,7 +276,7 @@ def mark_sites(pairs: Sequence[tuple[Group, Merged]], looks: Mapping[str, Mappin
 
 
 def find_leaks(
-    recipe: Recipe, pairs: Sequence[tuple[Group, Merged]], tables: Mapping[str, Table]
+    recipe: Recipe, pairs: Sequence[tuple[Group, Merged]], tables: Mapping[str, Table], show: Show
 ) -> dict[str, Counter[str]]:
     """Leaves likely leaks out, as a question; gives the classes of each site."""
     rules = [*recipe.inputs, *recipe.goal_rules]
@@ -284,7 +297,8 @@ def find_leaks(
             known = part[:, -1][~np.isnan(part[:, -1])].astype(int)
             classes[site] = Counter({n: int((known == i).sum()) for i, n in enumerate(names)})
     place = {r.name: i for i, r in enumerate(recipe.inputs)}
-    for group, merged in pairs:
+    for i, (group, merged) in enumerate(pairs):
+        show(f"does {group.name} give the target away?", PERSONS + (100 - PERSONS) * i // len(pairs))
         if group.name in (recipe.target, recipe.event) or merged.kind in ("empty", "constant"):
             continue
         x = made[:, place[group.name]][labelled] if group.name in place else None

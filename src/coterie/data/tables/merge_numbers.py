@@ -162,7 +162,8 @@ def bound(merged: Merged, looks: Mapping[str, Found], which: Callable[[list[floa
     found = [
         float(which(numbers)) * (here.factor or 1.0) + here.offset
         for site, f in looks.items()
-        if (numbers := [v for v in f.read().tolist() if v == v]) and not (here := merged.here.get(site, Here())).absent
+        if (numbers := [v for v in f.read().tolist() if v == v])
+        and not (here := merged.here.get(site, Here())).absent
     ]
     return which(found) if found else 0.0
 

@@ -192,7 +192,7 @@ def number_kind(name: str, numbers: Numbers, zeros: bool = False) -> Verdict:
     least, most = numbers.least, numbers.most
     if set(numbers.values[:3].tolist()) == {0.0, 1.0}:
         return Verdict("flag", "its numbers are 0 and 1")
-    if whole and words & DATES and 19000101 <= least and most <= 21001231 and compact_dates(numbers):
+    if whole and words & DATES and least >= 19000101 and most <= 21001231 and compact_dates(numbers):
         return Verdict("date", "its numbers are dates such as 20240131")
     if (names_code(name, whole) and not names_person(name)) or (zeros and not names_identifier(name)):
         return code_kind(name, numbers, zeros)

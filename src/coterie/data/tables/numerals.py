@@ -120,7 +120,7 @@ def writing_of(cells: Iterable[Cell], commas: bool = False) -> Writing:
 
 
 def proves_usual(values: Values) -> bool:
-    """Whether all are numbers as programs write them, and either no point is in doubt or one proves the others."""
+    """Whether all are numbers as programs write them, and no point is in doubt or one proves the others."""
     points, groups = (mask[values.which] for mask in (values.spellings.points, values.spellings.groups))
     return bool(values.usual.all()) and (bool(points.any()) or not groups.any())
 

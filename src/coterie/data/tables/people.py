@@ -122,8 +122,8 @@ class Feature:
         return replace(self, slack=slack, wide=True)
 
     def goes_with(self, beside: Array) -> bool:
-        """Whether a quantity follows the order of values that are beside each other, and so far apart in it: one
-        is of the other, as a dose is of a weight.
+        """Whether a quantity follows the order of values that are beside each other, and so far apart in it:
+        one is of the other, as a dose is of a weight.
         """
         near = beside <= self.widened.slack if self.quantity else np.empty(0)
         return len(near) > 0 and float(near.mean()) >= (1 + NEAR) / 2
@@ -134,7 +134,7 @@ class Feature:
         return np.asarray(apart[~np.isnan(apart)])
 
     def kept(self, apart: Array, beside: Array) -> Kept:
-        """By how far pairs of rows are `apart`, against any two rows and those of values `beside` each other."""
+        """By how far pairs of rows are apart, against any two rows and those of values beside each other."""
         agree, there = apart <= self.slack, beside <= self.slack
         share = float(agree.mean()) if len(agree) else 0.0
         near = float(there.sum() + 2 * self.chance) / (len(there) + 2)  # few pairs tell little
@@ -340,8 +340,8 @@ def evidence_of(columns: Sequence[str], sites: Mapping[str, Site], believed: boo
 
 
 def kept_at(site: Site, columns: Sequence[str], pairs: Pairs, beside: Pairs) -> list[Kept]:
-    """What rows of one value of some columns keep in the others; a column that is looked at in two ways is taken
-    out of a table once.
+    """What rows of one value of some columns keep in the others; a column that is looked at in two ways is
+    taken out of a table once.
     """
     found, apart = list[Kept](), dict[str, tuple[Array, Array]]()
     for feature in site.features:

@@ -1,8 +1,8 @@
 """Text of a CSV file, cut into columns all at once, where that is certain to be what `csv` would make of it.
 
-It is where there are no quotation marks, all lines end alike and have as many cells, and no row is blank: then a
-cell is what stands between two separators. Of cells that are alike only one becomes a text. For any other file
-this gives nothing, and it is read row by row.
+It is where there are no quotation marks, all lines end alike and have as many cells, and no row is blank:
+then a cell is what stands between two separators. Of cells that are alike only one becomes a text. For any
+other file this gives nothing, and it is read row by row.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def plain_text(content: bytes, separator: str) -> PlainText | None:
     returns = content.count(b"\r")
     if QUOTE in content or len(content) < WORD or (returns and returns != content.count(b"\r\n")):
         return None
+    if not content.endswith(b"\n"):
+        content, returns = content + (b"\r\n" if returns else b"\n"), returns + (returns > 0)
     found = cells_of_lines(content, cuts_of(content, ord(separator)), returns)
     if found is None:
         return None
@@ -55,22 +57,22 @@ def plain_text(content: bytes, separator: str) -> PlainText | None:
 
 
 def cuts_of(content: bytes, separator: int) -> Array:
-    """[cut] where separators and ends of lines are; a last line may have no end."""
+    """[cut] where separators and ends of lines are."""
     read, small = np.frombuffer(content, np.uint8), np.int32 if len(content) < 2**31 else np.int64
     found = [
         (np.flatnonzero((block == separator) | (block == NEWLINE)) + begin).astype(small)
         for begin in range(0, len(read), BLOCK)
         for block in [read[begin : begin + BLOCK]]
     ]
-    return np.concatenate([*found, np.array([] if content.endswith(b"\n") else [len(read)], dtype=small)])
+    return np.concatenate(found)
 
 
 def cells_of_lines(content: bytes, cuts: Array, returns: int) -> tuple[Array, Array, Array] | None:
-    """[cell, row] where cells begin and end, and [row] their lines, of lines that are not empty; None where these
-    have not all as many cells, or not all end with a return though some do.
+    """[cell, row] where cells begin and end, and [row] their lines, of lines that are not empty; None where
+    these have not all as many cells, or not all end with a return though some do.
     """
     read = np.frombuffer(content, np.uint8)
-    last = np.flatnonzero(np.append(read[cuts[:-1]] == NEWLINE, True))
+    last = np.flatnonzero(read[cuts] == NEWLINE)
     many, line_ends = np.diff(last, prepend=-1), cuts[last]
     if returns and returns != len(last):
         return None
@@ -102,7 +104,9 @@ def column_of(content: bytes, begins: Array, ends: Array) -> Column:
         part = np.empty(len(begins), dtype=np.uint64)
         for few in (slice(i, i + ROWS) for i in range(0, len(part), ROWS)):
             place = np.minimum(begins[few] + at, len(words) - 1)
-            beyond = np.minimum(begins[few] + at - place, WORD - 1) * WORD  # bits, at the very end of the text
+            beyond = (
+                np.minimum(begins[few] + at - place, WORD - 1) * WORD
+            )  # bits, at the very end of the text
             part[few] = (words[place] >> beyond.astype(np.uint64)) & MASKS[np.clip(widths[few] - at, 0, WORD)]
         more, found = pd.factorize(part)
         codes = more if at == 0 else pd.factorize(codes * len(found) + more)[0]

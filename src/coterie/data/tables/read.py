@@ -21,7 +21,7 @@ import numpy as np
 
 from coterie.core.errors import BadData, BadInput, Several
 from coterie.data.intake import Array
-from coterie.data.tables.cells import Column, Spellings, object_array
+from coterie.data.tables.cells import Column, Spellings
 from coterie.data.tables.encodings import decoded, likely_separator
 from coterie.data.tables.plain_csv import plain_text, trimmed_column
 from coterie.data.tables.texts import Cell, plain, some, trimmed

@@ -56,7 +56,7 @@ def without_totals(
         changed = replace(found, values=left, marks=(*found.marks, *cells_of[site]))
         made[site] = {**looks[site], header: changed}
         here = tables[site].columns[header].each(gone.__contains__)
-        where += [tables[site].where(i) for i in np.flatnonzero(here)]
+        where += [tables[site].where(i) for i in np.flatnonzero(here).tolist()]
     if not where:
         return dict(looks), ""
     values = some(sorted({c for cells in cells_of.values() for c in cells}))
