@@ -46,7 +46,7 @@ class ByPlace(nn.Module):
     """Rounds in another way where a row stands elsewhere, as some products of matrices do."""
 
     def forward(self, x):
-        return torch.cat([x[:100].flip(1).cumsum(1), x[100:].cumsum(1).roll(0)])[:, -1:]
+        return torch.cat([x[:100], x[100:] * 3 / 3])
 
 
 class OneAtATime(nn.Module):
