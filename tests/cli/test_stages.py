@@ -26,7 +26,7 @@ def test_a_bar_on_a_terminal_for_a_large_file(tmp_path, monkeypatch, terminal, l
 
 
 def test_stages_only_go_on(tmp_path):
-    rows = "".join(f"{i % 7}.5,{i % 3},{'north' if i % 2 else 'south'},{i % 2}\n" for i in range(60))
+    rows = "".join(f"{i % 7}.5,{i % 3},{'north' if i % 2 else 'south'},{i % 4 // 2}\n" for i in range(60))
     (tmp_path / "a.csv").write_text("dose,grade,site,ill\n" + rows)
     seen = list[int]()
     inspect([tmp_path / "a.csv"], "ill", "site", show=lambda doing, done: seen.append(done))
