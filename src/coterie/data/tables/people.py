@@ -13,7 +13,6 @@ Names are not needed for it, but they are believed: patient_id is one, postcode 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -388,23 +387,3 @@ def joins_persons(fine: Evidence, coarse: str, sites: Mapping[str, Site]) -> boo
     if fixed:
         return all(k.share >= CHANGES for k in fixed)
     return bool(kept) and 2 * sum(k.steady or k.share >= CHANGES for k in kept) >= len(kept)
-
-
-def at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]:
-    """How many values stand at several sites, and at which, if they are of one person there by all that
-    persons keep; numbers from 1 on are at every site, of others.
-    """
-    first = {name: site.first_rows(column) for name, site in sites.items() if column in site.headers}
-    shared, where, kept = set[str](), set[str](), list[Kept]()
-    for a, b in itertools.combinations(first, 2):
-        both = sorted(first[a].keys() & first[b].keys())
-        shared |= set(both)
-        where |= {a, b} if both else set()
-        lasting = (f for f in sites[a].features if f.personal and not f.wide)
-        for feature in (f for f in lasting if f.name in sites[b].headers):
-            texts = [sites[s].cells(feature.name).each(same) for s in (a, b)]
-            alike = sum(texts[0][first[a][c]] == texts[1][first[b][c]] for c in both)
-            kept.append(Kept(feature.name, alike / max(len(both), 1), len(both), feature.chance, True))
-    kept = [k for k in kept if k.tells and not names_age(k.name)]
-    one_person = all(k.share >= CHANGES for k in kept) and sum(k.evidence for k in kept) >= SURE
-    return (len(shared), sorted(where)) if one_person else (0, [])
