@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,11 @@ __all__ = [
     "say_notes",
     "say_sections",
     "say_table",
+    "stages",
     "watcher",
 ]
+
+LARGE = 10**7  # bytes of files that take longer than a moment
 
 
 class Screen(Console):
@@ -100,6 +103,19 @@ def progress(
 ) -> AbstractContextManager[Bar]:
     """A bar on standard error, see `bar_of`."""
     return bar_of(total, err, name, unit, often)
+
+
+@contextmanager
+def stages(*files: str) -> Iterator[Callable[[str, int], None]]:
+    """What shows what is being done and how much of it is, in per cent: on a terminal, for files so large
+    that a person waits.
+    """
+    sizes = [Path(f).stat().st_size for f in files if Path(f).is_file()]
+    if not err.is_terminal or sum(sizes) < LARGE:
+        yield lambda doing, done: None
+        return
+    with progress(100, unit="%") as bar:
+        yield lambda doing, done: move(bar, doing, done)
 
 
 def say_table(notes: Sequence[str], text: str, out: str, said: str = "") -> None:

@@ -10,7 +10,7 @@ run, its result in Python, a folder), and whatever other rows are asked about.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -155,9 +155,15 @@ class Predictor:
         warn_of(found.asked)
         return found.p
 
-    def answers_of(self, source: Any, strict: bool = False) -> Answers:
-        """What the model says of a source's rows; with `strict`, all or none of them."""
+    def answers_of(
+        self, source: Any, strict: bool = False, show: Callable[[str, int], None] = lambda doing, done: None
+    ) -> Answers:
+        """What the model says of a source's rows; with `strict`, all or none of them. `show` is told what is
+        being done, and how much of a prediction is, in per cent.
+        """
+        show("reading and checking", 0)
         asked = self.intake.asked(source)
+        show(f"predicting {len(asked.kept)} rows", 60)
         found = self.settled(asked.refuse() if strict else asked)
         return found._replace(asked=found.asked.refuse()) if strict else found
 
