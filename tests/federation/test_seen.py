@@ -130,7 +130,8 @@ def figures_of(record, number):
     found = set()
     for line in record.metrics:
         for metrics in [*(line["scores"] or {}).values(), {"loss": line["train_loss"]}]:
-            found |= {json.dumps(v[number]) for v in metrics.values() if v[number] is not None}
+            # without a sign: a net benefit may be minus another's, and its digits are then in both
+            found |= {json.dumps(abs(v[number])) for v in metrics.values() if v[number] is not None}
     return {figure for figure in found if len(figure) > 8}  # others are fractions that anybody may have
 
 
