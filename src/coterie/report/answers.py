@@ -43,8 +43,9 @@ LEGEND = (
     "answer has, the client's own mean or shares of classes; below nothing: no better than that, so no gain."
 )
 PROMISED = (
-    " Promised: the gain of such a choice on rows that neither training nor choosing had seen; the starred "
-    "gain itself is too good, as the same rows chose it."
+    " Promised: what such a choice gains on rows that neither training nor choosing had seen, with the "
+    "interval of as many rows as are held back for testing; the starred gain itself is too good, as the same "
+    "rows chose it."
 )
 
 
@@ -394,7 +395,7 @@ def legend(advice: Advice) -> str:
         ways=words.several(len(advice.ways) - 1, "way"),
         sure=f"{advice.sure:g}",
         s="" if advice.sure == 1 else "s",
-        promise="what is promised" if advice.inner else "its interval",
+        promise="its interval, or that of what nested parts chose," if advice.inner else "its interval",
     )
     return said + PROMISED * bool(advice.inner)
 

@@ -35,6 +35,7 @@ from coterie.metrics.summary import HIGHER_IS_BETTER
 from coterie.nets.ground import Connector
 from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.record import Record
+from coterie.runs.row_gains import values_of
 from coterie.runs.runner import run
 from coterie.runs.validation import measured_by
 from coterie.runs.yardstick import Measure, measure_of, positive_class
@@ -66,7 +67,8 @@ class Place:
 class Trial:
     """What came of one: figures by name [client] on the fold, weights [receiver, sender] as the mean over
     rounds, what passed (see `Record.passed_in_all`), matrices of a ranking by name, seconds, epsilon [client]
-    where local work has a bound; or why there is nothing.
+    where local work has a bound; or why there is nothing. `rows` [client][row] has what came of each row,
+    where that is known (`row_gains.py`).
     """
 
     scores: Mapping[str, Sequence[float | None]]
@@ -76,6 +78,7 @@ class Trial:
     seconds: float = 0.0
     epsilon: Sequence[float | None] = ()
     error: str | None = None
+    rows: Sequence[Sequence[float]] = ()
 
 
 Trials = Mapping[Place, Trial]
@@ -220,7 +223,8 @@ def trial_of(record: Record, metric: str, bare: bool) -> Trial:
     privacy = record.privacy()
     epsilon = [] if privacy is None else [site["epsilon"] for site in privacy["sites"]]
     seconds = record.traffic()["seconds"]
-    return Trial(figures, np.round(weights, 6).tolist(), passed, ranked, seconds, epsilon)
+    told_rows = values_of(record, metric)
+    return Trial(figures, np.round(weights, 6).tolist(), passed, ranked, seconds, epsilon, rows=told_rows)
 
 
 def without_one_class(
