@@ -128,9 +128,8 @@ def with_nothing(comparison: Comparison, builder: Builder) -> tuple[Comparison, 
 
 
 def left_out(error: Exception) -> str:
-    return (
-        f"{NOTHING} is not among these, so nobody says what always the same answer has: {lines_of(error)[0]}"
-    )
+    """Why a comparison does without."""
+    return f"{NOTHING} is left out, so what always the same answer has is not known: {lines_of(error)[0]}"
 
 
 def comparison_from(table: Mapping[str, Any], where: str) -> Comparison:
