@@ -207,7 +207,8 @@ def read_records(path: Path) -> list[Record]:
     records = [read_record(place, spec) for place, spec, _ in places_in(path) if is_run(place)]
     failed = {r.label for r in records if r.diverged()}
     begun = [r for r in records if r.metrics and r.label not in failed]
-    if not begun:
+    others = [spec for _, spec, _ in places_in(path) if spec != NOTHING]
+    if not begun or (others and all(r.label == NOTHING for r in begun)):  # a yardstick is no result
         for place, _, _ in places_in(path):
             refuse_without_result(place)
         raise BadRun(f"{path} has no results yet: {way_on(path)}")
