@@ -143,7 +143,7 @@ class TestCommands:
             *["--methods", "fedavg", "fedavg:kernel=dp(sgd)", "--dp.sigma", "2", "--sgd.lr", "0.4"],
         )
         assert code == 0, said
-        clear, private = read_records(tmp_path / "there")
+        _, clear, private = read_records(tmp_path / "there")
         assert (clear.config["kernel"], private.config["kernel"]) == ("sgd", "dp(sgd)")
         assert "dp" not in clear.config
         assert private.config["dp"]["sigma"] == 2.0
@@ -212,7 +212,7 @@ class TestPython:
         found = package.compare(
             nn.Linear(4, 3), self.clients(client_of), methods=methods, rounds=1, seeds=1, sigma=0.5, lr=0.3
         )
-        configs = [result[0].record.config for result in found.results.values()]
+        configs = [found.results[spec][0].record.config for spec in methods]
         assert [c["kernel"] for c in configs] == ["sgd", "bounded(sgd)", "dp(sgd)"]
         assert [c["sgd"]["lr"] for c in configs] == [0.3] * 3
         assert configs[1]["bounded"] == {"clip": 0.1, "sigma": 0.5}

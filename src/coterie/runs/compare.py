@@ -129,9 +129,8 @@ def with_nothing(comparison: Comparison, builder: Builder) -> tuple[Comparison, 
 
 
 def left_out(error: Exception) -> str:
-    return (
-        f"{NOTHING} is not among these, so nobody says what always the same answer has: {lines_of(error)[0]}"
-    )
+    """Why a comparison does without."""
+    return f"{NOTHING} is left out, so what always the same answer has is not known: {lines_of(error)[0]}"
 
 
 def comparison_from(table: Mapping[str, Any], where: str) -> Comparison:
@@ -213,7 +212,8 @@ def read_records(path: Path) -> list[Record]:
     records = [read_record(place, spec) for place, spec, _ in places_in(path) if is_run(place)]
     failed = {r.label for r in records if r.diverged()}
     begun = [r for r in records if r.metrics and r.label not in failed]
-    if not begun:
+    others = [spec for _, spec, _ in places_in(path) if spec != NOTHING]
+    if not begun or (others and all(r.label == NOTHING for r in begun)):  # a yardstick is no result
         for place, _, _ in places_in(path):
             refuse_without_result(place)
         raise BadRun(f"{path} has no results yet: {way_on(path)}")
