@@ -74,6 +74,7 @@ class Newton(Solving):
         mark = digest(
             repr(self),
             learner.task,
+            learner.scale,
             batch.x,
             batch.y,
             belief[WEIGHT],

@@ -113,9 +113,10 @@ def remembered(mark: bytes, make: Callable[[], Any]) -> Any:
 
 
 def design_for(learner: Learner, batch: Batch, scaled: bool) -> Design:
-    """The rows of a batch as the learner's model sees them."""
+    """The rows of a batch as the learner's model sees them, targets in its unit."""
     outputs = learner.scoring.get_parameter("head.bias").shape[0]
-    return design_of(learner.task, outputs, batch.x, batch.y, scaled)
+    y = batch.y if learner.task != "regression" else (batch.y.double() - learner.scale.centre) / learner.scale.unit
+    return design_of(learner.task, outputs, batch.x, y, scaled)
 
 
 def coefficients_of(design: Design, belief: Belief) -> Tensor:

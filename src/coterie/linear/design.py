@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from coterie.core.belief import Belief
 from coterie.core.client import Task
 from coterie.core.learner import LOSSES, Learner
+from coterie.core.target_scale import TargetScale
 from coterie.linear.families import Family, family_of
 
 WEIGHT, BIAS = "head.weight", "head.bias"
@@ -29,7 +30,7 @@ def why_not_linear(model: nn.Module) -> str:
     names = {n: tuple(p.shape) for n, p in model.named_parameters()}
     if set(names) != {WEIGHT, BIAS} or len(names[WEIGHT]) != 2 or any(True for _ in model.buffers()):
         return "it is no single linear map"
-    if not all(isinstance(m, nn.Linear | nn.Flatten | nn.Sequential) for m in model.modules()):
+    if not all(isinstance(m, nn.Linear | nn.Flatten | nn.Sequential | TargetScale) for m in model.modules()):
         return "it is no single linear map"
     return ""
 
