@@ -8,6 +8,7 @@ from coterie.kernels.bounded import Bounded
 from coterie.kernels.calibrate import Calibrate, Tallied
 from coterie.kernels.choice import Choice
 from coterie.kernels.controlled import Controlled
+from coterie.kernels.curvature import ColumnSums, Curvature, Near
 from coterie.kernels.downhill import Downhill
 from coterie.kernels.dp import DP
 from coterie.kernels.fold import Fold, HeldOut
@@ -24,6 +25,7 @@ from coterie.kernels.poisoned import Fooled, Poisoned
 from coterie.kernels.posterior import Draws, Natural, Share, Visited
 from coterie.kernels.proximal import Proximal, Tethered
 from coterie.kernels.psgld import PSGLD
+from coterie.kernels.recalibrate import Recalibrate
 from coterie.kernels.refresh import Refresh
 from coterie.kernels.relative import Relative
 from coterie.kernels.ridge import Ridge
@@ -50,8 +52,10 @@ __all__ = [
     "Bounded",
     "Calibrate",
     "Choice",
+    "ColumnSums",
     "Controlled",
     "Crowd",
+    "Curvature",
     "Downhill",
     "Draws",
     "Fold",
@@ -66,12 +70,14 @@ __all__ = [
     "Moments",
     "Moreau",
     "Natural",
+    "Near",
     "Newton",
     "Noisy",
     "Only",
     "Poisoned",
     "Proximal",
     "Quantiles",
+    "Recalibrate",
     "Refresh",
     "Relative",
     "Ridge",

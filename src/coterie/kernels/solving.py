@@ -60,13 +60,17 @@ class Solving:
         return {"belief": dict(belief), "memory": dict(memory), "loss": zero, "samples": zero}
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
-        if why := why_not_exact(learner):
+        if why := self.unsolved(learner):
             name = getattr(self, "name", type(self).__name__)
             raise BadInput(f"kernel {name} cannot solve this model: {why}: use sgd or adamw")
         after = self.solve(learner, carry["belief"], batch)
         loss = learner.losses(learner.outputs(after, batch.x), batch.y, batch.weight).double().mean()
         seen = torch.tensor(float(len(batch.y)), dtype=torch.float64)
         return {**carry, "belief": dict(after), "loss": loss, "samples": carry["samples"] + seen}
+
+    def unsolved(self, learner: Learner) -> str:
+        """Why a learner's model cannot be solved; nothing if it can."""
+        return why_not_exact(learner)
 
     def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
         raise NotImplementedError

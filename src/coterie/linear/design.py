@@ -84,17 +84,25 @@ class Design:
 
 def design_of(task: Task, outputs: int, x: Tensor, y: Tensor, scaled: bool = True) -> Design:
     """Of rows as a client has them; `scaled` in deviations of their own, else as they are."""
+    rows = x.reshape(len(x), -1).double().cpu()
+    if not scaled:
+        zeros = torch.zeros(rows.shape[1], dtype=torch.float64)
+        return designed(task, outputs, x, y, zeros, zeros + 1, 0.0, 1.0)
+    target = y.double().cpu()
+    centre, unit = float(target.mean()), float(target.std(correction=0))
+    return designed(task, outputs, x, y, rows.mean(0), rows.std(0, correction=0), centre, unit)
+
+
+def designed(
+    task: Task, outputs: int, x: Tensor, y: Tensor, mean: Tensor, scale: Tensor, centre: float, unit: float
+) -> Design:
+    """Of rows in these deviations from these means; a target's are used for a regression alone."""
     family = family_of(task, outputs)
-    rows, target = x.reshape(len(x), -1).double().cpu(), y.double().cpu()
-    mean, scale = torch.zeros(rows.shape[1]).double(), torch.ones(rows.shape[1]).double()
-    centre, unit = 0.0, 1.0
-    if scaled:
-        mean, scale = rows.mean(0), rows.std(0, correction=0)
-        scale = torch.where(scale > 1e-6 * (1 + mean.abs()), scale, 0.0)
-        rows = (rows - mean) * torch.where(scale > 0, 1 / scale.clamp(min=1e-300), 0.0)
-        if task == "regression":
-            centre, unit = float(target.mean()), float(target.std(correction=0)) or 1.0
-            target = (target - centre) / unit
+    scale = torch.where(scale > 1e-6 * (1 + mean.abs()), scale, 0.0)
+    inverse = torch.where(scale > 0, 1 / scale.clamp(min=1e-300), 0.0)
+    rows = (x.reshape(len(x), len(mean)).double().cpu() - mean) * inverse
+    centre, unit = (centre, unit or 1.0) if task == "regression" else (0.0, 1.0)
+    target = (y.double().cpu() - centre) / unit
     z = torch.cat([rows, torch.ones(len(rows), 1).double()], 1) if family.intercept else rows
     return Design(family, z, target, mean, scale, centre, unit)
 

@@ -5,6 +5,7 @@ from coterie.methods.advised import Advised
 from coterie.methods.baselines.central import Central
 from coterie.methods.baselines.local import Local
 from coterie.methods.clustered import CFL, IFCA, DataInterpolation
+from coterie.methods.linear import Partial, Pooled, Recalibrated
 from coterie.methods.one_shot import (
     FLSWAG,
     BayAvg,
@@ -92,9 +93,12 @@ __all__ = [
     "Oracle",
     "PFedGraph",
     "PFedMe",
+    "Partial",
     "PerFedAvg",
+    "Pooled",
     "Random",
     "RandomWeighted",
+    "Recalibrated",
     "Robust",
     "RobustPersonal",
     "Scaffold",

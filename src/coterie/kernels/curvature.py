@@ -1,0 +1,182 @@
+"""What a site says to those who fit a linear model together: sums over its rows, no model of its own.
+
+`column-sums`    means and mean squares of its columns, and of a regression's target: a common scale
+`curvature`      how its log-likelihood bends around its own best guess near a common model, with what it may
+                 differ by summed over, for each way of a grid (`linear/evidence.py`)
+`near`           its own model: the optimum of its likelihood and of how far models lie from the common one
+
+All are over the number of rows, so that the sum over sites weighed by their rows is the mean over all rows.
+With `tau` and `level` 0 the guess is the common model itself, and `curvature` says slope and curvature there:
+what a Newton step needs. `noise` is the variance that a regression leaves unexplained, in the target's common
+unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Belief
+from coterie.core.errors import BadInput
+from coterie.core.kernel import KERNELS, Carry, Reply, Tick
+from coterie.core.learner import Batch, Learner
+from coterie.kernels.solving import Solving, coefficients_of, digest, remembered
+from coterie.linear.design import BIAS, Design, designed, written_linear
+from coterie.linear.evidence import grid, marginal, variances
+from coterie.linear.newton import minimise
+
+SCALE = "scale"
+MEANS, SQUARES, TARGET = "means", "squares", "target"
+BEND, SLOPE, CONSTANT, REST = "bend", "slope", "constant", "rest"
+TIGHT = 1e8  # precision of what may not differ
+
+
+@KERNELS.register("column-sums")
+@dataclass(frozen=True)
+class ColumnSums(Solving):
+    """Means and mean squares of a site's columns and targets."""
+
+    def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
+        return belief
+
+    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
+        carry = super().step(learner, carry, batch, tick)
+        x = batch.x.reshape(len(batch.x), -1).double().cpu()
+        y = batch.y.double().cpu() if learner.task == "regression" else torch.zeros(1, dtype=torch.float64)
+        target = torch.stack([y.mean(), y.square().mean()])
+        found = {MEANS: x.mean(0), SQUARES: x.square().mean(0), TARGET: target}
+        return {**carry, "belief": {n: t.float() for n, t in found.items()}}
+
+
+@dataclass(frozen=True)
+class Around(Solving):
+    """What `curvature` and `near` share: a best guess near the common model that came, in a common scale."""
+
+    tau: float = 0.0
+    """How far slopes of sites lie apart, in deviations of a column; 0: not at all."""
+    level: float = 0.0
+    """How far intercepts do."""
+    noise: float = 1.0
+    """The variance that a regression leaves."""
+
+    varies: ClassVar[tuple[str, ...]] = ("tau", "level", "noise")
+
+    def __post_init__(self) -> None:
+        for name, least in (("tau", 0), ("level", 0), ("noise", 1e-30)):
+            if not least <= getattr(self, name) < math.inf:
+                raise BadInput(f"{name}={getattr(self, name)} must be at least {least:g} and finite: try 1")
+
+    def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
+        if SCALE not in beside:
+            raise BadInput(f"this work needs a belief beside it, named {SCALE!r}: give one to the visit")
+        return {**super().start(belief, memory, beside), SCALE: dict(beside[SCALE])}
+
+    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
+        carry = super().step(learner, carry, batch, tick)
+        return {k: v for k, v in carry.items() if k != SCALE}
+
+    def guess(self, learner: Learner, belief: Belief, batch: Batch, scale: Belief) -> tuple[Design, Tensor]:
+        """The rows in the common scale, and the site's own coefficients [q] near the common ones."""
+
+        def make() -> tuple[Design, Tensor]:
+            design = in_common_scale(learner, batch, scale)
+            centre = coefficients_of(design, belief)
+            if not self.tau and not self.level:
+                return design, centre
+            spread = torch.where(design.slopes, self.tau, self.level).double()
+            hold = (self.noise_of(learner) / spread.square().clamp(min=1 / TIGHT)).unsqueeze(0)
+            everyone = torch.ones(1, len(design.z), dtype=torch.float64)
+            theta = minimise(
+                design.family,
+                design.z,
+                design.u,
+                everyone,
+                hold,
+                centre.unsqueeze(0),
+                centre.unsqueeze(0),
+                check=learner.watch.check,
+            )
+            return design, theta[0]
+
+        options = ("near", self.tau, self.level, self.noise, learner.task)
+        mark = digest(*options, batch.x, batch.y, *belief.values(), *scale.values())
+        found: tuple[Design, Tensor] = remembered(mark, make)
+        return found
+
+    def noise_of(self, learner: Learner) -> float:
+        return self.noise if learner.task == "regression" else 1.0
+
+
+@KERNELS.register("curvature")
+@dataclass(frozen=True)
+class Curvature(Around):
+    """How a site's likelihood bends around its best guess near a common model."""
+
+    apart: bool = False
+    """For each way of a grid in which sites may differ; false: for one model that all share."""
+
+    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
+        design, theta = self.guess(learner, carry["belief"], batch, carry[SCALE])
+        carry = super().step(learner, carry, batch, tick)
+        everyone = torch.ones(1, len(design.z), dtype=torch.float64)
+        point = design.family.at(theta.unsqueeze(0), design.z, design.u, everyone)
+        noise, rows = self.noise_of(learner), len(design.z)
+        bend, slope = point.curvature[0] / noise, point.slope[0] / noise
+        pairs = grid(self.apart, design.family.intercept)
+        sums = marginal(bend, bend @ theta - slope, variances(pairs, design.slopes))
+        # parameters that rows have used up, of those that are near the common ones
+        spread = torch.where(design.slopes, self.tau, self.level).double().square()
+        used = torch.linalg.solve(torch.eye(len(theta)).double() + bend * spread, bend * spread).trace()
+        told = {
+            BEND: sums.curvature / rows,
+            SLOPE: sums.slope / rows,
+            CONSTANT: sums.constant / rows,
+            REST: torch.stack([point.loss[0] / rows, used / rows]),
+        }
+        share = used / max(1, len(theta))
+        return {**carry, "belief": {n: t.float() for n, t in told.items()}, "share": share}
+
+    def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
+        return belief
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return ("loss", "samples", "share")
+
+    def finish(self, carry: Carry) -> Reply:
+        reply = super().finish(carry)
+        return reply._replace(numbers={**reply.numbers, "share": carry["share"]})
+
+
+@KERNELS.register("near")
+@dataclass(frozen=True)
+class Near(Around):
+    """A site's own model near a common one."""
+
+    def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
+        design, theta = self.guess(learner, carry["belief"], batch, carry[SCALE])
+        after = written_linear(carry["belief"], *design.weights(theta))
+        return super().step(learner, {**carry, "belief": dict(after)}, batch, tick)
+
+    def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
+        return belief
+
+
+def in_common_scale(learner: Learner, batch: Batch, scale: Belief) -> Design:
+    outputs = len(learner.scoring.get_parameter(BIAS))
+    mean, deviation, centre, unit = scale_of(scale)
+    return designed(learner.task, outputs, batch.x, batch.y, mean, deviation, centre, unit)
+
+
+def scale_of(sums: Mapping[str, Any]) -> tuple[Tensor, Tensor, float, float]:
+    """Means and deviations of columns [d], and of the target, from what `column-sums` told of all."""
+    mean, square = sums[MEANS].double(), sums[SQUARES].double()
+    spread = (square - mean.square()).clamp(min=0)
+    deviation = torch.where(spread > 1e-6 * (1 + square), spread, 0.0).sqrt()
+    centre, squared = (float(t) for t in sums[TARGET])
+    return mean, deviation, centre, math.sqrt(max(0.0, squared - centre**2)) or 1.0

@@ -1,0 +1,120 @@
+"""A model of others, put right at a site by two numbers: where it lies and how far it goes.
+
+    η'_i = a + b η_i,    (a, b) = argmin Σ_i ℓ(a + b η_i; y_i) + κ/2 (b - 1)²
+
+η are the model's outputs: log odds, a number, a risk (which has no level, so no a). With several classes a
+has one number for each. b is drawn towards 1, as if κ rows had said so, in the unit of the loss; a is free.
+Any network whose last layer is linear can be put right so: its weights are b times what they were. (Cox,
+1958, "Two further applications of a model for binary regression"; Steyerberg, 2009, "Clinical Prediction
+Models", ch. 20.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from coterie.core.belief import Belief
+from coterie.core.errors import BadInput
+from coterie.core.kernel import KERNELS
+from coterie.core.learner import LOSSES, Batch, Learner
+from coterie.kernels.solving import Solving
+from coterie.linear.families import family_of
+from coterie.linear.newton import minimise
+from coterie.linear.strength import FIRM
+
+
+@KERNELS.register("recalibrate")
+@dataclass(frozen=True)
+class Recalibrate(Solving):
+    """Level and slope of a model's outputs, found on a site's own rows."""
+
+    trust: float = 4.0
+    """How strongly the slope is drawn towards 1."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.trust < math.inf:
+            raise BadInput(f"trust={self.trust} must be above 0 and finite: try 4")
+
+    def suits(self, model: nn.Module) -> None:
+        last_layer(model)
+
+    def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
+        name = last_layer(learner.scoring)
+        weight, bias = f"{name}.weight", f"{name}.bias"
+        outputs = learner.outputs(belief, batch.x).double().cpu()
+        level, slope = put_right(learner, outputs, batch.y.double().cpu(), self.trust)
+        mine = {weight: belief[weight] * slope, bias: belief[bias] * slope + level.to(belief[bias])}
+        return {**belief, **mine}
+
+    def unsolved(self, learner: Learner) -> str:
+        return "" if learner.rule is LOSSES[learner.task] else "its loss is one's own"
+
+
+def put_right(learner: Learner, outputs: Tensor, y: Tensor, trust: float) -> tuple[Tensor, float]:
+    """a [out] and b, of outputs [n, out] and targets [n]."""
+    many = outputs.shape[1]
+    family = family_of(learner.task, many)
+    unit = 1.0
+    if learner.task == "regression":
+        unit = float(y.std(correction=0)) or 1.0
+        y, outputs = y / unit, outputs / unit
+    if many > 2:  # one slope for all classes: b from the margins, then a level for each class
+        return several(outputs, y, trust)
+    eta = outputs[:, 1:] - outputs[:, :1] if many == 2 else outputs
+    middle = eta.mean(0, keepdim=True)
+    spread = float(eta.std(correction=0))
+    if spread < 1e-9:
+        eta_scaled, hold = torch.zeros_like(eta), torch.tensor([1e6, FIRM]).double()
+    else:
+        eta_scaled, hold = eta - middle, torch.tensor([trust, FIRM]).double()
+    z = torch.cat([eta_scaled, torch.ones_like(eta)], 1) if family.intercept else eta_scaled
+    hold, towards = hold[: z.shape[1]], torch.tensor([1.0, 0.0]).double()[: z.shape[1]]
+    mask = torch.ones(1, len(z), dtype=torch.float64)
+    theta = minimise(family, z, y, mask, hold.unsqueeze(0), towards.unsqueeze(0), towards.unsqueeze(0))[0]
+    b = float(theta[0])
+    if not family.intercept:
+        return torch.zeros(1, dtype=torch.float64), b
+    a = float(theta[1] - b * middle) * unit
+    return torch.tensor([-a / 2, a / 2] if many == 2 else [a], dtype=torch.float64), b
+
+
+def several(outputs: Tensor, y: Tensor, trust: float, turns: int = 50) -> tuple[Tensor, float]:
+    """The same with several classes: Newton's method in b and a level for each."""
+    many, label = outputs.shape[1], y.long()
+    hot = torch.nn.functional.one_hot(label, many).double()
+    eta = outputs - outputs.mean(0)
+    value = torch.cat([torch.ones(1), torch.zeros(many)]).double()
+    hold = torch.tensor([trust, *[FIRM] * many], dtype=torch.float64)
+    towards = torch.cat([torch.ones(1), torch.zeros(many)]).double()
+    for _ in range(turns):
+        p = (value[0] * eta + value[1:]).softmax(1)
+        off = p - hot
+        slope = torch.cat([(off * eta).sum().view(1), off.sum(0)]) + hold * (value - towards)
+        mean = (p * eta).sum(1, keepdim=True)
+        bb = (p * (eta - mean).square()).sum().view(1, 1)
+        ba = (p * (eta - mean)).sum(0, keepdim=True)
+        aa = torch.diag(p.sum(0)) - p.T @ p
+        bend = torch.cat([torch.cat([bb, ba], 1), torch.cat([ba.T, aa], 1)]) + torch.diag(hold)
+        step = torch.linalg.solve(bend, slope)
+        step = step * min(1.0, 2.0 / float(step.abs().max().clamp(min=1e-12)))
+        value = value - step
+        if float(step.abs().max()) < 1e-10:
+            break
+    return value[1:] - value[0] * outputs.mean(0), float(value[0])
+
+
+def last_layer(model: nn.Module) -> str:
+    """The name of a network's last layer, which must be linear with a bias."""
+    layers = [
+        (name, m)
+        for name, m in model.named_modules()
+        if next(iter(m.parameters(recurse=False)), None) is not None
+    ]
+    name, layer = layers[-1] if layers else ("", None)
+    if not isinstance(layer, nn.Linear) or layer.bias is None:
+        raise BadInput("recalibration needs a model whose last layer is linear with a bias: use finetune")
+    return name

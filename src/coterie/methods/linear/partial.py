@@ -1,0 +1,101 @@
+"""Partial pooling: each site's coefficients around a common mean, and how far apart is learnt.
+
+    w_k ~ N(c, τ²),  c ~ N(0, σ²)                 intercepts likewise, with τ₀ and a free mean
+    (σ, τ, τ₀, c) ← what makes all rows most likely, from sums over sites       `linear/evidence.py`
+    w_k = argmin L_k(w) + ½ (w - c)' T^{-1} (w - c)                             at site k
+
+The hierarchical model of statistics (Lindley and Smith, 1972, "Bayes estimates for the linear model"; Gelman
+and Hill, 2007, "Data Analysis Using Regression and Multilevel/Hierarchical Models", chapter 12), its
+strengths learnt by empirical Bayes. τ = 0 makes it `pooled` with intercepts of the sites' own, a large τ
+training alone with one strength for all: it is personal by nature, and never far from the better of the two.
+
+What leaves a site are sums over its rows, for each way of a grid in which sites may differ; the coordinator
+needs their sums over sites alone, and makes them through `mix`, sealed if the run is. How much of a site's
+model comes from its own rows (`share`) is told, for the weights that are shown: who learns from whom, and how
+much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Beliefs
+from coterie.core.held import Held
+from coterie.core.kernel import Trainer
+from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
+from coterie.core.net import Net
+from coterie.core.roster import Roster
+from coterie.core.seeds import Key
+from coterie.kernels.curvature import SCALE, Near
+from coterie.kernels.newton import Newton
+from coterie.methods.linear.pooled import of_all
+from coterie.methods.linear.sums import Common, check_linear, first_common, one_more_step
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The common model, and each client's own [client, ...], at home."""
+
+    common: Common
+    own: Held
+
+
+@METHODS.register("partial")
+@dataclass(frozen=True)
+class Partial:
+    """Each client's linear model around a common one, as far from it as all rows together make likely."""
+
+    local: Trainer = Newton()
+    """Not used: sites tell sums, and find their own models from them."""
+
+    works: ClassVar[bool] = False
+
+    def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        check_linear("partial", roster, start)
+        return ()
+
+    def init(self, start: Held, net: Net) -> State:
+        common = first_common(start, net)
+        return State(common, handed_out(common.beliefs, net))
+
+    def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
+        if state.common.settled:
+            return state, who_learns(state.common, net)
+        common = one_more_step(state.common, net, key, apart=True)
+        if common.scale is None or not bool(common.there.any()):
+            return State(common, state.own), who_learns(common, net)
+        tau, level, _, noise = common.learnt.tolist()
+        hosts = common.there.nonzero().flatten()
+        near = net.deliver(common.beliefs, torch.zeros(len(hosts), dtype=torch.int64), hosts)
+        edges = torch.stack([torch.arange(len(hosts)), hosts], 1)
+        replies = net.visit(
+            Near(tau, level, noise), near, edges, key.at("near"), beside={SCALE: common.scale}
+        )
+        own = state.own
+        if len(replies):
+            own = own.put(replies.hosts, replies.beliefs.only(own.names))
+        return State(common, own), who_learns(common, net)
+
+    def models(self, state: State) -> Models:
+        return Models(state.own, torch.arange(len(state.own)), state.common.beliefs)
+
+    def reveals(self) -> Reveals:
+        return Reveals(coordinator=True, numbers=("loss", "samples", "share"))
+
+
+def who_learns(state: Common, net: Net) -> Info:
+    """A client has its share from its own rows, and the rest from the common mean."""
+    info = of_all(state, net)
+    own = torch.where(state.there, state.shares, 0.0)
+    return replace(info, weights=shared_out(info.weights, own, state.there))
+
+
+def shared_out(weights: Tensor, own: Tensor, there: Tensor) -> Tensor:
+    """(1 - s_k) of everybody's weights, and s_k more of one's own; nothing for who was not there."""
+    mixed = (1 - own).unsqueeze(1) * weights + torch.diag(own)
+    return torch.where(there.unsqueeze(1), mixed, 0.0)

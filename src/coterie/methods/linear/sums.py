@@ -1,0 +1,134 @@
+"""What `pooled` and `partial` share: sums over sites, and a Newton step on them at the coordinator.
+
+    scale      means and deviations of all rows' columns, from sums, in the first round
+    A, a, s    how all rows bend around a common model (`kernels/curvature.py`), summed over sites
+    c ← P^{-1} a                                  with σ, τ, τ₀ as `linear/evidence.py` learns them
+
+A regression's noise goes on with the rounds: what is left of the squares over the rows that no parameter used
+up. When nothing moves any more, the rounds that are left ask nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coterie.core.belief import Beliefs
+from coterie.core.errors import BadInput
+from coterie.core.held import Held, hold
+from coterie.core.method import first_of, losses_of, scatter
+from coterie.core.net import SERVER, Net, Replies, from_server
+from coterie.core.roster import Roster
+from coterie.core.seeds import Key
+from coterie.kernels.curvature import (
+    BEND,
+    CONSTANT,
+    REST,
+    SCALE,
+    SLOPE,
+    ColumnSums,
+    Curvature,
+    scale_of,
+)
+from coterie.linear.design import BIAS, WEIGHT, Design, designed, read_linear, written_linear
+from coterie.linear.evidence import Sums, grid, learnt
+
+STILL = 1e-5  # of a coefficient in deviations of a column: less is no change
+LEFT = 0.01  # of a target's variance, at least, is noise
+
+
+@dataclass(frozen=True, eq=False)
+class Common:
+    """A common model and what was learnt of how sites differ.
+
+    beliefs   the model [1, ...], at the coordinator
+    scale     sums of columns [1, ...], at the coordinator; None before the first round
+    learnt    [4] tau, level, sigma and noise
+    shares    [client] of its own coefficients, what it learnt from its own rows; 0: all from others
+    losses    [client] of the last round that asked
+    there     [client] who answered then
+    settled   whether nothing moves any more
+    """
+
+    beliefs: Held
+    scale: Held | None
+    learnt: Tensor
+    shares: Tensor
+    losses: Tensor
+    there: Tensor
+    settled: bool = False
+
+
+def first_common(start: Held, net: Net) -> Common:
+    """From a model of zeros: what the random first one says is nothing."""
+    n, like = len(net.roster), net.open(first_of(start))
+    zeros = hold({name: torch.zeros_like(t) for name, t in like.items()}, SERVER)
+    none = torch.full((n,), float("nan"), dtype=torch.float64)
+    wide = torch.tensor([1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    return Common(
+        zeros, None, wide, torch.zeros(n, dtype=torch.float64), none, torch.zeros(n, dtype=torch.bool)
+    )
+
+
+def one_more_step(state: Common, net: Net, key: Key, apart: bool) -> Common:
+    """A round: sums of all who are there, and the common model after it."""
+    if state.settled:
+        return state
+    n, hosts = len(net.roster), torch.arange(len(net.roster))
+    scale = state.scale
+    if scale is None:
+        replies = net.visit(ColumnSums(), state.beliefs, from_server(hosts), key.at("scale"))
+        if len(replies) == 0:
+            return state
+        scale = summed(net, replies)
+    tau, level, _, noise = state.learnt.tolist()
+    work = Curvature(tau if apart else 0.0, level if apart else 0.0, noise, apart)
+    replies = net.visit(work, state.beliefs, from_server(hosts), key, beside={SCALE: scale})
+    if len(replies) == 0:
+        return Common(state.beliefs, scale, state.learnt, state.shares, state.losses, state.there)
+    rows = int(net.roster.sizes[replies.hosts].sum())
+    found = {name: rows * t[0].double() for name, t in net.open(summed(net, replies)).items()}
+    model, design = net.open(state.beliefs), design_in(net, state.beliefs, scale)
+    pairs = grid(apart, design.family.intercept)
+    best = learnt(Sums(found[BEND], found[SLOPE], found[CONSTANT]), pairs, design.slopes)
+    before = design.coefficients(*read_linear({k: t[0] for k, t in model.items()}, model[BIAS].shape[1]))
+    after = written_linear({k: t[0] for k, t in model.items()}, *design.weights(best.mean))
+    left = noise_left(found[REST], rows, len(best.mean)) if net.roster.task == "regression" else 1.0
+    now = torch.tensor([best.apart, best.level, best.common, left], dtype=torch.float64)
+    same = torch.equal(now[:3], state.learnt[:3]) and abs(left - noise) < 1e-3 * noise
+    settled = bool(same and (best.mean - before).abs().max() < STILL)
+    there = torch.zeros(n, dtype=torch.bool)
+    there[replies.hosts] = True
+    shares = scatter(replies.numbers["share"], replies.hosts, n, empty=0)
+    beliefs = hold({k: t.unsqueeze(0) for k, t in after.items()}, SERVER)
+    return Common(beliefs, scale, now, shares, losses_of(replies, n), there, settled)
+
+
+def noise_left(rest: Tensor, rows: int, parameters: int) -> float:
+    """A regression's variance: twice the half squares over the rows that parameters leave free."""
+    halves, used = (float(v) for v in rest)
+    return max(LEFT, 2 * halves / max(1.0, rows - used - min(parameters, rows / 2)))
+
+
+def summed(net: Net, replies: Replies) -> Held:
+    """Means over all rows of what sites told, at the coordinator."""
+    sizes = net.roster.sizes[replies.hosts].double()
+    return net.mix((sizes / sizes.sum()).unsqueeze(0), replies.beliefs, SERVER)
+
+
+def design_in(net: Net, beliefs: Held, scale: Held) -> Design:
+    """The common scale, without rows, by which coefficients become weights."""
+    like = beliefs.like
+    mean, deviation, centre, unit = scale_of({k: t[0] for k, t in net.open(scale).items()})
+    empty = torch.zeros(0, len(mean), dtype=torch.float64)
+    return designed(net.roster.task, len(like[BIAS]), empty, empty[:, 0], mean, deviation, centre, unit)
+
+
+def check_linear(method: str, roster: Roster, start: Beliefs) -> None:
+    """Refuses a model that is not one linear map, by its tensors."""
+    if set(start) != {WEIGHT, BIAS}:
+        raise BadInput(f"{method} fits linear models, and this is none: use --model logistic or linear")
+    if len(roster.shape) != 1:
+        raise BadInput(f"{method} is for tables; rows here are of shape {list(roster.shape)}: use fedavg")
