@@ -14,15 +14,13 @@ import tomli_w
 from torch import nn
 
 from coterie.api import checks
+from coterie.api.natural import natural_for, options_of_work, parts_of, with_targets
 from coterie.api.result import Result
 from coterie.api.train import (
     finished,
     footing_of,
     given_config,
     given_experiment,
-    natural_for,
-    options_of_work,
-    parts_of,
     train,
 )
 from coterie.core.belief import Beliefs
@@ -159,10 +157,9 @@ def compare(
     watch = told(common.pop("watch", nobody))
     rest = {k: v for k, v in options.items() if k not in known}
     common["budget"] = specs_of(common.get("budget", ()))
-    works = {
-        spec: own.pop("kernel", asked) or natural_for(model, clients, name, brought)
-        for spec, (name, own) in specs.items()
-    }
+    natural = {spec: natural_for(model, clients, name, brought) for spec, (name, _) in specs.items()}
+    named_work = {spec: own.pop("kernel", asked) for spec, (_, own) in specs.items()}
+    works = {spec: named_work[spec] or natural[spec].kernel for spec in specs}
     refuse_other_work(specs, works)
     alone |= {option for work in works.values() for option in options_of_work(work)}
     ways = {
@@ -178,12 +175,17 @@ def compare(
                 **{k.rpartition(".")[2]: v for k, v in own.items()},
             },
             asked=works[spec],
+            natural=natural[spec].unless(named_work[spec] or None),
         )
         for spec, (name, own) in specs.items()
     }
     path = None if out is None else given_folder(str(out), "out")
     results: dict[str, list[Result]] = {spec: [] for spec in specs}
     first, done = Settings(**coerced(Settings, {**common, "seed": seed}, "compare")), 0
+    if features is None:
+        first = with_targets(
+            first, model, [(natural[spec], ways[spec][0]) for spec in specs if not named_work[spec]]
+        )
     with ExitStack() as inside:
         watch_of = inside.enter_context(watched(first.rounds * seeds * len(specs), progress, watch))
         for i in range(seeds):

@@ -144,16 +144,19 @@ def _worked(words: Sequence[str], base: Settings, methods: Sequence[str]) -> tup
         return base, []
     named: dict[str, Any] = {kind: peek(words, kind) or getattr(base, kind) for kind in NAMED}
     bare = dataclasses.replace(base, options={})
-    natural = list[str]()
+    natural, tables = list[str](), dict[str, Mapping[str, Any]]()
     with contextlib.suppress(CoterieError):  # of a part that nobody knows, which is said elsewhere
         for method in methods or [named["method"]]:
-            natural.append(dataclasses.replace(bare, **{**named, "method": method}).with_work().kernel)
+            worked = dataclasses.replace(bare, **{**named, "method": method}).with_work()
+            natural.append(worked.kernel)
+            tables |= worked.options
     given = {name for name in base.options if name in WORK}
     given |= {name for name in WORK for word in words if re.search(rf"(?<![\w-]){name}\.", word.lstrip("-"))}
     others = given - set(natural)
     if len(others) == 1:
         return dataclasses.replace(base, kernel=others.pop()), []
-    return base, list(dict.fromkeys(natural))
+    merged = {name: {**table, **base.options.get(name, {})} for name, table in tables.items()}
+    return dataclasses.replace(base, options={**base.options, **merged}), list(dict.fromkeys(natural))
 
 
 def _parts(

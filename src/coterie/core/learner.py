@@ -112,8 +112,8 @@ class Learner:
 
     def losses_of_step(self, outputs: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """The same in the unit of the model's targets, where it has one: what steps go down."""
-        losses = self.losses(outputs, y, weight)
-        return losses if self.scale.unit == 1 else losses / self.scale.unit**2
+        losses, plain = self.losses(outputs, y, weight), self.rule is not squared_error
+        return losses if plain or self.scale.unit == 1 else losses / self.scale.unit**2
 
     def losses_in(self, outputs: Tensor, y: Tensor, groups: Groups, apart: Tensor | None = None) -> Tensor:
         """The same of rows [n] of several clients: no row is beside another client's, nor are those of one

@@ -119,7 +119,9 @@ def remembered(mark: bytes, make: Callable[[], Any]) -> Any:
 def design_for(learner: Learner, batch: Batch, scaled: bool) -> Design:
     """The rows of a batch as the learner's model sees them, targets in its unit."""
     outputs = learner.scoring.get_parameter("head.bias").shape[0]
-    y = batch.y if learner.task != "regression" else (batch.y.double() - learner.scale.centre) / learner.scale.unit
+    y, (centre, unit) = batch.y, learner.scale
+    if learner.task == "regression" and (centre, unit) != (0, 1):
+        y = (y.double() - centre) / unit
     return design_of(learner.task, outputs, batch.x, y, scaled)
 
 

@@ -74,8 +74,7 @@ class Comparison:
     def with_method(self, spec: str) -> Settings:
         """The shared settings with one method, and only the options that concern it."""
         name, own = parsed(spec)
-        kernel = self.work_of(spec)
-        own.pop("kernel", None)
+        kernel, named = self.work_of(spec), own.pop("kernel", self.settings.kernel)
         others = {m.partition(":")[0] for m in self.methods} - {name}
         others |= {n for k in self.kernels() for n in names_in(k)} - {*names_in(kernel)}
         options = {k: dict(v) for k, v in self.settings.options.items() if k not in others}
@@ -83,7 +82,7 @@ class Comparison:
             table, _, key = option.rpartition(".")
             options.setdefault(table or name, {})[key] = value
         given = {k: v for k, v in options.items() if v}
-        return replace(self.settings, method=name, kernel=kernel, options=given).resolved()
+        return replace(self.settings, method=name, kernel=named, options=given).resolved()
 
     def work_of(self, spec: str) -> str:
         """The local work of a method: its own, the shared one, or what is natural for it."""

@@ -50,6 +50,7 @@ from coterie.runs.prepared import Origin, preparation_of
 from coterie.runs.rehearsal import affordable, refuse_unforeseen
 from coterie.runs.room import check_model, check_work
 from coterie.runs.settings import PARTS, Settings
+from coterie.runs.target_scales import has_scale, note_on_scale, options_with_scale
 from coterie.sites.footing import Check, Footing, check_outputs, grounded
 from coterie.sites.last_layer import Body
 
@@ -194,6 +195,9 @@ class Builder:
         key, dealt = Key(settings.seed), self._dealt(settings)
         roster = roster_of(dealt.clients)
         settings = settings.for_task(roster.task)
+        own = settings.options.get(settings.model, {})
+        own = options_with_scale(settings.targets, roster.task, settings.model, own, dealt.clients)
+        settings = dataclasses.replace(settings, options={**settings.options, settings.model: own})
         model_of = settings.made("model")
         check_model(model_of, settings.model, roster)
         seeds = [key.at("model", i).integer() for i in range(len(roster))]
@@ -204,9 +208,9 @@ class Builder:
             dealt.clients,
             model,
             tree.stack([tree.belief_of(m) for m in built]),
-            dealt.notes,
+            (*dealt.notes, *note_on_scale(own)),
             check,
-            made=Made(settings.model, settings.options.get(settings.model, {}), settings.plugins),
+            made=Made(settings.model, own, settings.plugins),
             features=settings.features,
             key=Key(settings.seed, rounds=settings.rounds),
             deal=settings.deal,
@@ -221,7 +225,7 @@ class Builder:
 
 
 DEALING = ("data", "rows", "split", "clients", "deal", "test", "validation", "one_class", "forbid", "require")
-GROUND = ("model", "seed", "init", "device", "net")
+GROUND = ("model", "targets", "seed", "init", "device", "net")
 
 
 def _told(settings: Settings, names: Sequence[str]) -> list[Any]:
@@ -231,13 +235,18 @@ def _told(settings: Settings, names: Sequence[str]) -> list[Any]:
 
 
 def settled(settings: Settings, footing: Footing) -> Settings:
-    """Settings that name the model that the task decided on, the sites that were met, and the kit, so that a
-    run goes on later with the same.
+    """Settings that name the model that the task decided on, the scale of its targets, the sites that were
+    met, and the kit, so that a run goes on later with the same.
     """
     settings = settings.for_task(footing.roster.task)
+    if footing.roster.task != "regression":
+        settings = dataclasses.replace(settings, targets="auto")
+    tables = {name: dict(table) for name, table in settings.options.items()}
+    if footing.made is not None and has_scale(footing.made.options):
+        tables[settings.model] = {**tables.get(settings.model, {}), **footing.made.options}
+        settings = dataclasses.replace(settings, options=tables)
     if footing.met is None:
         return settings
-    tables = {name: dict(table) for name, table in settings.options.items()}
     tables[settings.net]["sites"] = tuple(footing.roster.names)
     tables[settings.net]["kit"] = str(footing.met.lines.kit.folder.absolute())
     return dataclasses.replace(settings, options=tables)

@@ -30,6 +30,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -131,6 +132,8 @@ class Adaptive(FedOpt):
     """Decay of the mean of changes."""
     tau: float = 1e-3
     """Keeps the division away from 0: the smaller, the more adaptive."""
+
+    scales_targets: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
