@@ -265,7 +265,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         if len(clients) == 1:  # nobody to learn with
             method, targets = alone(self._model, clients, kernel, method, options)
             kernel, options = None, {}
-        given = {"rounds": self.rounds, "seed": seed, "one_class": "allow", "targets": targets}
+        given: dict[str, Any] = {
+            "rounds": self.rounds,
+            "seed": seed,
+            "one_class": "allow",
+            "targets": targets,
+        }
         experiment = ready(self._model, clients, method, kernel, options, tested=False, **given)
         result = finished(experiment, None, False, lambda record: None)
         # as values: what a run keeps to work them out can neither be pickled nor is needed any more

@@ -101,7 +101,7 @@ class LocalWork(ABC):
         belief.update(gradient.buffers)
         memory["t"] = t = memory["t"] + 1
         rate, told = self.terms(learner, belief, tick)
-        grads = self.gradients({n: gradient.grads[n] for n in learner.trainable})
+        grads = self.cut_gradients({n: gradient.grads[n] for n in learner.trainable})
         for n in learner.trainable:
             mine = {m: memory[f"{m}/{n}"] for m in self.memories()} | told.get(n, {})
             belief[n], mine = self.update(belief[n], grads[n], mine, t, rate)
@@ -115,7 +115,7 @@ class LocalWork(ABC):
             "samples": carry["samples"] + seen,
         }
 
-    def gradients(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
+    def cut_gradients(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
         """Those of a batch, by parameter, as updates take them."""
         return found
 

@@ -50,7 +50,7 @@ class SGD(LocalWork):
     def memories(self) -> tuple[str, ...]:
         return ("velocity",) if self.momentum else ()
 
-    def gradients(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
+    def cut_gradients(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
         if self.clip is None:
             return found
         norm = torch.stack([g.square().sum() for g in found.values()]).sum().sqrt()
