@@ -25,10 +25,12 @@ AUTO, STEPS = "auto", "sgd"
 LINEAR = ("logistic", "linear")
 """Models, by name, that are one linear map."""
 ON_TABLES: Mapping[str, Mapping[str, Any]] = {
-    "adamw": {"lr": 0.01, "weight_decay": 0.1, "schedule": "cosine"},
-    "sgd": {"lr": 0.05, "clip": 1.0, "schedule": "cosine"},
+    "adamw": {"lr": 0.005, "weight_decay": 1.0, "schedule": "cosine"},
+    "sgd": {"lr": 0.3, "clip": 1.0, "schedule": "cosine"},
 }
 """Options of work in small steps that suit tables of a few dozen to a few thousand rows a site."""
+LINEAR_RATE = 0.03
+"""Of adamw on a linear model, which learns too little of few rows before it learns too much."""
 
 
 class Natural(NamedTuple):
@@ -53,7 +55,8 @@ def natural_work(method: Any, table: bool, model: str) -> Natural:
     if solved and model in (*LINEAR, AUTO):
         return Natural(solved, scaled=getattr(method, "scales_targets", False))
     steps: str = getattr(method, "small_steps", "adamw")
-    return Natural(steps, ON_TABLES[steps], scaled=True)
+    linear = {"lr": LINEAR_RATE} if steps == "adamw" and model in (*LINEAR, AUTO) else {}
+    return Natural(steps, {**ON_TABLES[steps], **linear}, scaled=True)
 
 
 def work_of_options(names: Collection[str]) -> str:

@@ -97,7 +97,7 @@ def need_optuna() -> Any:
     return optuna
 
 
-DECAYS = {"adamw": (0.0, 0.01, 0.1, 1.0)}
+DECAYS = {"adamw": (0.01, 0.1, 1.0, 3.0)}
 """Values of weight decay where it is apart from the gradient; it shrinks by the learning rate times it."""
 ROUNDS = "rounds"
 

@@ -71,6 +71,7 @@ class PFedGraph:
     """How strongly local work is pulled towards the direction of a client's mean, the paper's lambda."""
 
     solved_by: ClassVar[str] = ""
+    small_steps: ClassVar[str] = "sgd"
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < math.inf:

@@ -72,6 +72,8 @@ class FedOpt(ABC):
     server_lr: float = 0.1
     """Learning rate of the server."""
 
+    scales_targets: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         fedavg.FedAvg(sample=self.sample, norm=self.norm)
         if not 0 < self.server_lr < math.inf:
@@ -132,8 +134,6 @@ class Adaptive(FedOpt):
     """Decay of the mean of changes."""
     tau: float = 1e-3
     """Keeps the division away from 0: the smaller, the more adaptive."""
-
-    scales_targets: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
