@@ -15,10 +15,15 @@ from coterie.methods import METHODS
 
 ROWS, COLUMNS, ROUNDS = 60, 30, 6
 ELSEWHERE = {"fedper", "fedrep"}  # share all but the last layer, and a linear model has no other
-NEEDS = {"oracle": "clusters", "advised": "trials"}  # not to be had from these rows, or tried elsewhere
+NEEDS = {
+    "oracle": "clusters",
+    "advised": "trials",
+    "nothing": "no work",
+}  # not to be had from these rows, or tried elsewhere
 OF_CLASSES = {"random-weighted"}
 VALIDATION = {"fedfomo": 0.2, "random-weighted": 0.2}
-SLOW = {"per-fedavg": 30}  # rounds: a step of its own for each two
+SLOW = {"per-fedavg": 20, "fedavgm": 20}  # rounds: half as many steps, and momentum that has to settle
+OPTIONS = {"per-fedavg": {"adapt_lr": 0.01}}  # its one plain step is as long as it is told
 
 
 def sites(task: str, validation: float = 0.0) -> list[coterie.Client]:
@@ -71,7 +76,9 @@ def test_natural_work_learns_and_does_not_diverge(method, task, tables):
         assert ": " in str(caught.value)  # and says what to do
         return
     rounds = SLOW.get(method, ROUNDS)
-    result = coterie.train(MODELS[task], clients, method, rounds=rounds, evaluate=rounds, seed=0)
+    result = coterie.train(
+        MODELS[task], clients, method, rounds=rounds, evaluate=rounds, seed=0, **OPTIONS.get(method, {})
+    )
     figure = last(result, FIGURES[task])
     if task == "regression":
         assert figure < 700 * 1.05  # the mean alone has about 700

@@ -18,7 +18,14 @@ from coterie.core.kernel import Trainer
 from coterie.core.method import Method
 from coterie.core.options import coerced, options_of
 from coterie.kernels import WORK, nested
-from coterie.kernels.natural import Natural, natural_work, work_of_options
+from coterie.kernels.natural import (
+    Natural,
+    natural_work,
+    only_work,
+    refuse_other_than,
+    with_local,
+    work_of_options,
+)
 from coterie.methods import METHODS
 from coterie.methods.baselines.local import Local
 from coterie.metrics.own import NOTHING, Own
@@ -30,7 +37,7 @@ def natural_for(
     model: nn.Module | str, clients: Sequence[Client], method: Any, own: Own = NOTHING
 ) -> Natural:
     """The local work of a method on these clients: linear models of tables are solved."""
-    plain = own.loss is None and own.transform is None and len(clients[0].train.x.shape) == 2
+    plain = own.loss is None and own.transform is None and all(c.train.x.ndim == 2 for c in clients)
     named = model if isinstance(model, str) else ""
     return natural_work(METHODS[method] if isinstance(method, str) else method, plain, named)
 
@@ -69,6 +76,9 @@ def parts_of(
                 f"a method given as an object brings its own options and local work; {named} goes there"
             )
         return getattr(method, "local", None), method
+    if only := only_work(METHODS[method]):
+        refuse_other_than(only, method, only if asked is None else str(getattr(asked, "name", asked)))
+        kernel = only
     kernel = "sgd" if kernel is None else kernel
     way_type, for_work = METHODS[method], options_of_work(kernel)
     for_way = {o.name for o in options_of(way_type)}
@@ -83,7 +93,8 @@ def parts_of(
             {n: {k: v for k, v in {**usual, **options}.items() if k in own} for n, own in of_work.items()},
         )
     mine = {k: v for k, v in options.items() if k in for_way}
-    return work, METHODS.make(method, local=work, **coerced(way_type, mine, f"method {method}"))  # type: ignore[return-value]
+    mine = coerced(way_type, mine, f"method {method}") | with_local(way_type, work)
+    return work, METHODS.make(method, **mine)  # type: ignore[return-value]
 
 
 def options_of_work(kernel: str | Trainer | None) -> set[str]:

@@ -21,7 +21,7 @@ from coterie.cli.words import named as flag_named
 from coterie.core.errors import BadInput, CoterieError, Gathered, UnknownName, naming_flags_of, shown
 from coterie.core.options import Option, coerced, options_of, table_of
 from coterie.kernels import WORK, nested
-from coterie.kernels.natural import AUTO
+from coterie.kernels.natural import AUTO, STEPS
 from coterie.runs.settings import NATURAL, PARTS, Settings, data_for, from_table, read_toml, unused
 from coterie.sites.features import Features
 from coterie.storage.paths import given_path
@@ -80,8 +80,8 @@ def read_settings(
     path, table = peek(words, "config") or "config", config_of(words)
     load_plugins(peek_many(words, "plugins"))
     base, given = _from_file(table, more, path)
-    base, works = _worked(words, base, methods)
-    classes, wrong = _parts(words, base, methods, only, [*kernels, *works])
+    base, works = _worked(words, base, methods, kernels)
+    classes, wrong = _parts(words, base, methods, only, kernels, works)
     unknown = bool(wrong.found)
     for name in base.options:
         if name not in classes and not unknown:
@@ -124,7 +124,7 @@ def read_settings(
                 with naming_flags_of(classes[name]):
                     classes[name](**coerced(classes[name], table, name))
     shared_one = [parsed.kernel] if getattr(parsed, "kernel", AUTO) != AUTO else []
-    for kernel in [*shared_one, *kernels]:
+    for kernel in [*shared_one, *kernels, *works]:
         with wrong.one():
             nested.made(kernel, options)
     wrong.refuse()
@@ -136,9 +136,11 @@ NAMED = ("data", "model", "net", "method")
 """What natural work depends on."""
 
 
-def _worked(words: Sequence[str], base: Settings, methods: Sequence[str]) -> tuple[Settings, list[str]]:
-    """The settings with the local work that options are given of, if none is named; else what is natural for
-    each method.
+def _worked(
+    words: Sequence[str], base: Settings, methods: Sequence[str], kernels: Sequence[str]
+) -> tuple[Settings, list[str]]:
+    """The settings with sgd for local work, if options of it are given and no work is named; else what is
+    natural for each method.
     """
     if (peek(words, "kernel") or base.kernel) != AUTO:
         return base, []
@@ -150,11 +152,10 @@ def _worked(words: Sequence[str], base: Settings, methods: Sequence[str]) -> tup
             worked = dataclasses.replace(bare, **{**named, "method": method}).with_work()
             natural.append(worked.kernel)
             tables |= worked.options
-    given = {name for name in base.options if name in WORK}
-    given |= {name for name in WORK for word in words if re.search(rf"(?<![\w-]){name}\.", word.lstrip("-"))}
-    others = given - set(natural)
-    if len(others) == 1:
-        return dataclasses.replace(base, kernel=others.pop()), []
+    of_steps = re.compile(rf"(?<![\w-]){STEPS}\.")
+    given = STEPS in base.options or any(of_steps.search(word.lstrip("-")) for word in words)
+    if given and STEPS not in natural and not kernels:
+        return dataclasses.replace(base, kernel=STEPS), []
     merged = {name: {**table, **base.options.get(name, {})} for name, table in tables.items()}
     return dataclasses.replace(base, options={**base.options, **merged}), list(dict.fromkeys(natural))
 
@@ -165,6 +166,7 @@ def _parts(
     methods: Sequence[str],
     only: Collection[str],
     kernels: Sequence[str],
+    works: Sequence[str],
 ) -> tuple[dict[str, type], Gathered]:
     """The class of each part that is named, by its name; and the names that nobody knows."""
     named = {kind: peek(words, kind) or getattr(base, kind) for kind in PARTS if not only or kind in only}
@@ -180,7 +182,8 @@ def _parts(
     for kind, name in [*named.items(), *more]:
         with wrong.one():
             if kind == "kernel":
-                classes |= {part: WORK[part] for part in (() if name == AUTO else nested.names_in(name))}
+                some = works if name == AUTO else nested.names_in(name)
+                classes |= {part: WORK[part] for part in some}
             elif not unresolved(kind, name):
                 classes[name] = PARTS[kind][name]
     return classes, wrong

@@ -25,8 +25,8 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Reply, Tick
 from coterie.core.learner import Batch, Learner
-from coterie.kernels.solving import Solving, coefficients_of, digest, remembered
-from coterie.linear.design import BIAS, Design, designed, written_linear
+from coterie.kernels.solving import Solving, coefficients_of, digest, outputs_of, remembered
+from coterie.linear.design import Design, designed, written_linear
 from coterie.linear.evidence import grid, marginal, variances
 from coterie.linear.newton import minimise
 
@@ -168,9 +168,8 @@ class Near(Around):
 
 
 def in_common_scale(learner: Learner, batch: Batch, scale: Belief) -> Design:
-    outputs = len(learner.scoring.get_parameter(BIAS))
     mean, deviation, centre, unit = scale_of(scale)
-    return designed(learner.task, outputs, batch.x, batch.y, mean, deviation, centre, unit)
+    return designed(learner.task, outputs_of(learner), batch.x, batch.y, mean, deviation, centre, unit)
 
 
 def scale_of(sums: Mapping[str, Any]) -> tuple[Tensor, Tensor, float, float]:

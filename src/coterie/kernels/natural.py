@@ -8,6 +8,7 @@ and models of one's own, are trained by `sgd`, as are papers' presets, which nam
 
 A method says by class attributes where it differs:
 
+    only_work        that it is one kind of work and no other
     solved_by        by what linear models are solved; "" if its local work has to go in small steps
     small_steps      by what it goes in small steps: "sgd", where its theory is of plain gradients
     scales_targets   that it goes in small steps elsewhere, as at the server, which need scaled targets
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK
 from coterie.core.options import options_of
 
@@ -49,6 +51,8 @@ def natural_work(method: Any, table: bool, model: str) -> Natural:
     """The work of a method, given as its class, on a table or something else, with a model of that name; ""
     is a module of one's own.
     """
+    if only := only_work(method):
+        return Natural(only)
     if not table or not model:
         return Natural(STEPS)
     solved: str = getattr(method, "solved_by", "newton")
@@ -57,6 +61,22 @@ def natural_work(method: Any, table: bool, model: str) -> Natural:
     steps: str = getattr(method, "small_steps", "adamw")
     linear = {"lr": LINEAR_RATE} if steps == "adamw" and model in (*LINEAR, AUTO) else {}
     return Natural(steps, {**ON_TABLES[steps], **linear}, scaled=True)
+
+
+def only_work(method: Any) -> str:
+    """The one kind of work that a method does, given as its class; nothing for those that do any."""
+    only: str = getattr(method, "only_work", "")
+    return only
+
+
+def refuse_other_than(only: str, method: str, kernel: str) -> None:
+    if kernel != only:
+        raise BadInput(f"method {method} does the work {only} alone; got kernel {kernel}: leave it out")
+
+
+def with_local(method: Any, local: Any) -> dict[str, Any]:
+    """Local work as an option of a method, given as its class, if it takes any."""
+    return {} if only_work(method) else {"local": local}
 
 
 def work_of_options(names: Collection[str]) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK
 from coterie.core.learner import Batch, Learner
 from coterie.kernels.solving import Solving, coefficients_of, design_for, digest, remembered
-from coterie.linear.design import BIAS, WEIGHT, Design, written_linear
+from coterie.linear.design import Design, linear_names, written_linear
 from coterie.linear.newton import minimise
 
 HALF_A_SQUARE = 2.0  # the loss of a regression is the square, that of its likelihood half of it
@@ -39,6 +40,8 @@ class Newton(Solving):
     penalty: float = 0.0
     """How strongly weights are held towards 0, beside the mean loss over rows; biases are not."""
 
+    in_units: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if not 0 < self.pull < math.inf:
             raise BadInput(f"pull={self.pull} must be above 0 and finite: try 1")
@@ -46,13 +49,13 @@ class Newton(Solving):
             raise BadInput(f"penalty={self.penalty} must be at least 0 and finite: try 0.01")
 
     def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
-        terms = affine(learner, belief)
+        terms, names = affine(learner, belief), linear_names(belief)
 
         def make() -> Belief:
             design = design_for(learner, batch, scaled=False)
             came = coefficients_of(design, belief).unsqueeze(0)
             rows, unit = len(design.z), HALF_A_SQUARE if learner.task == "regression" else 1.0
-            each = 0.5 if len(belief[BIAS]) == 2 else 1.0  # two classes share a coefficient, half each
+            each = 0.5 if len(belief[names.bias]) == 2 else 1.0  # two classes share a coefficient, half each
             shrink = torch.where(design.slopes, self.penalty, 0.0).double()
             bends, tilts = folded(*terms, design)
             scale = rows / unit
@@ -77,8 +80,8 @@ class Newton(Solving):
             learner.scale,
             batch.x,
             batch.y,
-            belief[WEIGHT],
-            belief[BIAS],
+            belief[names.weight],
+            belief[names.bias],
             *terms[0].values(),
             *terms[1].values(),
         )
@@ -91,15 +94,16 @@ Parts = dict[str, Tensor]
 
 def affine(learner: Learner, belief: Belief) -> tuple[Parts, Parts]:
     """a and b of the pulls a ∘ w + b that a learner has in its gradients; others are refused."""
-    zeros = {n: torch.zeros_like(belief[n], dtype=torch.float64) for n in (WEIGHT, BIAS)}
+    names = linear_names(belief)
+    zeros = {n: torch.zeros_like(belief[n], dtype=torch.float64) for n in names}
     if not learner.terms:
         return zeros, zeros
 
     def pulls(at: Belief) -> Parts:
         found = [term(at) for term in learner.terms]
-        return {n: torch.stack([f[n].double() for f in found]).sum(0) for n in (WEIGHT, BIAS)}
+        return {n: torch.stack([f[n].double() for f in found]).sum(0) for n in names}
 
-    here: Belief = {n: torch.zeros_like(belief[n]) for n in (WEIGHT, BIAS)}
+    here: Belief = {n: torch.zeros_like(belief[n]) for n in names}
     low, high = pulls(here), pulls({n: t + 1 for n, t in here.items()})
     three = pulls({n: t + 3 for n, t in here.items()})
     bends = {n: high[n] - low[n] for n in low}
@@ -113,8 +117,11 @@ def affine(learner: Learner, belief: Belief) -> tuple[Parts, Parts]:
 
 def folded(bends: Parts, tilts: Parts, design: Design) -> tuple[Tensor, Tensor]:
     """The same on coefficients [k·d]; of two classes, whose rows are half a coefficient each, on that."""
+    names = linear_names(bends)
     a, b = (
-        torch.cat([p[WEIGHT].flatten(1), p[BIAS].unsqueeze(1)], 1) if design.family.intercept else p[WEIGHT]
+        torch.cat([p[names.weight].flatten(1), p[names.bias].unsqueeze(1)], 1)
+        if design.family.intercept
+        else p[names.weight]
         for p in (bends, tilts)
     )
     if len(a) == 2:

@@ -44,7 +44,7 @@ class Recalibrate(Solving):
 
     def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
         name = last_layer(learner.scoring)
-        weight, bias = f"{name}.weight", f"{name}.bias"
+        weight, bias = f"{name}weight", f"{name}bias"
         outputs = learner.outputs(belief, batch.x).double().cpu()
         level, slope = put_right(learner, outputs, batch.y.double().cpu(), self.trust)
         mine = {weight: belief[weight] * slope, bias: belief[bias] * slope + level.to(belief[bias])}
@@ -108,7 +108,7 @@ def several(outputs: Tensor, y: Tensor, trust: float, turns: int = 50) -> tuple[
 
 
 def last_layer(model: nn.Module) -> str:
-    """The name of a network's last layer, which must be linear with a bias."""
+    """What the names of a network's last layer begin with; it must be linear with a bias."""
     layers = [
         (name, m)
         for name, m in model.named_modules()
@@ -117,4 +117,4 @@ def last_layer(model: nn.Module) -> str:
     name, layer = layers[-1] if layers else ("", None)
     if not isinstance(layer, nn.Linear) or layer.bias is None:
         raise BadInput("recalibration needs a model whose last layer is linear with a bias: use finetune")
-    return name
+    return f"{name}." if name else ""

@@ -4,14 +4,15 @@
 
 s_j is the deviation of column j at the site; the intercept is not held (but for a hundredth, without which
 rows of one class would make it infinite); ℓ is squared error, log loss, or Cox's partial likelihood. λ is
-`penalty`, chosen by cross-validation within the training rows if it is not given (`linear/strength.py`), with
-"nothing", a model of the mean alone, among the choices. The model that came is forgotten.
+`penalty`, chosen by cross-validation within the training rows if it is not given (`linear/strength.py`); the
+strongest leaves no more than the mean. The model that came is forgotten.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -32,6 +33,8 @@ class Ridge(Solving):
     penalty: float | None = None
     """How strongly coefficients are held, in the units of a sum of losses (scikit-learn's 1/C); by default
     what cross-validation within the training rows finds best."""
+
+    in_units: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.penalty is not None and not 0 < self.penalty < math.inf:

@@ -18,11 +18,19 @@ from torch import Tensor, nn
 
 from coterie.core.belief import Belief
 from coterie.core.client import bytes_of
-from coterie.core.errors import BadInput
+from coterie.core.errors import BadInput, option
 from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
-from coterie.linear.design import Design, design_of, read_linear, why_not_exact, why_not_linear
+from coterie.core.target_scale import Scale
+from coterie.linear.design import (
+    Design,
+    design_of,
+    linear_names,
+    read_linear,
+    why_not_exact,
+    why_not_linear,
+)
 
 REMEMBERED = 512
 _known: OrderedDict[bytes, Any] = OrderedDict()
@@ -34,6 +42,9 @@ class Solving:
 
     solves: ClassVar[bool] = True
     """Engines give it one edge at a time: it branches on values."""
+
+    in_units: ClassVar[bool] = False
+    """Whether it knows of a scale that the model's targets have (`core/target_scale.py`)."""
 
     @property
     def keeps(self) -> bool:
@@ -63,6 +74,11 @@ class Solving:
         if why := self.unsolved(learner):
             name = getattr(self, "name", type(self).__name__)
             raise BadInput(f"kernel {name} cannot solve this model: {why}: use sgd or adamw")
+        if learner.scale != Scale() and not self.in_units:
+            name = getattr(self, "name", type(self).__name__)
+            raise BadInput(
+                f"kernel {name} takes targets as they are: leave out {option('targets', 'scaled')}"
+            )
         after = self.solve(learner, carry["belief"], batch)
         loss = learner.losses(learner.outputs(after, batch.x), batch.y, batch.weight).double().mean()
         seen = torch.tensor(float(len(batch.y)), dtype=torch.float64)
@@ -118,13 +134,17 @@ def remembered(mark: bytes, make: Callable[[], Any]) -> Any:
 
 def design_for(learner: Learner, batch: Batch, scaled: bool) -> Design:
     """The rows of a batch as the learner's model sees them, targets in its unit."""
-    outputs = learner.scoring.get_parameter("head.bias").shape[0]
     y, (centre, unit) = batch.y, learner.scale
     if learner.task == "regression" and (centre, unit) != (0, 1):
         y = (y.double() - centre) / unit
-    return design_of(learner.task, outputs, batch.x, y, scaled)
+    return design_of(learner.task, outputs_of(learner), batch.x, y, scaled)
 
 
 def coefficients_of(design: Design, belief: Belief) -> Tensor:
     """[k·d] of a module's tensors."""
-    return design.coefficients(*read_linear(belief, len(belief["head.bias"])))
+    return design.coefficients(*read_linear(belief))
+
+
+def outputs_of(learner: Learner) -> int:
+    """How many a linear model has."""
+    return len(learner.scoring.get_parameter(linear_names(dict(learner.scoring.named_parameters())).bias))

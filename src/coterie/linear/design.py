@@ -11,26 +11,42 @@ where a penalty on both would put them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from coterie.core.belief import Belief
 from coterie.core.client import Task
+from coterie.core.errors import BadInput
 from coterie.core.learner import LOSSES, Learner
 from coterie.core.target_scale import TargetScale
 from coterie.linear.families import Family, family_of
 
-WEIGHT, BIAS = "head.weight", "head.bias"
+
+class Names(NamedTuple):
+    """What a module calls the weights [k, d] and biases [k] of its one linear map."""
+
+    weight: str
+    bias: str
+
+
+def names_in(tensors: Mapping[str, Tensor]) -> Names | None:
+    """Of a model's tensors; None if they are not those of one linear map."""
+    one = next((n for n in tensors if n.rpartition(".")[2] == "weight"), "")
+    other = f"{one.removesuffix('weight')}bias"
+    if set(tensors) != {one, other} or tensors[one].ndim < 2:
+        return None
+    return Names(one, other)
 
 
 def why_not_linear(model: nn.Module) -> str:
     """Why a module is not one linear map that can be solved; nothing if it is."""
-    names = {n: tuple(p.shape) for n, p in model.named_parameters()}
-    if set(names) != {WEIGHT, BIAS} or len(names[WEIGHT]) != 2 or any(True for _ in model.buffers()):
-        return "it is no single linear map"
-    if not all(isinstance(m, nn.Linear | nn.Flatten | nn.Sequential | TargetScale) for m in model.modules()):
+    kinds = nn.Linear | nn.Flatten | nn.Sequential | TargetScale
+    plain = all(isinstance(m, kinds) for m in model.modules())
+    if not plain or names_in(dict(model.named_parameters())) is None:
         return "it is no single linear map"
     return ""
 
@@ -107,20 +123,29 @@ def designed(
     return Design(family, z, target, mean, scale, centre, unit)
 
 
-def read_linear(belief: Belief, outputs: int) -> tuple[Tensor, Tensor]:
+def linear_names(belief: Belief) -> Names:
+    """The same of a belief that is known to be one."""
+    found = names_in(belief)
+    if found is None:
+        raise BadInput(f"tensors {', '.join(belief)} are not those of a linear map: use sgd or adamw")
+    return found
+
+
+def read_linear(belief: Belief) -> tuple[Tensor, Tensor]:
     """Weights [k, d] and biases [k] of a module's tensors; of two classes, one row: their difference."""
-    weights, bias = belief[WEIGHT].double().cpu(), belief[BIAS].double().cpu()
-    if outputs == 2:
+    names = linear_names(belief)
+    weights, bias = belief[names.weight].double().cpu(), belief[names.bias].double().cpu()
+    if len(bias) == 2:
         return weights[1:] - weights[:1], bias[1:] - bias[:1]
     return weights, bias
 
 
 def written_linear(belief: Belief, weights: Tensor, bias: Tensor) -> Belief:
     """The belief with these in place of its own."""
-    if len(belief[BIAS]) == 2:
+    names = linear_names(belief)
+    if len(belief[names.bias]) == 2:
         weights, bias = torch.cat([-weights, weights]) / 2, torch.cat([-bias, bias]) / 2
-    like = belief[WEIGHT]
-    return {**belief, WEIGHT: weights.to(like), BIAS: bias.to(belief[BIAS])}
+    return {**belief, names.weight: weights.to(belief[names.weight]), names.bias: bias.to(belief[names.bias])}
 
 
 def why_not_exact(learner: Learner) -> str:

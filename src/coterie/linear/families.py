@@ -137,11 +137,11 @@ class Cox:
     intercept: bool = False
 
     def at(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Point:
-        order, last, first = risk_sets(y)
+        size = max(1, AT_ONCE // max(1, x.numel()))
         found = [
-            self._one(t, x[order], y[order], m[order], last, first) for t, m in zip(theta, mask, strict=True)
+            self._some(theta[i : i + size], x, y, mask[i : i + size]) for i in range(0, len(theta), size)
         ]
-        return Point(*(torch.stack(part) for part in zip(*found, strict=True)))
+        return Point(*(torch.cat(part) for part in zip(*found, strict=True)))
 
     def loss(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         order, last, _ = risk_sets(y)
@@ -152,22 +152,21 @@ class Cox:
         return torch.where(events > 0, sums - eta, 0.0).sum(1)
 
     @staticmethod
-    def _one(
-        theta: Tensor, x: Tensor, y: Tensor, mask: Tensor, last: Tensor, first: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        eta = x @ theta
-        top = eta.max()
+    def _some(theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Point:
+        order, last, first = risk_sets(y)
+        x, mask, seen = x[order], mask[:, order], (y[order] > 0)
+        eta = theta @ x.T
+        top = eta.amax(1, keepdim=True)
         s = (eta - top).exp() * mask
-        sums = s.cumsum(0)[last]
-        event = ((y > 0) * mask).to(x.dtype)
-        safe = sums.clamp(min=torch.finfo(x.dtype).tiny)
-        means = (s.unsqueeze(1) * x).cumsum(0)[last] / safe.unsqueeze(1)
+        event = seen * mask
+        sums = s.cumsum(1)[:, last].clamp(min=torch.finfo(x.dtype).tiny)
+        means = (s.unsqueeze(2) * x).cumsum(1)[:, last] / sums.unsqueeze(2)
         # Σ over events no later than row i: rows are in the order of falling times, so from i's tie on
-        late = (event / safe).flip(0).cumsum(0).flip(0)[first]
-        loss = (event * (safe.log() + top - eta)).sum()
-        slope = (event.unsqueeze(1) * (means - x)).sum(0)
-        curvature = (x.T * (s * late)) @ x - (means.T * event) @ means
-        return loss, slope, curvature
+        late = (event / sums).flip(1).cumsum(1).flip(1)[:, first]
+        loss = (event * (sums.log() + top - eta)).sum(1)
+        slope = (event.unsqueeze(2) * (means - x)).sum(1)
+        whole = (x.T * (s * late).unsqueeze(1)) @ x
+        return Point(loss, slope, whole - (means * event.unsqueeze(2)).transpose(1, 2) @ means)
 
 
 def risk_sets(y: Tensor) -> tuple[Tensor, Tensor, Tensor]:

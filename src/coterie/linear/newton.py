@@ -28,48 +28,45 @@ def minimise(
     towards: Tensor | None = None,
     tilt: Tensor | None = None,
     check: Callable[[], None] = lambda: None,
+    enough: float = ENOUGH,
 ) -> Tensor:
     """θ [p, q] of rows x [n, d] and y [n] that count by `mask` [p, n], held by a penalty [p, q] towards
     [p, q] or 0, with a `tilt` [p, q] added to the slope if there is one; from a start [p, q].
     """
-    theta, centre = start.clone(), torch.zeros_like(start) if towards is None else towards
+    centre = torch.zeros_like(start) if towards is None else towards
     lean = torch.zeros_like(start) if tilt is None else tilt
 
-    def held(theta: Tensor, some: Tensor) -> Tensor:
-        gap = theta - centre[some]
-        return (penalty[some] * gap.square() / 2 + lean[some] * theta).sum(1)
+    def around(theta: Tensor, some: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """F, its slope and its curvature."""
+        point, hold, gap = family.at(theta, x, y, mask[some]), penalty[some], theta - centre[some]
+        value = point.loss + (hold * gap.square() / 2 + lean[some] * theta).sum(1)
+        return value, point.slope + hold * gap + lean[some], point.curvature + torch.diag_embed(hold)
 
-    open_ = torch.arange(len(theta))
+    result, going, here = start.clone(), torch.arange(len(start)), start.clone()
+    value, slope, curvature = around(here, going)
     for _ in range(STEPS):
         check()
-        here = theta[open_]
-        point = family.at(here, x, y, mask[open_])
-        value = point.loss + held(here, open_)
-        slope = point.slope + penalty[open_] * (here - centre[open_]) + lean[open_]
-        step = solved(point.curvature + torch.diag_embed(penalty[open_]), slope)
+        step = solved(curvature, slope)
         decrement = (slope * step).sum(1)
-        going = decrement > ENOUGH * (1 + value.abs())
-        if not going.any():
+        far = decrement > enough * (1 + value.abs())
+        if not far.all():
+            going, here, value, step, decrement = (t[far] for t in (going, here, value, step, decrement))
+        if not len(going):
             break
-        open_, here, value, step, decrement = (t[going] for t in (open_, here, value, step, decrement))
-        size = torch.ones_like(value)
-        todo = torch.arange(len(open_))
-        for _ in range(HALVINGS):
-            tried = here[todo] - size[todo].unsqueeze(1) * step[todo]
-            after = family.loss(tried, x, y, mask[open_[todo]]) + held(tried, open_[todo])
-            fine = after <= value[todo] - 1e-4 * size[todo] * decrement[todo] + 1e-12 * value[todo].abs()
-            theta[open_[todo[fine]]] = tried[fine]
-            todo = todo[~fine]
-            if not len(todo):
+        there = here - step
+        after, slope, curvature = around(there, going)
+        size = 1.0
+        while size > 2.0**-HALVINGS:
+            short = ~(after <= value - 1e-4 * size * decrement + 1e-12 * (1 + value.abs()))
+            if not short.any():
                 break
-            size[todo] /= 2
-        if len(todo):  # no step lowers it any more: as far as numbers go, it is there
-            stays = torch.ones(len(open_), dtype=torch.bool)
-            stays[todo] = False
-            open_ = open_[stays]
-            if not len(open_):
-                break
-    return theta
+            size /= 2
+            there[short] = here[short] - size * step[short]
+            after[short], slope[short], curvature[short] = around(there[short], going[short])
+        else:  # no step lowers it any more: as far as numbers go, these are there
+            there[short] = here[short]
+        result[going], here, value = there, there, after
+    return result
 
 
 def solved(matrix: Tensor, right: Tensor) -> Tensor:

@@ -3,9 +3,10 @@
     θ_λf = argmin L_{-f}(θ) + λ/2 Σ_{j no intercept} θ_j²         without the rows of fold f
     λ    = argmin Σ_f loss of θ_λf on the rows of f
 
-λ goes over STRENGTHS in the units of a sum of losses, the reciprocal of scikit-learn's C, and over "nothing":
-all slopes 0. For Cox's model, whose loss compares rows, a fold's loss is that of all rows less that of the
-others (Verweij and van Houwelingen, 1993, "Cross-validation in survival analysis").
+λ goes over STRENGTHS in the units of a sum of losses, the reciprocal of scikit-learn's C, from the strongest
+down until several in a row are no better. The strongest leaves nothing but the intercept, and an order of
+rows, by coefficients that are next to 0. For Cox's model, whose loss compares rows, a fold's loss is that of
+all rows less that of the others (Verweij and van Houwelingen, 1993, "Cross-validation in survival analysis").
 
 Rows of one patient are in one fold, and each class or range of the target is spread over the folds. With few
 rows a single dealing says little: rows are dealt several times over, and losses are added up. With more than
@@ -24,14 +25,16 @@ from torch import Tensor
 
 from coterie.linear.design import Design
 from coterie.linear.families import AT_ONCE, Cox
+from coterie.linear.newton import ENOUGH as EXACT
 from coterie.linear.newton import minimise
 
-STRENGTHS = tuple(10.0 ** (e / 2) for e in range(-4, 11))
-"""From 0.01 to 100,000."""
+STRENGTHS = tuple(10.0 ** (e / 2) for e in range(-4, 13))
+"""From 0.01 to a million."""
+ROUGHLY = 1e-6  # near enough to an optimum to choose a strength
 FIRM = 0.01  # holds intercepts, which would be infinite for rows of one class
 MANY = 20_000
-FOLDS, DEALINGS, FEW = 5, 4, 400
-NOTHING = float("inf")
+FOLDS, DEALINGS, FEW = 5, 5, 400  # rows are dealt until so many were held out
+ENOUGH = 4  # weaker strengths in a row that are no better: then no weaker ones are tried
 
 
 class Strength(NamedTuple):
@@ -52,12 +55,12 @@ def fitted(
     mask: Tensor,
     check: Callable[[], None] = lambda: None,
     start: Tensor | None = None,
+    enough: float = EXACT,
 ) -> Tensor:
-    """θ [p, q] of each strength [p] on the rows of its mask [p, n]; all slopes are 0 where it is infinite."""
+    """θ [p, q] of each strength [p] on the rows of its mask [p, n]."""
     first = torch.zeros(len(strengths), len(design.slopes), dtype=torch.float64) if start is None else start
-    held = penalties(design, strengths.clamp(max=1e12))
-    theta = minimise(design.family, design.z, design.u, mask, held, first, check=check)
-    return torch.where(torch.isinf(strengths).unsqueeze(1) & design.slopes, 0.0, theta)
+    held = penalties(design, strengths)
+    return minimise(design.family, design.z, design.u, mask, held, first, check=check, enough=enough)
 
 
 def chosen_strength(
@@ -67,31 +70,27 @@ def chosen_strength(
     if len(design.z) > MANY:
         design, unit = some_rows(design, unit, seed)
     folds = dealt(design.u.numpy(), unit, seed)
-    strengths = torch.tensor([*STRENGTHS, NOTHING], dtype=torch.float64)
     if folds is None:
-        return Strength(NOTHING, {})
-    total = torch.zeros(len(strengths), dtype=torch.float64)
-    for fold in folds:
-        total += losses_of_fold(design, strengths, torch.from_numpy(fold), check)
-    mean = total / (len(folds) * len(design.u))
-    best = int(mean.flip(0).argmin())  # of equals the strongest
-    losses = dict(zip(strengths.tolist(), mean.tolist(), strict=True))
-    return Strength(float(strengths.flip(0)[best]), losses)
-
-
-def losses_of_fold(design: Design, strengths: Tensor, fold: Tensor, check: Callable[[], None]) -> Tensor:
-    """[strength] losses over all folds of one dealing [n]."""
-    many, levels = int(fold.max()) + 1, len(strengths)
-    kept = torch.stack([(fold != f) for f in range(many)]).double()
-    mask = kept.repeat_interleave(levels, 0)
+        return Strength(STRENGTHS[-1], {})
+    kept = torch.cat(
+        [torch.stack([f != i for i in range(int(f.max()) + 1)]) for f in map(torch.from_numpy, folds)]
+    ).double()
+    theta = torch.zeros(len(kept), len(design.slopes), dtype=torch.float64)
+    losses, best = dict[float, float](), STRENGTHS[-1]
     at_once = max(1, AT_ONCE // max(1, design.z.numel() * design.family.outputs))
-    each = strengths.repeat(many)
-    found = []
-    for first in range(0, len(each), at_once):
-        some = slice(first, first + at_once)
-        theta = fitted(design, each[some], mask[some], check)
-        found.append(held_out_loss(design, theta, mask[some]))
-    return torch.cat(found).view(many, levels).sum(0)
+    for strength in reversed(STRENGTHS):  # each from where the one before ended
+        total = 0.0
+        for first in range(0, len(kept), at_once):
+            some = slice(first, first + at_once)
+            mask, strengths = kept[some], torch.full((len(kept[some]),), strength, dtype=torch.float64)
+            theta[some] = fitted(design, strengths, mask, check, theta[some], ROUGHLY)
+            total += float(held_out_loss(design, theta[some], mask).sum())
+        losses[strength] = total / (len(folds) * len(design.u))
+        best = min(best, strength, key=lambda s: (losses[s], -s))  # of equals the stronger
+        worse = [s for s in losses if s < best]
+        if len(worse) >= ENOUGH:
+            break
+    return Strength(best, losses)
 
 
 def held_out_loss(design: Design, theta: Tensor, mask: Tensor) -> Tensor:
@@ -112,7 +111,7 @@ def dealt(y: np.ndarray, unit: np.ndarray | None, seed: int) -> list[np.ndarray]
     if many < 2:
         return None
     found = []
-    for dealing in range(DEALINGS if len(first) < FEW else 1):
+    for dealing in range(min(DEALINGS, -(-FEW // len(first)))):
         rng = np.random.default_rng((seed, dealing))
         order = np.lexsort((rng.random(len(first)), y[first]))
         fold = np.empty(len(first), dtype=np.int64)

@@ -37,7 +37,8 @@ class Logistic:
 class Linear:
     """One number out: linear regression, or of a survival the risk of Cox's model.
 
-    centre, unit   of a regression's targets while it learns; none: as they are
+    centre       where the zero of a regression's targets is while it learns
+    unit         how long their one is then; without either they are learnt as they are
     """
 
     centre: float | None = None

@@ -26,7 +26,8 @@ class Mlp:
 
     hidden       units of each hidden layer
     activation   relu or tanh
-    centre, unit   of a regression's targets while it learns (`core/target_scale.py`); none: as they are
+    centre       where the zero of a regression's targets is while it learns
+    unit         how long their one is then; without either they are learnt as they are
     """
 
     hidden: tuple[int, ...] = (64,)

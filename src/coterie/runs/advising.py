@@ -27,10 +27,11 @@ from coterie.engines.threads import narrow
 from coterie.methods.advised import Advised
 from coterie.runs.about import about_run
 from coterie.runs.answers import Advice, advice_in, advice_of
-from coterie.runs.experiment import Builder, settled
+from coterie.runs.experiment import Builder
 from coterie.runs.folder import Folder
 from coterie.runs.jobs import Say, processes, side_by_side
 from coterie.runs.settings import Settings, from_table, read_toml
+from coterie.runs.settled import settled
 from coterie.runs.trying import Bench, Files, Memory, Place, Store, every
 from coterie.runs.tune import same_data
 from coterie.sites.footing import Footing
@@ -97,7 +98,7 @@ def advise(
     begin(out, question)
     with closing(Folder(out)):
         about = same_data(out, about_of(bench.footing, command))
-        store = Files(out / "trials", list(bench.ways))
+        store = Files(out / "trials", bench.specs)
         left = [place for place in bench.places() if store.get(place) is None]
         if min(jobs, len(left)) > 1:
             for done, spec in in_processes(bench, store, left, jobs):

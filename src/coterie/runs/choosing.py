@@ -4,9 +4,11 @@
     gains        of all ways over training alone, with intervals that hold for all of them at once
     promise      of following such choices on rows that neither training nor choosing saw, by nested folds
 
-Nobody is sent to others on a promise whose interval holds 0, nor for a model that does no better than none
-(`yardstick.py`). With inner folds the promise is the nested one; without, it is the gain itself, whose
-interval is as wide as a choice among C ways asks for: 1 - 0.05 / C instead of 95 % (Bonferroni).
+Nobody is sent to others on a promise whose interval holds 0, nor for a model that does no better than always
+the same answer, which is tried on the same folds (`methods/baselines/nothing.py`; else `yardstick.py` says
+what it has), nor where no way at all shows more than chance brings (`metrics/learnt.py`). With inner folds
+the promise is the nested one; without, it is the gain itself, whose interval is as wide as a choice among C
+ways asks for: 1 - 0.05 / C instead of 95 % (Bonferroni).
 
 Intervals are of one of two kinds:
 
@@ -29,7 +31,10 @@ from statistics import NormalDist
 import numpy as np
 
 from coterie.methods.advised import ALONE, Advised, Gain, choose, overlap_of
+from coterie.methods.baselines import NOTHING
 from coterie.metrics import operating
+from coterie.metrics.evidence import ALSO, PROPER, Held
+from coterie.metrics.learnt import UNKNOWN, Figures, Learnt, learnt
 from coterie.metrics.summary import Interval, interval, telling
 from coterie.runs.trying import OUTER, Bench, Memory, Place, Trials, every
 from coterie.runs.yardstick import balanced_always_the_same, labels_of, no_model_at
@@ -48,6 +53,7 @@ class Choice:
     best       what looked best on the folds that choose; another than `way` where it is not worth following
     gains      {way: gain over training alone}, on the folds that choose
     no_model   what the client would have without any model; NaN where that is not known
+    learnt     whether there is anything to learn for it
     inside     [outer fold] what its inner folds chose; empty without
     promise    what following such choices gained, by nested folds; None without
     """
@@ -56,6 +62,7 @@ class Choice:
     best: str
     gains: dict[str, Interval]
     no_model: float = math.nan
+    learnt: Learnt = UNKNOWN
     inside: tuple[str, ...] = ()
     promise: Interval | None = None
 
@@ -64,30 +71,60 @@ def choice_of(trials: Trials, bench: Bench, client: int) -> Choice:
     folds, sure = outer_folds(bench), bench.method.sure
     tried = gains_of(trials, bench, client, folds)
     gains = {way: gain_over_alone(trials, bench, client, [way] * len(folds), len(tried)) for way in tried}
-    rmse, r2 = (figures(trials, ALONE, name, client, folds) for name in ("rmse", "r2"))
-    held = [fold.roster.members[client].test for fold in bench.outer]
-    scored, own_loss = list(zip(rmse, r2, held, strict=True)), bench.own.loss is not None
-    if bench.metric == "balanced_accuracy":
-        nothing = balanced_always_the_same([fold.roster for fold in bench.outer], client)
-    else:
-        at = bench.method.specificity
-        nothing = no_model_at(bench.metric, bench.footing.roster, client, own_loss, scored, at)
+    nothing, known = nothing_at(trials, bench, client), learnt_at(trials, bench, client)
     worth = {way: tried[way] for way in tried if beats(trials, bench, client, way, nothing)}
-    looked = choose(tried, sure)
+    worth = {} if known.verdict == "no" else worth
+    looked, level = choose(tried, sure), mean_of(nothing)
     if not bench.inner:
         clear = {way: gain for way, gain in worth.items() if gains[way].bounds[0] > 0}
         way = choose(clear, sure)
-        return Choice(way, looked if way == ALONE else way, gains, nothing)
+        return Choice(way, looked if way == ALONE else way, gains, level, known)
     inside = tuple(chosen_within(trials, bench, client, outer) for outer, _ in folds)
     promise = gain_over_alone(trials, bench, client, inside)
     way = choose(worth, sure) if promise.bounds[0] > 0 else ALONE
-    return Choice(way, looked if way == ALONE else way, gains, nothing, inside, promise)
+    return Choice(way, looked if way == ALONE else way, gains, level, known, inside, promise)
 
 
-def beats(trials: Trials, bench: Bench, client: int, way: str, nothing: float) -> bool:
-    """Whether a way does better than no model at all, in the mean over folds, as far as that is known."""
-    gain = Gain(figures(trials, way, bench.metric, client, outer_folds(bench)), [nothing], bench.higher)
-    return math.isnan(nothing) or gain.mean > 0
+def nothing_at(trials: Trials, bench: Bench, client: int) -> list[float]:
+    """[fold] what always the same answer has, as it was tried, or [1] as it follows from what is known."""
+    folds = outer_folds(bench)
+    found = figures(trials, NOTHING, bench.metric, client, folds)
+    if not math.isnan(mean_of(found)):
+        return found
+    if bench.metric == "balanced_accuracy":
+        return [balanced_always_the_same([fold.roster for fold in bench.outer], client)]
+    rmse, r2 = (figures(trials, ALONE, name, client, folds) for name in ("rmse", "r2"))
+    held = [fold.roster.members[client].test for fold in bench.outer]
+    scored, own_loss = list(zip(rmse, r2, held, strict=True)), bench.own.loss is not None
+    at = bench.method.specificity
+    return [no_model_at(bench.metric, bench.footing.roster, client, own_loss, scored, at)]
+
+
+def learnt_at(trials: Trials, bench: Bench, client: int) -> Learnt:
+    """Whether any way shows a client more than always the same answer: on its training rows, each of which is
+    held out once.
+    """
+    member, task, folds = bench.footing.roster.members[client], bench.footing.roster.task, outer_folds(bench)
+    metrics = (PROPER[task], *ALSO.get(task, ()))
+
+    def level(spec: str, metric: str) -> np.ndarray:
+        return np.array([[mean_of(figures(trials, spec, metric, client, folds))]])
+
+    same = {m: level(NOTHING, m) for m in metrics}
+    ways = {spec: Figures({m: level(spec, m) for m in metrics}, same) for spec in bench.ways}
+    return learnt(task, ways, [[Held(member.train, labels_of(member))]], ALONE)
+
+
+def beats(trials: Trials, bench: Bench, client: int, way: str, nothing: Sequence[float]) -> bool:
+    """Whether a way does better than always the same answer, in the mean over folds, as far as is known."""
+    gain = Gain(figures(trials, way, bench.metric, client, outer_folds(bench)), nothing, bench.higher)
+    return math.isnan(mean_of(nothing)) or gain.mean > 0
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """Of those that are known."""
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
 
 
 def gain_over_alone(
@@ -144,7 +181,8 @@ def outer_folds(bench: Bench) -> list[Fold]:
 
 def figures(trials: Trials, spec: str, metric: str, client: int, folds: Sequence[Fold]) -> list[float]:
     """[fold] what a candidate's model for one client scored; NaN where there is nothing."""
-    found = [trials[Place(*fold, spec)].scores.get(metric) for fold in folds]
+    there = [trials.get(Place(*fold, spec)) for fold in folds]
+    found = [None if trial is None else trial.scores.get(metric) for trial in there]
     return [math.nan if f is None or f[client] is None else float(f[client]) for f in found]  # type: ignore[arg-type]
 
 
@@ -178,6 +216,6 @@ def decided(bench: Bench) -> tuple[Advised, list[str]]:
     if kept := [f"{name} ({choice.best})" for name, choice in choices.items() if choice.way != choice.best]:
         said.append(
             f"advised: another way looked better for {', '.join(kept)}, but by no more than the best of "
-            f"{len(bench.ways) - 1} may by chance, or no better than no model at all: each stays alone"
+            f"{len(bench.ways) - 1} may by chance, or no better than always the same answer: each stays alone"
         )
     return replace(bench.method, choice=tuple(choice.way for choice in choices.values())), said

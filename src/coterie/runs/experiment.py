@@ -13,8 +13,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -50,7 +51,9 @@ from coterie.runs.prepared import Origin, preparation_of
 from coterie.runs.rehearsal import affordable, refuse_unforeseen
 from coterie.runs.room import check_model, check_work
 from coterie.runs.settings import PARTS, Settings
-from coterie.runs.target_scales import has_scale, note_on_scale, options_with_scale
+from coterie.runs.settled import settled
+from coterie.runs.target_scales import note_on_scale, options_with_scale
+from coterie.sites.folds import folds_of
 from coterie.sites.footing import Check, Footing, check_outputs, grounded
 from coterie.sites.last_layer import Body
 
@@ -69,6 +72,8 @@ class Experiment:
     body: Body | None = None
     origin: Origin = field(default_factory=Origin)
     own: Own = NOTHING
+    folds: Callable[[int], Iterator[Experiment]] | None = None  # the same, each without a part of its rows
+    in_use: bool = False  # whether its models are for use, not only to be compared
 
     @property
     def roster(self) -> Roster:
@@ -111,6 +116,7 @@ class Builder:
             footing = self.footing(settings, lambda roster, start: check_method(method, roster, start, key))
             check_work(method, footing.roster, footing.model)
             check_method(method, footing.roster, footing.beliefs, key)
+            admit(settings.wrap, method, footing.roster)
             refuse_unforeseen(method, settings.table(), footing.met is not None)
         if settings.budget and footing.met is None:
             self.prepare(settings).net.close()
@@ -234,24 +240,6 @@ def _told(settings: Settings, names: Sequence[str]) -> list[Any]:
     return [*values, *(settings.options.get(v, {}) for n, v in zip(names, values, strict=True) if n in PARTS)]
 
 
-def settled(settings: Settings, footing: Footing) -> Settings:
-    """Settings that name the model that the task decided on, the scale of its targets, the sites that were
-    met, and the kit, so that a run goes on later with the same.
-    """
-    settings = settings.for_task(footing.roster.task)
-    if footing.roster.task != "regression":
-        settings = dataclasses.replace(settings, targets="auto")
-    tables = {name: dict(table) for name, table in settings.options.items()}
-    if footing.made is not None and has_scale(footing.made.options):
-        tables[settings.model] = {**tables.get(settings.model, {}), **footing.made.options}
-        settings = dataclasses.replace(settings, options=tables)
-    if footing.met is None:
-        return settings
-    tables[settings.net]["sites"] = tuple(footing.roster.names)
-    tables[settings.net]["kit"] = str(footing.met.lines.kit.folder.absolute())
-    return dataclasses.replace(settings, options=tables)
-
-
 def _deal_rows(settings: Settings, data: Dataset) -> Dealt:
     key = Key(settings.dealt_by).at("data")
     return deal_clients(
@@ -343,6 +331,8 @@ def experiment_of(
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
     if accounted(net) is None and (costs(method, roster) or hides):
         net = Accounted(net)
+    again = partial(experiment_of, method=method, connector=connector, engine=engine, command=None, own=own)
+    scored_once = {**config, "evaluate": int(config["rounds"])}
     notes = [*footing.notes, *_large_batches(method, roster), *own.notes(roster.task), *said, *noted]
     return Experiment(
         config=config,
@@ -361,6 +351,7 @@ def experiment_of(
         body=footing.body,
         origin=origin_of(footing),
         own=own,
+        folds=lambda many: (again(fold, config=scored_once) for fold in folds_of(footing, many, key)),
     )
 
 

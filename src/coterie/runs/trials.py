@@ -12,7 +12,7 @@ import tomli_w
 from coterie.core.errors import BadInput, BadRun, Gathered, shown
 from coterie.core.options import plain
 from coterie.kernels import WORK
-from coterie.kernels.natural import AUTO
+from coterie.kernels.natural import AUTO, STEPS
 from coterie.kernels.nested import names_in
 from coterie.methods import METHODS
 from coterie.metrics.summary import HIGHER_IS_BETTER
@@ -48,18 +48,10 @@ class Tuning:
             if value > MANY:
                 wrong.add(f"{name}={shown(value)} must be at most {MANY}: try {try_}")
         wrong.refuse()
-        object.__setattr__(self, "settings", self.meant())
+        if self.settings.kernel == AUTO and any(entry.startswith(f"{STEPS}.") for entry in self.search):
+            object.__setattr__(self, "settings", replace(self.settings, kernel=STEPS))
         for spec in self.shared.methods:
             self.axes(spec)
-
-    def meant(self) -> Settings:
-        """The settings; where nobody names local work, with that whose options alone are searched, if it is
-        nobody's natural one.
-        """
-        asked = {entry.partition(".")[0].strip() for entry in self.search} & set(WORK)
-        if self.settings.kernel != AUTO or len(asked - set(self.shared.kernels())) != 1:
-            return self.settings
-        return replace(self.settings, kernel=next(iter(asked - set(self.shared.kernels()))))
 
     @property
     def shared(self) -> Comparison:

@@ -32,7 +32,7 @@ from coterie.kernels.curvature import (
     Curvature,
     scale_of,
 )
-from coterie.linear.design import BIAS, WEIGHT, Design, designed, read_linear, written_linear
+from coterie.linear.design import Design, designed, linear_names, names_in, read_linear, written_linear
 from coterie.linear.evidence import Sums, grid, learnt
 
 STILL = 1e-5  # of a coefficient in deviations of a column: less is no change
@@ -93,7 +93,7 @@ def one_more_step(state: Common, net: Net, key: Key, apart: bool) -> Common:
     model, design = net.open(state.beliefs), design_in(net, state.beliefs, scale)
     pairs = grid(apart, design.family.intercept)
     best = learnt(Sums(found[BEND], found[SLOPE], found[CONSTANT]), pairs, design.slopes)
-    before = design.coefficients(*read_linear({k: t[0] for k, t in model.items()}, model[BIAS].shape[1]))
+    before = design.coefficients(*read_linear({k: t[0] for k, t in model.items()}))
     after = written_linear({k: t[0] for k, t in model.items()}, *design.weights(best.mean))
     left = noise_left(found[REST], rows, len(best.mean)) if net.roster.task == "regression" else 1.0
     now = torch.tensor([best.apart, best.level, best.common, left], dtype=torch.float64)
@@ -123,12 +123,14 @@ def design_in(net: Net, beliefs: Held, scale: Held) -> Design:
     like = beliefs.like
     mean, deviation, centre, unit = scale_of({k: t[0] for k, t in net.open(scale).items()})
     empty = torch.zeros(0, len(mean), dtype=torch.float64)
-    return designed(net.roster.task, len(like[BIAS]), empty, empty[:, 0], mean, deviation, centre, unit)
+    return designed(
+        net.roster.task, len(like[linear_names(like).bias]), empty, empty[:, 0], mean, deviation, centre, unit
+    )
 
 
 def check_linear(method: str, roster: Roster, start: Beliefs) -> None:
     """Refuses a model that is not one linear map, by its tensors."""
-    if set(start) != {WEIGHT, BIAS}:
+    if names_in({n: t[0] for n, t in start.items()}) is None:
         raise BadInput(f"{method} fits linear models, and this is none: use --model logistic or linear")
     if len(roster.shape) != 1:
         raise BadInput(f"{method} is for tables; rows here are of shape {list(roster.shape)}: use fedavg")
