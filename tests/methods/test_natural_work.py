@@ -19,7 +19,7 @@ NEEDS = {
     "oracle": "clusters",
     "advised": "trials",
     "nothing": "no work",
-}  # not to be had from these rows, or tried elsewhere
+}  # tried elsewhere
 OF_CLASSES = {"random-weighted"}
 VALIDATION = {"fedfomo": 0.2, "random-weighted": 0.2}
 SLOW = {"per-fedavg": 20, "fedavgm": 20}  # rounds: half as many steps, and momentum that has to settle

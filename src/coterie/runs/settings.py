@@ -181,7 +181,7 @@ class Settings:
         """
         if only := only_work(METHODS[self.method]):
             refuse_other_than(only, self.method, only if self.kernel == AUTO else self.kernel)
-            return replace(self, kernel=only, targets=AUTO)
+            return replace(self, kernel=only, targets="auto")
         if self.kernel != AUTO:
             return self
         data = data_for(self.data, self.net)
