@@ -52,7 +52,7 @@ from coterie.runs.rehearsal import affordable, refuse_unforeseen
 from coterie.runs.room import check_model, check_work
 from coterie.runs.settings import PARTS, Settings
 from coterie.runs.settled import settled
-from coterie.runs.target_scales import note_on_scale, options_with_scale
+from coterie.runs.target_scales import note_on_scale, note_on_sites, options_with_scale
 from coterie.sites.folds import folds_of
 from coterie.sites.footing import Check, Footing, check_outputs, grounded
 from coterie.sites.last_layer import Body
@@ -191,9 +191,10 @@ class Builder:
         built = [model_of.build(roster.shape, roster.outputs, s) for s in seeds[: None if several else 1]]
         check_outputs(built[0], roster, torch.zeros(1, *roster.shape))
         made = Made(settings.model, settings.options.get(settings.model, {}), settings.plugins)
+        noted = (*met.notes, *note_on_sites(settings.targets, roster.task, settings.model, made.options))
         beliefs = tree.stack([tree.belief_of(m) for m in built])
         columns = tuple(str(column["name"]) for column in met.common["columns"])
-        return Footing((), roster, built[0], beliefs, met.notes, made=made, met=met, columns=columns)
+        return Footing((), roster, built[0], beliefs, noted, made=made, met=met, columns=columns)
 
     def _deal(self, settings: Settings, check: Check) -> Footing:
         if hasattr(settings.made("net"), "meet"):

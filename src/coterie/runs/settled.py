@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from coterie.runs.settings import Settings
-from coterie.runs.target_scales import has_scale
+from coterie.runs.target_scales import AUTO, SCALED, has_scale
 from coterie.sites.footing import Footing
 
 
@@ -14,10 +14,11 @@ def settled(settings: Settings, footing: Footing) -> Settings:
     met, and the kit, so that a run goes on later with the same.
     """
     settings = settings.for_task(footing.roster.task)
-    if footing.roster.task != "regression":
-        settings = dataclasses.replace(settings, targets="auto")
+    scaled = footing.made is not None and has_scale(footing.made.options)
+    if settings.targets == SCALED and not scaled:  # no regression, or sites that tell no mean of theirs
+        settings = dataclasses.replace(settings, targets=AUTO)
     tables = {name: dict(table) for name, table in settings.options.items()}
-    if footing.made is not None and has_scale(footing.made.options):
+    if footing.made is not None and scaled:
         tables[settings.model] = {**tables.get(settings.model, {}), **footing.made.options}
         settings = dataclasses.replace(settings, options=tables)
     if footing.met is None:

@@ -63,3 +63,11 @@ def note_on_scale(options: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     centre, unit = options.get(CENTRE) or 0.0, options.get(UNIT) or 1.0
     return (f"targets are learnt as (y - {centre:g}) / {unit:g}, the same at all sites; predictions are y",)
+
+
+def note_on_sites(targets: str, task: Task, model: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """What to say where rows are at their sites, which tell neither the mean nor the deviation of targets."""
+    if targets != SCALED or task != "regression" or has_scale(options):
+        return note_on_scale(options)
+    asked = f"{option(CENTRE, '...', model)} and {option(UNIT, '...', model)}"
+    return (f"targets are learnt as they are: sites tell no mean of them: give {asked}",)
