@@ -22,7 +22,7 @@ NEEDS = {
 }  # tried elsewhere
 OF_CLASSES = {"random-weighted"}
 VALIDATION = {"fedfomo": 0.2, "random-weighted": 0.2}
-SLOW = {"per-fedavg": 20, "fedavgm": 20}  # rounds: half as many steps, and momentum that has to settle
+SLOW = {"per-fedavg": 20, "fedavgm": 30}  # rounds: half as many steps, and momentum that has to settle
 OPTIONS = {"per-fedavg": {"adapt_lr": 0.01}}  # its one plain step is as long as it is told
 
 

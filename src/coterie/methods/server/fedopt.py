@@ -204,8 +204,6 @@ class FedAvgM(FedOpt):
     momentum: float = 0.9
     """Share of the last move that goes on, from 0 to below 1; 0 is fedavg."""
 
-    solved_by: ClassVar[str] = ""  # momentum is for small steps: ten times a whole way overshoots
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.momentum < 1:
