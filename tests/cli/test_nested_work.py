@@ -115,10 +115,11 @@ class TestComparison:
         with pytest.raises(BadInput, match="brackets do not match"):
             parsed("fedavg:kernel=dp(sgd")
 
-    def test_its_rate_is_searched(self):
+    def test_what_matters_of_it_is_searched(self):
         tuning = Tuning(self.shared, ("fedavg:kernel=dp(sgd)", "fedavg"), ("dp.clip=0.1..1",), 2, 2)
-        assert [a.name for a in tuning.axes("fedavg:kernel=dp(sgd)")] == ["sgd.lr", "dp.clip"]
-        assert [a.name for a in tuning.axes("fedavg")] == ["sgd.lr"]
+        usual = ["sgd.lr", "sgd.weight_decay", "sgd.schedule", "rounds"]
+        assert [a.name for a in tuning.axes("fedavg:kernel=dp(sgd)")] == [*usual, "dp.clip"]
+        assert [a.name for a in tuning.axes("fedavg")] == usual
 
 
 @pytest.mark.usefixtures("coarsely")
