@@ -120,12 +120,10 @@ def summed(net: Net, replies: Replies) -> Held:
 
 def design_in(net: Net, beliefs: Held, scale: Held) -> Design:
     """The common scale, without rows, by which coefficients become weights."""
-    like = beliefs.like
+    bias = beliefs.like[linear_names(beliefs.like).bias]
     mean, deviation, centre, unit = scale_of({k: t[0] for k, t in net.open(scale).items()})
     empty = torch.zeros(0, len(mean), dtype=torch.float64)
-    return designed(
-        net.roster.task, len(like[linear_names(like).bias]), empty, empty[:, 0], mean, deviation, centre, unit
-    )
+    return designed(net.roster.task, bias.shape[1], empty, empty[:, 0], mean, deviation, centre, unit)
 
 
 def check_linear(method: str, roster: Roster, start: Beliefs) -> None:
