@@ -88,7 +88,9 @@ class Comparison:
     def work_of(self, spec: str) -> str:
         """The local work of a method: its own, the shared one, or what is natural for it."""
         name, own = parsed(spec)
-        work: str = own.get("kernel", "") or replace(self.settings, method=name).with_work().kernel
+        given = {option.rpartition(".")[0]: {} for option in own if "." in option}
+        settings = replace(self.settings, method=name, options={**self.settings.options, **given})
+        work: str = own.get("kernel", "") or settings.with_work().kernel
         return work
 
     def kernels(self) -> list[str]:
