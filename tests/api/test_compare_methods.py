@@ -24,12 +24,12 @@ def compared(hospitals):
 
 
 def test_results_by_method_and_seed(compared):
-    assert list(compared.results) == ["local", "fedavg", "finetune:tune=1"]
+    assert list(compared.results) == ["nothing", "local", "fedavg", "finetune:tune=1"]
     assert [(r.label, r.config["seed"]) for r in compared.records] == [
         (label, seed) for label in compared.results for seed in (7, 8)
     ]
     assert compared.results["finetune:tune=1"][0].record.config["finetune"]["tune"] == 1
-    assert all(r.config["sgd"]["lr"] == 0.3 for r in compared.records)
+    assert all(r.config["sgd"]["lr"] == 0.3 for r in compared.records if r.label != "nothing")
 
 
 def test_methods_begin_alike_and_seeds_do_not(compared):
@@ -52,7 +52,8 @@ def test_the_summary_has_a_line_for_each_method(compared):
     for label, results in compared.results.items():
         by_seed = [sum(r.record.final("accuracy")) / 3 for r in results]
         assert summary.loc[label, "accuracy"] == pytest.approx(sum(by_seed) / 2)
-    assert summary["seeds"].tolist() == [2, 2, 2]
+    assert summary["seeds"].tolist() == [2, 2, 2, 2]
+    assert summary["rounds"].tolist() == [1, 3, 3, 3]
 
 
 def test_a_page(compared, tmp_path):
@@ -111,9 +112,9 @@ def files(path):
 def test_a_comparison_in_a_folder_is_what_coterie_report_reads(kept, capsys):
     _, path = kept
     places = {p.parent.relative_to(path).as_posix() for p in path.rglob("config.toml")}
-    assert places == {f"{m}/seed-{s}" for m in ("local", "fedavg-weighted-false") for s in (0, 1)}
+    assert places == {f"{m}/seed-{s}" for m in ("nothing", "local", "fedavg-weighted-false") for s in (0, 1)}
     labels = [(r.label, r.config["seed"], r.finished) for r in read_records(path)]
-    assert labels == [(m, s, True) for m in ("local", "fedavg:weighted=false") for s in (0, 1)]
+    assert labels == [(m, s, True) for m in ("nothing", "local", "fedavg:weighted=false") for s in (0, 1)]
     assert main(["report", str(path)]) == 0
     assert f"report: {path / 'report.html'}" in capsys.readouterr().out
     assert "fedavg:weighted=false" in (path / "report.html").read_text()
@@ -143,7 +144,18 @@ def test_resuming_runs_what_is_left_and_nothing_else(kept, hospitals, monkeypatc
     assert after.keys() == whole.keys()
     same = [p for p in whole if p.name == "metrics.jsonl" or "seed-1" not in p.parts]
     assert all(after[p] == whole[p] for p in same)
-    assert compared.summary()["seeds"].tolist() == [2, 2]
+    assert compared.summary()["seeds"].tolist() == [2, 2, 2]
+
+
+def test_a_comparison_of_before_nothing_was_beside_all_goes_on_without_it(hospitals, tmp_path):
+    """Its compare.toml does not name it, and nothing else is to differ."""
+    model, path = nn.Linear(4, 2), tmp_path / "old"
+    asked = {"methods": ["local", "fedavg"], "seeds": 1, "rounds": 1, "out": path}
+    coterie.compare(model, hospitals, **asked)
+    shutil.rmtree(path / "nothing")
+    file = path / "compare.toml"
+    file.write_text(file.read_text().replace('"nothing",', ""))
+    assert list(coterie.compare(model, hospitals, resume=True, **asked).results) == ["local", "fedavg"]
 
 
 @pytest.mark.parametrize(
@@ -185,4 +197,4 @@ def test_a_method_is_checked_with_its_local_work_as_train_does(hospitals):
 
 def test_an_option_that_only_one_of_the_methods_has(hospitals):
     made = coterie.compare(nn.Linear(4, 2), hospitals, ["local", "finetune"], seeds=1, rounds=3, tune=1)
-    assert made.records[1].config["finetune"]["tune"] == 1
+    assert made.records[2].config["finetune"]["tune"] == 1

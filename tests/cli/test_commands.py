@@ -32,6 +32,7 @@ TITANIC = ("--data", "titanic", "--rounds", "2")
 FILES = {
     ".lock",
     "calibration.npz",
+    "recalibration.json",
     "checkpoint.safetensors",
     "collaboration.jsonl",
     "config.toml",

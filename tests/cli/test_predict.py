@@ -18,7 +18,7 @@ import coterie as package
 from coterie.cli.completion import everything
 from coterie.cli.export import Export
 from coterie.cli.main import main
-from coterie.cli.predict import Predict
+from coterie.cli.predict import Predict, csv_of
 from coterie.use import load
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -268,3 +268,10 @@ def test_completion_knows_them():
     assert found == Predict("run", "x.csv", "north", explain=2)
     found = tyro.cli(everything(), args=["export", "run", "--out", "model", "--onnx"])
     assert found == Export("run", out="model", onnx=True)
+
+
+def test_the_table_is_written_as_pandas_writes_it():
+    numbers = [0.1, 1e-7, 1e22, float("nan"), -0.0, 1 / 3]
+    texts = ['a,"b"', "", "c\nd", None, "e;f", "ü"]
+    table = pd.DataFrame({"line": range(2, 8), "p(a)": numbers, "trust": texts})
+    assert csv_of(table) == table.to_csv(index=False)

@@ -31,7 +31,7 @@ PICTURES = {
 OPTIONS = {"resnet18": {"width": 8}}
 WORK = {
     "sgd": {"batch": 4, "lr": 0.02}, "adam": {"batch": 4, "lr": 1e-3},
-    "adamw": {"batch": 4, "lr": 1e-3},
+    "adamw": {"batch": 4, "lr": 1e-3}, "constant": {},
     "swag": {"batch": 4, "lr": 0.02, "rank": 2, "per": "epoch"},
     "sgld": {"batch": 4, "lr": 0.02, "rank": 2}, "psgld": {"batch": 4, "lr": 1e-3, "eps": 0.1, "rank": 2},
     "hmc": {"lr": 0.05, "steps": 2, "leaps": 1, "adapt": 1, "burn": 0, "rank": 2},

@@ -486,3 +486,19 @@ def test_no_bin_of_a_tally_has_few_rows(room):
             assert (kind.samples.sum(dim=1) == len(lead.rows_of("a"))).all()
         reached = found.above.samples - torch.nn.functional.pad(found.above.samples[:, 1:], (0, 1))
         assert ((reached == 0) | (reached >= 20)).all()
+
+
+def test_scores_do_not_say_how_many_rows_are_of_each_class(room):
+    """With the accuracy, sensitivity and specificity would; the policy keeps counts, whatever is asked."""
+    from coterie.kernels.calibrate import unpacked
+
+    lead = Hostile(room)
+    lead.begin("a")
+    for asked in ({}, {"label_counts": True}):
+        found = lead.visit("a", {"name": "calibrate", "part": "train", **asked}, PROBES)
+        assert not torch.isnan(found["accuracy"]).any()
+        for name in ("sensitivity", "specificity", "net_benefit"):
+            assert torch.isnan(found[name]).all()
+        told = unpacked(lead.visit("a", {"name": "tallied", "part": "train", **asked}, PROBES))
+        assert torch.isnan(told.positive.samples).all()
+        assert told.positive.samples.shape[1] == 101

@@ -68,6 +68,7 @@ RESTING = {
     "weight-erosion": {"beliefs": HOME},
     **{key: {"beliefs": HOME, "best": HOME} for key in PEERS},
     "ndoye": {"beliefs": HOME},
+    "nothing": {"beliefs": HOME},
     "influence": {"beliefs": HOME, "first": HERE},
     "similar": {"beliefs": HOME},
     **{key: {"own": HOME} for key in ("one-shot-fedavg", "one-shot-wfedavg", "bayavg", "wbayavg")},
@@ -89,8 +90,8 @@ OPTIONS = {
 def trio(crowd, net_of):
     """A model with batch norm, and three clients for it."""
 
-    def make():
-        module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    def make(*more):
+        module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), *more)
         clients = [replace(c, validation=c.train, cluster=0) for c in crowd((6, 6, 6))]
         return net_of(module, clients), module
 
@@ -111,7 +112,8 @@ def resting(state, within="") -> dict[str, list[int]]:
 @pytest.mark.parametrize("name", RESTING)
 def test_where_models_rest(name, trio, play):
     method = METHODS.make(name, **OPTIONS.get(name, {}))
-    (*_, last), _ = play(method, *trio(), 4)
+    head = [nn.Linear(3, 3)] if name == "nothing" else []  # which needs one
+    (*_, last), _ = play(method, *trio(*head), 4)
     assert resting(last) == RESTING[name]
 
 

@@ -105,10 +105,10 @@ def test_the_worst_client_by_metric():
 def test_every_scored_figure_knows_which_way_is_better():
     from coterie.kernels.calibrate import Calibrate
 
+    two = ("classification", torch.eye(2), torch.zeros(2), torch.tensor([0, 1]), BOTH)
     numbers = {
-        **Calibrate(specificity=0.9).measure(
-            "classification", torch.eye(2), torch.zeros(2), torch.tensor([0, 1]), BOTH
-        ),
+        **Calibrate().measure(*two),
+        **Calibrate(specificity=0.9).measure(*two),
         **Calibrate().measure("regression", torch.zeros(2, 1), torch.zeros(2), torch.ones(2), BOTH),
         **Calibrate().measure("survival", torch.zeros(2, 1), torch.zeros(2), torch.ones(2), BOTH),
     }

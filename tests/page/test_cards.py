@@ -194,7 +194,21 @@ def test_sensitivity_and_specificity_are_counted_by_hand(shelf):
     called = p[:, 1] >= np.float32(0.30)
     assert told["together"]["sensitivity"][0][30] == pytest.approx(called[y == 1].mean(), abs=1e-4)
     assert told["together"]["specificity"][0][30] == pytest.approx((~called)[y == 0].mean(), abs=1e-4)
+    own, everybody = told["together"]["net_benefit"]
+    odds, ill = 0.3 / 0.7, y.mean()
+    assert own[30] == pytest.approx((called & (y == 1)).mean() - (called & (y == 0)).mean() * odds, abs=1e-4)
+    assert everybody[30] == pytest.approx(ill - (1 - ill) * odds, abs=1e-4)
     assert set(told) >= {"together", "alone"}
+
+
+def test_the_decision_curve_has_both_models_and_both_who_need_none(shelf):
+    card = CARDS["gain"](look(shelf, label="fedavg"), EN)
+    (picture,) = [p for p in card.pictures if p.key == "gain-decision"]
+    lines = {line["name"]: line for line in picture.plot["choices"][0]["data"]}
+    assert list(lines) == ["treating all", "treating none", "together", "alone"]
+    told = card.extra["threshold"]["classes"][0]
+    assert lines["together"]["y"] == told["together"]["net_benefit"][0][1:-1]
+    assert set(lines["treating none"]["y"]) == {0}
 
 
 def test_what_was_given_away_is_what_passed(shelf):

@@ -25,11 +25,13 @@ def passed(clients: int, models: int) -> Traffic:
 
 
 def describe(names: Sequence[str], task: str = "classification", classes: int = 2) -> dict[str, Any]:
-    """A run's `about` for clients with 10, 20, ... training and 5 test samples."""
+    """A run's `about` for clients with 10, 20, ... training and 5 test samples, of which always saying the
+    most frequent class is right in none.
+    """
     clients = []
     for i, name in enumerate(names):
         train = 10 * (i + 1)
-        labels = [[train - classes + 1, *[1] * (classes - 1)], [0] * classes, [5, *[0] * (classes - 1)]]
+        labels = [[train - classes + 1, *[1] * (classes - 1)], [0] * classes, [*[0] * (classes - 1), 5]]
         sizes = {"name": name, "train": train, "validation": 0, "test": 5}
         kept = {"labels": labels if task == "classification" else None, "cluster": None, "notes": []}
         clients.append(sizes | kept)
@@ -47,6 +49,13 @@ def describe(names: Sequence[str], task: str = "classification", classes: int = 
         "parameters": 650,
         "belief_bytes": BYTES,
     }
+
+
+def with_even_classes(record: Record) -> Record:
+    """The same, of training rows that accuracy sees: as many of either class."""
+    for client in record.about["clients"]:
+        client["labels"][0] = [client["train"] // 2] * 2
+    return record
 
 
 def known(
@@ -178,6 +187,11 @@ def telling() -> Any:
 @pytest.fixture
 def make_known() -> Any:
     return known
+
+
+@pytest.fixture
+def evenly() -> Any:
+    return with_even_classes
 
 
 @pytest.fixture

@@ -156,8 +156,8 @@ def printed(records, width: int) -> str:
     return out.getvalue()
 
 
-def test_terminal_has_them_as_far_as_there_is_room(sure):
-    wide, some, narrow = (printed([sure()], width) for width in (120, 72, 56))
+def test_terminal_has_them_as_far_as_there_is_room(sure, evenly):
+    wide, some, narrow = (printed([evenly(sure())], width) for width in (120, 72, 56))
     assert all(word in wide for word in ("ECE", "NLL", "0.200 ± —", "0.500 ± —"))
     assert "loss" not in wide  # it is the NLL
     assert "Further columns" not in wide

@@ -404,9 +404,9 @@ NINE = ("local", "fedavg", "finetune", "pens", "ndoye", "influence", "central", 
 
 
 @pytest.fixture
-def nine(make_known):
+def nine(make_known, evenly):
     figures = {"accuracy": [0.5, 0.7], "ece": [0.1, 0.2], "nll": [0.5, 0.6]}
-    return [make_known(figures, label, seed) for label in NINE for seed in (0, 1)]
+    return [evenly(make_known(figures, label, seed)) for label in NINE for seed in (0, 1)]
 
 
 def heading(text: str) -> str:

@@ -31,7 +31,8 @@ def test_scores_by_hand():
     # beside what is always scored
     always = Score().measure("classification", OUTPUTS, torch.zeros(3), Y, Groups.one(3))
     assert {m: found[m] for m in always} == always
-    assert set(found) - set(always) == {"ece", "brier", "nll"}
+    of_two = {"sensitivity", "specificity", "net_benefit"}
+    assert set(found) - set(always) == {"ece", "brier", "nll", *of_two}
 
 
 def test_a_regression_has_only_its_own_scores():

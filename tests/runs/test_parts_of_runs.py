@@ -253,7 +253,8 @@ def test_calibration_and_privacy_of_one():
     found = calibration_for(Calibration(tally, tally, tally), 1)
     assert found is not None
     assert found["entropy"] == [[2.0, 3.0], [12.0, 13.0], [22.0, 23.0]]
-    assert found.keys() == {"confidence", "entropy", "above"}
+    assert found.keys() == {"confidence", "entropy", "above", "positive"}
+    assert found["positive"] == [[], [], []]  # of more than two classes nothing is counted so
     sites = [{"name": name, "epsilon": i} for i, name in enumerate(NAMES)]
     told = {"delta": 1e-5, "sites": sites, "budget": None, "outside": {}, "scores": "clear", "more": 1}
     assert privacy_for(told, "c") == {

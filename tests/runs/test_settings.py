@@ -199,5 +199,5 @@ def test_every_source_has_something_natural():
 
 def test_setting_names_are_what_a_table_may_hold():
     asked = {"budget": ("steps=5",), "power": 5.0, "forbid": ("sex",), "require": ("chol",)}
-    given = Settings(clients=1, deal=1, rows=2, history=1, **asked)
+    given = Settings(clients=1, deal=1, rows=2, history=1, calibrate="none", **asked)
     assert set(given.table()) == {o.name for o in options_of(Settings)}

@@ -8,7 +8,7 @@ from torch import nn
 
 from coterie.core.errors import BadInput
 from coterie.models import MODELS
-from coterie.use.forward import outputs_of, probabilities_of, refuse_not_finite
+from coterie.use.forward import BLOCK, block_of, outputs_of, probabilities_of, refuse_not_finite
 
 NETWORKS = {
     "logistic": lambda: MODELS.make("logistic").build((37,), 5, 0),
@@ -33,6 +33,44 @@ def test_alone_in_company_and_in_any_order(kind):
 def test_pictures():
     model, x = MODELS.make("lenet5-small").build((1, 16, 16), 3, 0).eval(), torch.randn(5, 1, 16, 16)
     assert torch.equal(outputs_of(model, x.flip(0)), outputs_of(model, x).flip(0))
+
+
+class Mixing(nn.Module):
+    """Looks at the other rows."""
+
+    def forward(self, x):
+        return x - x.mean(dim=0)
+
+
+class ByPlace(nn.Module):
+    """Rounds in another way where a row stands elsewhere, as some products of matrices do."""
+
+    def forward(self, x):
+        return torch.cat([x[:100], x[100:] * 3 / 3])
+
+
+class OneAtATime(nn.Module):
+    def forward(self, x):
+        if len(x) != 1:
+            raise ValueError("one row")
+        return x
+
+
+@pytest.mark.parametrize("kind", [Mixing, ByPlace, OneAtATime])
+def test_rows_go_alone_where_others_or_their_place_would_leave_a_trace(kind):
+    model, x = kind(), torch.randn(300, 37)
+    assert block_of(model, x) == 1
+    assert torch.equal(outputs_of(model, x), torch.cat([model(row[None]) for row in x]))
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_blocks_leave_no_trace(kind):
+    model = NETWORKS[kind]().eval()
+    x = torch.randn(2 * BLOCK + 3, 37)
+    assert block_of(model, x.to(next(model.parameters()).dtype)) == BLOCK
+    together = outputs_of(model, x)
+    for i in (0, 5, BLOCK - 1, BLOCK, 2 * BLOCK + 2):
+        assert torch.equal(outputs_of(model, x[i : i + 1]), together[i : i + 1])
 
 
 def test_threads_are_given_back():

@@ -18,7 +18,6 @@ from coterie.core.seeds import Key
 from coterie.data.rereading import anew
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
-from coterie.methods.advised import CANDIDATES
 from coterie.metrics.own import own_of
 from coterie.report.answers import sentences
 from coterie.report.answers_page import write_advice
@@ -45,7 +44,7 @@ class Advised:
     advice: Advice
 
     def __repr__(self) -> str:
-        return "\n".join(f"{name}: {lines[0]}" for name, lines in sentences(self.advice).items())
+        return "\n".join(f"{name}: {' '.join(lines[:2])}" for name, lines in sentences(self.advice).items())
 
     def _repr_html_(self) -> str:
         return lines_html("Advised", repr(self).splitlines())
@@ -98,7 +97,7 @@ def advise(
     requester: str = "all",
     *,
     measure: str = "auto",
-    candidates: Sequence[str] = CANDIDATES,
+    candidates: Sequence[str] = (),
     folds: int = 5,
     inner: int = 3,
     rounds: int = 30,
@@ -112,7 +111,8 @@ def advise(
     measure      what to choose by and to promise: accuracy, balanced_accuracy, auc, nll (log loss), brier,
                  loss, sensitivity (at a `specificity`), rmse, r2; auto takes the usual one of the task, and
                  nll where one class is so common that accuracy could not tell
-    candidates   what to try beside training alone: methods, with options if wanted ("ndoye:best=1")
+    candidates   what to try beside training alone: methods, with options if wanted ("ndoye:best=1"); by
+                 default the usual ones for the local work
     folds        into how many parts each client's training rows are cut, each held out once
     inner        folds inside each, which choose while it judges; 0 promises no gain, and is quicker
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,16 +29,22 @@ from coterie.api.train import (
 from coterie.core.belief import Beliefs
 from coterie.core.checks import FILE, FOLDER, checked, or_none
 from coterie.core.client import Client
-from coterie.core.errors import BadInput, BadRun
+from coterie.core.errors import BadData, BadInput, BadRun, CoterieWarning
+from coterie.core.kernel import Trainer
+from coterie.core.method import Method
 from coterie.core.options import coerced, options_of
-from coterie.core.roster import Roster
+from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
 from coterie.data.rereading import anew
 from coterie.engines.threads import narrow
 from coterie.kernels import nested
-from coterie.kernels.natural import STEPS, work_of_options
+from coterie.kernels.constant import Constant
+from coterie.kernels.natural import STEPS, only_work, work_of_options
 from coterie.methods import METHODS
+from coterie.methods.baselines import NOTHING
+from coterie.methods.baselines.nothing import Nothing
 from coterie.metrics.own import own_of
+from coterie.nets.ground import admit
 from coterie.report.latex import latex_table
 from coterie.report.notebook import runs_html
 from coterie.report.page import Section, write_report
@@ -47,7 +54,7 @@ from coterie.report.tables import summary_frame, write_csv
 from coterie.report.words import brief
 from coterie.runs.about import fingerprint
 from coterie.runs.budget import specs_of
-from coterie.runs.compare import is_comparison, parsed, slug
+from coterie.runs.compare import is_comparison, left_out, parsed, slug
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings, read_toml
 from coterie.runs.sweeps import Entry, expanded, grid_from, specs_from
@@ -129,7 +136,8 @@ def compare(
     a sweep, of which all combinations are compared: "finetune:tune=1|5" or {"finetune": {"tune": [1, 5]}};
     `grid` does so for every method that has the option: {"lr": [0.03, 0.1]}. With seeds, first
     weights are drawn anew for each (init="common") unless `init` says otherwise. With `out`, everything is
-    written as `coterie compare` does, for `coterie report`; with resume=True, what is finished there is read
+    written as `coterie compare` does, for `coterie report`. What always the same answer has is beside them as
+    `nothing`; with resume=True, what is finished there is read
     and the rest goes on. `progress`: a bar, True, False, or None for one in a terminal or a notebook.
     """
     checks.check_keywords(options)
@@ -149,8 +157,6 @@ def compare(
     specs = {spec: parsed(spec) for spec in methods}
     if len({slug(spec) for spec in specs}) < len(methods):
         raise BadInput(f"methods {', '.join(methods)} name one twice: name each once")
-    of = {name: {o.name for o in options_of(METHODS[name])} for name, _ in specs.values()}
-    alone = {option for names in of.values() for option in names}
     known = set(inspect.signature(train).parameters)
     common = {k: v for k, v in options.items() if k in known}
     init, features = common.pop("init", "common"), common.pop("features", None)
@@ -159,33 +165,15 @@ def compare(
     watch = told(common.pop("watch", nobody))
     rest = {k: v for k, v in options.items() if k not in known}
     common["budget"] = specs_of(common.get("budget", ()))
-    works = {
-        spec: own.pop("kernel", asked) or natural_for(model, clients, name, brought)
-        for spec, (name, own) in specs.items()
-    }
-    refuse_other_work(specs, works)
-    alone |= {option for work in works.values() for option in options_of_work(work)}
-    ways = {
-        spec: parts_of(
-            works[spec],
-            name,
-            {
-                **{
-                    k: v
-                    for k, v in rest.items()
-                    if k not in alone or k in of[name] | options_of_work(works[spec])
-                },
-                **{k.rpartition(".")[2]: v for k, v in own.items()},
-            },
-            asked=works[spec],
-        )
-        for spec, (name, own) in specs.items()
-    }
+    ways = ways_of(specs, asked, rest, lambda name: natural_for(model, clients, name, brought))
     path = None if out is None else given_folder(str(out), "out")
-    results: dict[str, list[Result]] = {spec: [] for spec in specs}
     first, done = Settings(**coerced(Settings, {**common, "seed": seed}, "compare")), 0
+    ways = with_nothing(ways, path if resume else None, model, clients, first, rest)
+    methods = list(ways)
+    results: dict[str, list[Result]] = {spec: [] for spec in ways}
+    total = seeds * sum(rounds_of(first, way).rounds for _, way in ways.values())
     with ExitStack() as inside:
-        watch_of = inside.enter_context(watched(first.rounds * seeds * len(specs), progress, watch))
+        watch_of = inside.enter_context(watched(total, progress, watch))
         for i in range(seeds):
             settings = replace(first, seed=first.seed + i)
             key = Key(settings.seed, rounds=settings.rounds)
@@ -204,13 +192,78 @@ def compare(
                 begin(path, table, footing, resume)
                 inside.enter_context(closing(locked(path)))
             for spec, (work, way) in ways.items():
-                config = given_config(footing, model, settings, work, way, engine, init, features, brought)
-                experiment = given_experiment(footing, config, settings, way, brought)
+                its = rounds_of(settings, way)
+                config = given_config(footing, model, its, work, way, engine, init, features, brought)
+                experiment = given_experiment(footing, config, its, way, brought)
                 place = None if path is None else path / slug(spec) / f"seed-{settings.seed}"
                 seen = watch_of(f"{spec} seed {settings.seed}", done)
                 results[spec].append(finished(experiment, place, resume, seen, label=spec))
-                done += settings.rounds
+                done += its.rounds
     return Compared(results)
+
+
+Ways = dict[str, tuple[Trainer, Method]]
+"""By spec: the local work, and the method."""
+
+
+def ways_of(
+    specs: Mapping[str, tuple[str, dict[str, Any]]],
+    asked: Any,
+    rest: Mapping[str, Any],
+    natural: Callable[[str], str],
+) -> Ways:
+    """Each method with the work that it does: its own, what was asked for, or what is natural for it. Options
+    that all share (`rest`) go to those that have them.
+    """
+    of = {name: {o.name for o in options_of(METHODS[name])} for name, _ in specs.values()}
+    alone = {option for names in of.values() for option in names}
+    works = {
+        spec: own.pop("kernel", "" if only_work(METHODS[name]) else asked) or natural(name)
+        for spec, (name, own) in specs.items()
+    }
+    refuse_other_work(specs, works)
+    alone |= {option for work in works.values() for option in options_of_work(work)}
+    made = Ways()
+    for spec, (name, own) in specs.items():
+        here = of[name] | options_of_work(works[spec])
+        shared = {k: v for k, v in rest.items() if k not in alone or k in here}
+        its = {k.rpartition(".")[2]: v for k, v in own.items()}
+        made[spec] = parts_of(works[spec], name, {**shared, **its}, asked=works[spec])
+    return made
+
+
+def with_nothing(
+    ways: Ways,
+    begun: Path | None,
+    model: nn.Module | str,
+    clients: Sequence[Client],
+    settings: Settings,
+    rest: Mapping[str, Any],
+) -> Ways:
+    """The same with `nothing` first, unless somebody asked for it or a comparison that was `begun` did
+    without; a warning says why this model or these wrappers do.
+    """
+    if any(isinstance(way, Nothing) for _, way in ways.values()):
+        return ways
+    old = begun is not None and is_comparison(begun) and read_toml(begun / "compare.toml")
+    if old and NOTHING not in old.get("methods", [NOTHING]):
+        return ways
+    of = {k: v for k, v in rest.items() if k in {o.name for o in options_of(Nothing)}}
+    work, way = parts_of(None, NOTHING, of)
+    try:
+        roster = roster_of(clients)
+        if isinstance(model, nn.Module):
+            Constant().tries(model, roster.shape)
+        admit(settings.wrap, way, roster)
+    except (BadInput, BadData) as error:
+        warnings.warn(left_out(error), CoterieWarning, stacklevel=5)
+        return ways
+    return {NOTHING: (work, way), **ways}
+
+
+def rounds_of(settings: Settings, way: Method) -> Settings:
+    """What is found in one round has one."""
+    return replace(settings, rounds=1) if isinstance(way, Nothing) else settings
 
 
 def named_in(methods: Sequence[Entry] | Mapping[str, Mapping[str, Any]]) -> list[str]:

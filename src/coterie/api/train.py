@@ -27,7 +27,7 @@ from coterie.data.rereading import anew
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
 from coterie.kernels import WORK, nested
-from coterie.kernels.natural import natural_work, work_of_options
+from coterie.kernels.natural import natural_work, only_work, refuse_other_than, with_local, work_of_options
 from coterie.methods import METHODS
 from coterie.metrics.own import NOTHING, Own, own_of
 from coterie.metrics.transform import Transform
@@ -39,6 +39,8 @@ from coterie.runs.about import fingerprint
 from coterie.runs.budget import WATTS, specs_of
 from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.folder import Folder, is_run, read_record
+from coterie.runs.recalibrating import for_use
+from coterie.runs.recalibration import Asked
 from coterie.runs.runner import Outcome, Watch, run, same_threads
 from coterie.runs.settings import Settings, digest
 from coterie.sites.features import Features
@@ -75,6 +77,7 @@ def train(
     evaluate: int = 1,
     checkpoint: int = 1,
     one_class: Literal["refuse", "allow"] = "refuse",
+    calibrate: Asked = "auto",
     features: Features | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -106,6 +109,9 @@ def train(
     budget     what may be spent: {"steps": 20000}, or ["steps=20000", "bytes=50M"]; the run ends after the
                round that reaches the first of them, after `rounds` at the latest (seconds and kwh too)
     power      watts of a busy core, by which kWh are estimated
+    calibrate  what recalibrates the probabilities of models in use (`predictor`, `export`): "validation"
+               rows, "folds" of training rows (five more runs), "auto" for what there is, "none"; scores are
+               of the models themselves
     features   a server first trains the model on rows set aside for it, then clients train its last layer
                only: options such as dict(aside=0.2, epochs=20), or {} for the usual ones; from
                init="given" the server starts from your module's weights, else from weights of its own
@@ -115,12 +121,13 @@ def train(
     """
     given: dict[str, Any] = dict(rounds=rounds, seed=seed, evaluate=evaluate, checkpoint=checkpoint)  # noqa: C408
     given |= dict(device=device, memory=memory, one_class=one_class, net=net, wrap=tuple(wrap))  # noqa: C408
-    given |= dict(budget=specs_of(budget), power=power)  # noqa: C408
+    given |= dict(budget=specs_of(budget), power=power, calibrate=calibrate)  # noqa: C408
     path = None if out is None else given_folder(str(out), "out")
     if features is not None and resume and path is not None and is_run(path):
         same_threads(read_record(path))  # before the server trains, should the cache be gone
     own = own_of(loss, metrics, lower, anew(clients, transform))
     experiment = ready(model, clients, method, kernel, options, engine, init, features, own=own, **given)
+    experiment = for_use(experiment)
     with watched(experiment.rounds, progress, told(watch)) as watch_of:
         return finished(experiment, path, resume, watch_of(str(experiment.config["method"]), 0))
 
@@ -241,7 +248,8 @@ def given_config(
     own: Own = NOTHING,
 ) -> dict[str, Any]:
     """What a record says of a run: all of it but the data."""
-    shown = ("rounds", "seed", "device", "memory", "evaluate", "checkpoint", "net", "wrap", "budget", "power")
+    shown = {"rounds", "seed", "device", "memory", "evaluate", "checkpoint", "net", "wrap", "budget", "power"}
+    shown |= {"calibrate"}
     config = {
         **{k: v for k, v in settings.table().items() if k in shown},
         "data": GIVEN,
@@ -324,6 +332,9 @@ def parts_of(
                 f"a method given as an object brings its own options and local work; {named} goes there"
             )
         return getattr(method, "local", None), method
+    if only := only_work(METHODS[method]):
+        refuse_other_than(only, method, only if asked is None else str(getattr(asked, "name", asked)))
+        kernel = only
     kernel = "sgd" if kernel is None else kernel
     way_type, for_work = METHODS[method], options_of_work(kernel)
     for_way = {o.name for o in options_of(way_type)}
@@ -337,7 +348,8 @@ def parts_of(
             kernel, {n: {k: v for k, v in options.items() if k in own} for n, own in of_work.items()}
         )
     mine = {k: v for k, v in options.items() if k in for_way}
-    return work, METHODS.make(method, local=work, **coerced(way_type, mine, f"method {method}"))  # type: ignore[return-value]
+    mine = coerced(way_type, mine, f"method {method}") | with_local(way_type, work)
+    return work, METHODS.make(method, **mine)  # type: ignore[return-value]
 
 
 def options_of_work(kernel: str | Trainer | None) -> set[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +14,17 @@ from coterie.cli.run import ENERGY, OUT, WATCH, close, fresh, how_to_go_on, out_
 from coterie.core.clock import CLOCK
 from coterie.core.errors import BadData, BadInput, Diverged, Refused
 from coterie.core.options import Option
+from coterie.methods.baselines import NOTHING
 from coterie.runs.about import command_line
-from coterie.runs.compare import Comparison, create, labelled, read_records, run_cell
+from coterie.runs.compare import (
+    Comparison,
+    create,
+    labelled,
+    left_out,
+    read_records,
+    run_cell,
+    with_nothing,
+)
 from coterie.runs.experiment import Builder
 from coterie.runs.folder import empty, not_there, read_record
 from coterie.runs.jobs import Say, processes, side_by_side
@@ -31,7 +40,8 @@ HELP = """Trains with several methods and seeds on the same clients, and puts th
 
 A method may carry options: fedavg:weighted=false,sample=0.5, and local work of its own:
 "fedavg:kernel=dp(sgd)". Several values of an option, or of several, are a sweep: all combinations are
-compared. --grid does the same for every method that has the option.
+compared. --grid does the same for every method that has the option. What always the same answer has, each
+client's own rate or mean, is beside them as `nothing`.
 
 examples:
   coterie compare --data titanic
@@ -65,12 +75,13 @@ def compare(words: Sequence[str]) -> int:
     methods = expanded(
         extra["methods"], extra["grid"], lambda name: replace(settings, method=name).with_work().kernel
     )
-    comparison, out = Comparison(settings, methods, extra["seeds"]), out_of(extra)
+    comparison, out, builder = Comparison(settings, methods, extra["seeds"]), out_of(extra), Builder()
     split = comparison.with_method(comparison.methods[0]).split
     path = out or fresh(f"compare-{settings.data}-{split}")
-    builder = Builder()
+    comparison, without = with_nothing(comparison, builder)
     made = not_there(path)
     create(path, comparison, builder)
+    screen.say_dim([without] if without else [])
     try:
         records = run_all(path, comparison, command_line(), builder, extra["jobs"], watch, tracker)
     except (BadInput, BadData, Refused):  # a mistake that only the work itself could show
@@ -94,14 +105,14 @@ def run_all(
     All methods of a seed come one after the other, as they have the same sites; results are in the order of
     the methods. One that diverges does not keep the others from their results (`read_records`).
     """
-    rounds, builder = comparison.settings.rounds, builder or Builder()
+    builder = builder or Builder()
     cells = list(zip(labelled(comparison), (s for _, s in comparison.cells()), strict=True))
     order = sorted(cells, key=lambda entry: entry[1].seed)
     if jobs > 1 and comparison.settings.net == "federation":
         raise BadInput(f"--jobs {jobs}: sites of a federation are in one run at a time: leave it out")
     jobs = processes(jobs, len(cells), builder.small(order[0][1]))
     try:
-        with closing(locked(path)), screen.progress(rounds * len(cells)) as bar:
+        with closing(locked(path)), screen.progress(sum(cell.rounds for _, cell in cells)) as bar:
             if jobs > 1:
                 records = in_processes(path, order, command, builder, jobs, bar)
             else:
@@ -123,15 +134,26 @@ def one_by_one(
     tracker: Tracker | None,
 ) -> dict[str, Record]:
     """The records of all runs, by place."""
-    records = dict[str, Record]()
-    for i, ((spec, place), cell) in enumerate(order):
+    records, before = dict[str, Record](), 0
+    for (spec, place), cell in order:
         bar.follows = path / place if cell.net == "federation" else None
-        watch = screen.watcher(bar, f"{spec} seed {cell.seed}", before=cell.rounds * i)
-        seen = both(watch, told)
-        with suppress(Diverged):  # its folder says so
+        watch = screen.watcher(bar, f"{spec} seed {cell.seed}", before=before)
+        seen, before = both(watch, told), before + cell.rounds
+        with suppress(Diverged), doing_without(spec, len(order)):  # its folder says so
             records[place] = record = run_cell(path / place, cell, spec, command, seen, builder, tracker)
             watch(record)
     return records
+
+
+@contextmanager
+def doing_without(spec: str, runs: int) -> Iterator[None]:
+    """Sites that allow no such work refuse `nothing`, which nobody asked them for: the others go on."""
+    try:
+        yield
+    except Refused as error:
+        if spec != NOTHING or runs == 1:
+            raise
+        screen.say_dim([left_out(error)])
 
 
 def in_processes(

@@ -44,7 +44,7 @@ example:
 
 CIRCLES = ("weight-erosion", "pens", "ndoye")
 """Those that choose for each client whom to learn with; the last ranks first, then trains."""
-METHODS = ("local", "fedavg", "finetune", *CIRCLES, "central")
+METHODS = ("nothing", "local", "fedavg", "finetune", *CIRCLES, "central")
 STUDIES = {
     "titanic": Settings(data="titanic", split="age-strict", rounds=30, options={"sgd": {"lr": 0.5}}),
     "digits": Settings(data="digits", split="clusters", clients=6, rounds=20, options={"sgd": {"lr": 0.5}}),
@@ -83,8 +83,8 @@ def say(section: Section) -> None:
     """What was asked and what came out, the table, whom each listens to, and a sentence for each client."""
     records = section.records
     screen.out.print(f"\n[bold]{escape(ABOUT[records[0].config['data']])}[/bold]")
-    screen.out.print(escape(headline(records)))
     screen.say_section(section)
+    screen.out.print(f"\n{escape(headline(records))}")
     screen.out.print(
         "\n[bold]Whom each client listens to[/bold] (weight in its model, mean over rounds and seeds)"
     )

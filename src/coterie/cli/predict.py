@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,17 +101,39 @@ def predict(words: Sequence[str]) -> int:
     predictor = load(asked.run, asked.client, threshold=asked.threshold, cut=asked.given())
     if asked.ranges:
         predictor = predictor.with_ranges(given_path(asked.ranges, "--ranges"))
-    found = some_answers(predictor, asked.rows, asked.strict)
-    table = predictor.table_of(found, asked.explain)
+    with screen.stages(asked.rows) as show:
+        found = some_answers(predictor, asked.rows, asked.strict, show)
+        show("writing", 75)
+        table = predictor.table_of(found, asked.explain)
+        text = csv_of(table)
+        show("all rows predicted", 100)
     notes = (*predictor.means, *unsure_first(predictor), *predictor.notes, *notes_of(found.asked))
     said = summary(predictor, table, len(found.asked) - len(found.asked.kept))
-    screen.say_table(notes, table.to_csv(index=False), asked.out, said)
+    screen.say_table(notes, text, asked.out, said)
     return 0
 
 
-def some_answers(predictor: Predictor, rows: str | Path, strict: bool) -> Answers:
+def csv_of(table: pd.DataFrame) -> str:
+    """As pandas writes it, in a fifth of the time."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(table.columns)
+    gaps = table.isna()
+    columns = [
+        table[c].astype(object).mask(gaps[c], "") if gaps[c].any() else table[c] for c in table.columns
+    ]
+    writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
+    return written.getvalue()
+
+
+def some_answers(
+    predictor: Predictor,
+    rows: str | Path,
+    strict: bool,
+    show: Callable[[str, int], None] = lambda doing, done: None,
+) -> Answers:
     """Refused where no row can be predicted, or with `strict` some cannot."""
-    found = predictor.answers_of(rows, strict)
+    found = predictor.answers_of(rows, strict, show)
     if not len(found.asked.kept):
         found.asked.refuse()
     return found

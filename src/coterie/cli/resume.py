@@ -55,7 +55,7 @@ def resume(words: Sequence[str]) -> int:
         with screen.progress(settings.rounds) as bar:
             bar.follows = path if settings.net == "federation" else None
             watch = screen.watcher(bar, past.label)
-            record = run_cell(path, settings, past.label, past.about["command"], watch)
+            record = run_cell(path, settings, past.label, past.about["command"], watch, in_use=True)
             watch(record)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(path)) from None

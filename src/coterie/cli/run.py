@@ -21,6 +21,7 @@ from coterie.runs.compare import diverged_in
 from coterie.runs.cost import write_cost
 from coterie.runs.experiment import Experiment, prepare
 from coterie.runs.folder import Folder, refuse_full
+from coterie.runs.recalibrating import for_use
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch
 from coterie.runs.runner import run as run_rounds
@@ -54,7 +55,7 @@ def run(words: Sequence[str]) -> int:
         settings, extra = read_settings(words, "run", HELP, [OUT, WATCH, ENERGY])
         settings, out = settings.resolved(), out_of(extra)
         watch, tracker = told(watcher_of(extra["watch"])), tracker_of(extra["energy"])
-    experiment = prepare(settings, command_line())
+    experiment = for_use(prepare(settings, command_line()))
     screen.say_notes(experiment.about)
     path = out or fresh(default_name(settings))
     return played(experiment, settings, path, watch=watch, tracker=tracker)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from coterie.report.choices import alone_in_short
 from coterie.report.costs import ended
+from coterie.report.learnable import first_sentence
 from coterie.report.notes import Told, gathered, short
 from coterie.report.nothing import worse_lines
 from coterie.report.page import Section
@@ -31,12 +32,16 @@ __all__ = [
     "move",
     "out",
     "progress",
+    "say_dim",
     "say_gathered",
     "say_notes",
     "say_sections",
     "say_table",
+    "stages",
     "watcher",
 ]
+
+LARGE = 10**7  # bytes of files that take longer than a moment
 
 
 class Screen(Console):
@@ -67,8 +72,7 @@ def _say(told: Sequence[Told]) -> None:
     lines = short(things, err.width - 2, seeds)
     if logging.getLogger("coterie").isEnabledFor(logging.INFO):
         lines = [line for thing in things for line in thing.lines()]
-    for line in lines:
-        err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)
+    say_dim(lines)
 
 
 def say_sections(sections: Sequence[Section], page: Path) -> None:
@@ -80,11 +84,17 @@ def say_sections(sections: Sequence[Section], page: Path) -> None:
 
 def say_section(section: Section) -> None:
     out.print(f"\n[bold]{escape(section.title)}[/bold]")
+    out.print(escape(first_sentence(section.records)))
     print_table(section.records, out)
     by_label = groups(section.records)
     said = [*section.failed, *worse_lines(by_label), *ended(section.records), *alone_in_short(by_label)]
     said += [line for record in section.records for line in (*record.absences(), *withdrawals(record))]
-    for line in dict.fromkeys(said):  # several methods may have the same to say of a seed
+    say_dim(list(dict.fromkeys(said)))  # several methods may have the same to say of a seed
+
+
+def say_dim(lines: Sequence[str]) -> None:
+    """What is worth knowing, a line each."""
+    for line in lines:
         err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)
 
 
@@ -95,10 +105,22 @@ def progress(
     return bar_of(total, err, name, unit, often)
 
 
+@contextmanager
+def stages(*files: str) -> Iterator[Callable[[str, int], None]]:
+    """What shows what is being done and how much of it is, in per cent: on a terminal, for files so large
+    that a person waits.
+    """
+    sizes = [Path(f).stat().st_size for f in files if Path(f).is_file()]
+    if not err.is_terminal or sum(sizes) < LARGE:
+        yield lambda doing, done: None
+        return
+    with progress(100, unit="%") as bar:
+        yield lambda doing, done: move(bar, doing, done)
+
+
 def say_table(notes: Sequence[str], text: str, out: str, said: str = "") -> None:
     """Notes, then a table as CSV: printed, or written to a file and what there is to say of it."""
-    for note in notes:
-        err.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
+    say_dim(notes)
     if not out:
         print(text, end="")
         return

@@ -66,7 +66,9 @@ def inspect_command(words: Sequence[str]) -> None:
     out = Path(asked.out)
     if out.exists():
         raise BadInput(f"{out} exists: give another with --out, or remove it first")
-    seen = inspect(asked.files, asked.target, asked.site, home=out.parent.resolve(), event=asked.event)
+    with screen.stages(*asked.files) as show:
+        home = out.parent.resolve()
+        seen = inspect(asked.files, asked.target, asked.site, home=home, event=asked.event, show=show)
     write_recipe(out, seen.recipe)
     for line in summary(seen):
         screen.out.print(line)

@@ -32,7 +32,7 @@ from coterie.federation.guard import Guard, who_asks
 from coterie.federation.named import check_look
 from coterie.federation.policy import above, check_model
 from coterie.federation.policy_keys import Policy
-from coterie.kernels import Moments, Tallied, kernel_of
+from coterie.kernels import Calibrate, Moments, Tallied, kernel_of
 from coterie.kernels.taken import OWN
 from coterie.models import MODELS
 from coterie.models.base import count_parameters
@@ -152,12 +152,14 @@ class BoundedSite(Site):
         return effects
 
     def kernel(self, told: Mapping[str, Any]) -> Kernel:
-        """No bin of few rows is told of, whatever is asked."""
+        """No bin of few rows is told of, nor how many are of each class if that stays here, whatever is
+        asked.
+        """
         text = json.dumps(told)
         if text not in self._kernels:
             if len(self._kernels) >= MOST_KERNELS:
                 self._kernels.clear()
-            self._kernels[text] = with_least(kernel_of(told), self.policy.min_rows)
+            self._kernels[text] = held_to(kernel_of(told), self.policy)
         return self._kernels[text]
 
 
@@ -205,15 +207,17 @@ def shapes_of(model: nn.Module) -> dict[str, torch.Size]:
     return {name: t.shape for name, t in named}
 
 
-def with_least(kernel: Any, least: int) -> Any:
-    """The same, with at least so many rows in each bin of a tally and in each class that is told of, also of
-    one inside.
+def held_to(kernel: Any, policy: Policy) -> Any:
+    """The same, with at least so many rows in each bin of a tally and in each class that is told of, and
+    without what tells how many rows are of each class unless the policy has it told; also of one inside.
     """
     if isinstance(kernel, Tallied | Moments):
-        return replace(kernel, least=max(least, kernel.least))
+        kernel = replace(kernel, least=max(policy.min_rows, kernel.least))
+    if isinstance(kernel, Tallied | Calibrate):
+        return replace(kernel, label_counts=policy.label_counts)  # as ever: what differs would tell more
     inner = getattr(kernel, "inner", None)
-    joined = None if inner is None else with_least(inner, least)
-    return kernel if joined is inner else replace(kernel, inner=joined)
+    held = None if inner is None else held_to(inner, policy)
+    return kernel if held is inner else replace(kernel, inner=held)
 
 
 def withheld(found: dict[str, Any], numbers: dict[str, Tensor]) -> Answer:

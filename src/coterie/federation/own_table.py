@@ -7,7 +7,7 @@ all sites share, a path says where this site's table is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from coterie.data.sources.table import TableFile
 from coterie.data.tables.texts import plain
 
 if TYPE_CHECKING:
+    from coterie.data.tables.read import Table
     from coterie.data.tables.rules import Recipe
 
 
@@ -42,8 +43,9 @@ class OneSite(TableFile):
         own = str(Path(self.paths[0]).absolute())
         return with_file(TableFile._given(replace(self, path=())), self.whose, own)
 
-    def _found(self) -> Recipe:
-        return narrowed(super()._found(), self.whose, self._called())
+    def _found(self) -> tuple[Recipe, Mapping[str, Table]]:
+        recipe, read = super()._found()
+        return narrowed(recipe, self.whose, self._called()), read
 
 
 def narrowed(recipe: Recipe, name: str, where: str) -> Recipe:

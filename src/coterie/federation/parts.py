@@ -176,7 +176,7 @@ def about_of(told: Any, seat: Seat) -> dict[str, Any]:
     kinds = {"task": one_of(get_args(Task)), "classes": TEXTS, "features": TEXTS, "clients": TABLES}
     some = {"coterie": LINE, "versions": each(LINE), "commit": LINE, "inputs": list_of("sizes", is_count, 8)}
     some |= {"published_tests": PLAIN, "parameters": COUNT, "belief_bytes": COUNT}
-    some |= {"small": each(LINE), "columns": TEXTS}
+    some |= {"small": each(LINE), "columns": TEXTS, "positive": Kind("0 or 1", lambda v: is_count(v, 1))}
     found = fields(told, kinds | {name: optional(kind) for name, kind in some.items()}, whose)
     clients = [client_of(c, i == seat.number) for i, c in enumerate(found["clients"])]
     names = [c["name"] for c in clients]

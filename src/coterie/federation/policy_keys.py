@@ -38,7 +38,8 @@ class Policy:
     to_peers        may models trained here go to other sites?
     rows            may the rows themselves leave?
     scores          whose models may be tried on our rows: all, or "own", none as it came from another site
-    label_counts    may it be told how many rows there are of each class?
+    label_counts    may it be told how many rows there are of each class, and with them sensitivity,
+                    specificity and net benefit, which say so?
     distances       may it be told how far models are apart? Many of them tell a model
     sums            may counts, means and deviations of columns be told, for a scale that sites share, and
                     sketches of rows, for similarity before training? Of these, other sites of the run are

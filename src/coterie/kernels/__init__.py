@@ -7,6 +7,7 @@ from coterie.kernels.bayes import Gather
 from coterie.kernels.bounded import Bounded
 from coterie.kernels.calibrate import Calibrate, Tallied
 from coterie.kernels.choice import Choice
+from coterie.kernels.constant import Constant
 from coterie.kernels.controlled import Controlled
 from coterie.kernels.curvature import ColumnSums, Curvature, Near
 from coterie.kernels.downhill import Downhill
@@ -53,6 +54,7 @@ __all__ = [
     "Calibrate",
     "Choice",
     "ColumnSums",
+    "Constant",
     "Controlled",
     "Crowd",
     "Curvature",

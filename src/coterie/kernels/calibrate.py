@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -15,6 +16,8 @@ from coterie.core.kernel import KERNELS, Part
 from coterie.kernels.score import Score, always, of_classes
 from coterie.metrics.calibration import (
     BINS,
+    STEPS,
+    THRESHOLDS,
     Calibration,
     Tally,
     at_label,
@@ -24,17 +27,27 @@ from coterie.metrics.calibration import (
     softmax,
     tally,
 )
-from coterie.metrics.classification import hits, sensitivity
+from coterie.metrics.classification import hits, of_two, sensitivity
+
+FIRST = 6 * BINS + 3 * (STEPS + 1)  # numbers of a tally that every classification has
+POSITIVE = 3 * (THRESHOLDS + 1)  # that two classes have beside
 
 
 @KERNELS.register("calibrate")
 @dataclass(frozen=True)
 class Calibrate:
-    """What `Score` measures, and for a classification ECE, Brier score and normalised NLL."""
+    """What `Score` measures, and for a classification ECE, Brier score and normalised NLL; of two classes
+    also sensitivity, specificity and net benefit where the more probable is said.
+    """
 
     part: Part = "test"
     specificity: float = 0.0
-    """With two classes, also the sensitivity at this specificity; 0: not asked for."""
+    """With two classes, the sensitivity at this specificity in place of these three; 0: not asked for."""
+    positive: int = 1
+    """Of which of two classes these are."""
+    label_counts: bool = True
+    """Whether these three are told: with the accuracy they say how many rows are of each class. A site of its
+    own has its policy's."""
 
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
@@ -44,37 +57,54 @@ class Calibrate:
         right = hits(outputs, y)
         p, log_p = softmax(outputs)
         confidence = p.amax(dim=1)
-        asked = {}
-        if self.specificity and outputs.shape[1] == 2:
-            asked["sensitivity"] = sensitivity(outputs[:, 1] - outputs[:, 0], y, self.specificity, groups)
         return {
             **always(losses, groups),
             **of_classes(outputs, right, y, groups),
-            **asked,
+            **(self.of_two_classes(outputs, right, y, groups) if outputs.shape[1] == 2 else {}),
             "ece": ece_of(tally(confidence, confidence, right, groups)),
             "brier": brier(p, y, groups),
             "nll": groups.mean(-at_label(log_p, y)),
         }
 
+    def of_two_classes(self, outputs: Tensor, right: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
+        """What is not to be told is NaN, as for a client without such rows."""
+        if self.specificity:
+            score, mine = outputs[:, self.positive] - outputs[:, 1 - self.positive], y == self.positive
+            return {"sensitivity": sensitivity(score, mine, self.specificity, groups)}
+        found = of_two(right, y, self.positive, groups)
+        if self.label_counts:
+            return found
+        return {name: torch.full_like(values, math.nan) for name, values in found.items()}
+
 
 @KERNELS.register("tallied")
 @dataclass(frozen=True)
 class Tallied:
-    """A classification's samples by confidence, by entropy and above each τ, as `unpacked` reads them."""
+    """A classification's samples by confidence, by entropy, above each τ and, of two classes, called positive
+    from each threshold on, as `unpacked` reads them.
+    """
 
     part: Part = "test"
     least: int = 0
     """Bins with fewer samples are joined with their neighbours; a site of its own has its policy's."""
+    positive: int = 1
+    """Which of two classes samples are called."""
+    label_counts: bool = True
+    """Whether samples called positive are told: they say how many rows are of each class. A site of its own
+    has its policy's."""
 
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
-        flat = torch.cat(list(chain.from_iterable(calibration(outputs, y, groups, self.least))), dim=1)
+        found = calibration(outputs, y, groups, self.least, self.positive if self.label_counts else None)
+        flat = torch.cat(list(chain.from_iterable(found)), dim=1)
+        if outputs.shape[1] == 2 and not self.label_counts:  # as many numbers as of a site that tells it
+            flat = torch.nn.functional.pad(flat, (0, POSITIVE), value=math.nan)
         return {str(i): column for i, column in enumerate(flat.unbind(dim=1))}
 
 
 def unpacked(numbers: Mapping[str, Tensor]) -> Calibration:
     """From replies' numbers to sums [client, bin]."""
     flat = torch.stack([numbers[str(i)] for i in range(len(numbers))], dim=1)
-    kinds = flat.tensor_split([3 * BINS, 6 * BINS], dim=1)
-    return Calibration(*(Tally(*kind.chunk(3, dim=1)) for kind in kinds))
+    kinds = flat.tensor_split([3 * BINS, 6 * BINS, FIRST], dim=1)
+    return Calibration(*(Tally(*kind.tensor_split(3, dim=1)) for kind in kinds))

@@ -39,6 +39,7 @@ RESULTS = (
     "calibration.npz",
     "outcomes.npz",
     "probabilities.npz",
+    "recalibration.json",
     "privacy.json",
     "features.safetensors",
     "preparation.json",

@@ -4,6 +4,7 @@ from coterie.core.method import METHODS
 from coterie.methods.advised import Advised
 from coterie.methods.baselines.central import Central
 from coterie.methods.baselines.local import Local
+from coterie.methods.baselines.nothing import Nothing
 from coterie.methods.clustered import CFL, IFCA, DataInterpolation
 from coterie.methods.linear import Partial, Pooled, Recalibrated
 from coterie.methods.one_shot import (
@@ -88,6 +89,7 @@ __all__ = [
     "Influence",
     "Local",
     "Ndoye",
+    "Nothing",
     "OneShotFedAvg",
     "OneShotWFedAvg",
     "Oracle",

@@ -51,13 +51,18 @@ from coterie.core.net import Beside, Net, Replies
 from coterie.core.options import coerced, options_of, read_pairs
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.kernels.natural import AUTO, natural_work
+from coterie.kernels.natural import AUTO, natural_work, with_local
 from coterie.kernels.sgd import SGD
+from coterie.methods.baselines import NOTHING
 
 ALONE = "local"
 CANDIDATES = ("fedavg", "finetune", "weight-erosion", "pens", "dac", "ndoye", "influence", "similar")
 """What is tried beside training alone, unless somebody says otherwise: with everybody, with everybody and
 then alone, ways that weigh or pick others while they train, circles from rankings before it."""
+SOLVED = ("partial", "pooled", "recalibrated", "ndoye", "similar")
+"""The same where linear models are solved: around a common mean, one of all, one of all put right at home,
+circles by how models do elsewhere and by how rows look. Few, as every other one makes it harder to be sure of
+any."""
 MEASURES = (
     "accuracy",
     "balanced_accuracy",
@@ -79,8 +84,9 @@ class Advised:
 
     local: Trainer = SGD()
     """The work of a client in a round."""
-    candidates: tuple[str, ...] = CANDIDATES
-    """What to try beside training alone: methods, with options if wanted (ndoye:best=1)."""
+    candidates: tuple[str, ...] = ()
+    """What to try beside training alone: methods, with options if wanted (ndoye:best=1); by default the usual
+    ones for the local work."""
     requester: str = ALL
     """The client that asks, or all; whoever does not ask follows nothing and is left out of results."""
     measure: str = "auto"
@@ -97,8 +103,6 @@ class Advised:
 
     def __post_init__(self) -> None:
         wrong = Gathered()
-        if not self.candidates:
-            wrong.add("no candidates to try beside training alone: try fedavg finetune")
         for spec in self.candidates:
             with wrong.one():
                 made(spec, self.local, ALL)
@@ -119,10 +123,15 @@ class Advised:
         """Whether trials have to come first."""
         return not self.choice
 
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """The candidates: those given, or the usual ones."""
+        return self.candidates or (SOLVED if getattr(self.local, "solves", False) else CANDIDATES)
+
     @functools.cached_property
     def ways(self) -> dict[str, Method]:
         """Every candidate by its spec, training alone first."""
-        return {spec: made(spec, self.local, self.requester) for spec in (ALONE, *self.candidates)}
+        return {spec: made(spec, self.local, self.requester) for spec in (ALONE, *self.tried)}
 
     @functools.cached_property
     def followed(self) -> dict[str, Method]:
@@ -165,7 +174,7 @@ class Advised:
                     way.check(roster, start, key)
                 fit[spec] = way
             except (BadInput, BadData) as error:
-                if self.candidates != CANDIDATES or spec == ALONE:
+                if self.candidates or spec == ALONE:
                     raise
                 left.append(f"{spec} is not tried: {error}")
         return fit, left
@@ -239,13 +248,15 @@ def made(spec: str, local: Trainer, requester: str) -> Method:
     name, _, tail = spec.partition(":")
     if name == "advised":
         raise BadInput("advised cannot be a candidate of itself: leave it out")
+    if name == NOTHING:
+        raise BadInput("candidate 'nothing' is tried beside all others, and nobody follows it: leave it out")
     cls = METHODS[name]
     own = coerced(cls, read_pairs(tail, f"candidate {spec!r}"), f"method {name}")
     if getattr(local, "solves", False):  # each way does what is natural for it
         local = WORK.make(natural_work(cls, True, AUTO))
     known = {o.name for o in options_of(cls)}
     whose = {"requester": requester} if "requester" in known else {}
-    return METHODS.make(name, local=local, **{**whose, **own})
+    return METHODS.make(name, **with_local(cls, local), **{**whose, **own})
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ For n samples with predicted probabilities p(c|x) and labels y,
     H(x)    = -Σ_c p(c|x) log p(c|x), in nats                                    `entropy`
     D_τ     = {x : conf(x) >= τ}: a model that abstains below τ answers |D_τ|/n  `abstention`
               of the questions and is right on acc(D_τ) of them
+    P_t     = {x : p(c|x) >= t}, c the positive one of two: called so from t on  `called_positive`
 
 M is 20. Bins are closed at the right, as in the authors' program; the text of Makni closes them at the left,
 which leaves out a confidence of 1. "Normalised" in nNLL is the division by n.
@@ -34,6 +35,7 @@ from coterie.metrics.classification import hits
 BINS = 20
 LEAST = 1e-300  # probability of which there is a logarithm
 STEPS = 20  # τ = 0, 1/20, ..., 1
+THRESHOLDS = 100  # t = 0, 1/100, ..., 1: outcomes may be rare
 
 
 class Tally(NamedTuple):
@@ -58,7 +60,10 @@ class Tally(NamedTuple):
 
     def pooled(self) -> Tally:
         """Those of all clients as one: [bin]."""
-        return Tally(*(t.reshape(-1, t.shape[-1]).sum(dim=0) for t in self))
+        return Tally(*(t.unsqueeze(0).flatten(0, -2).sum(dim=0) for t in self))
+
+
+NO_TALLY = Tally(*(torch.empty(0, dtype=torch.float64) for _ in Tally._fields))
 
 
 class Calibration(NamedTuple):
@@ -67,11 +72,14 @@ class Calibration(NamedTuple):
     confidence   samples by confidence: a reliability diagram
     entropy      samples by H(x) / log C, its share of the greatest possible
     above        D_τ for each of `taus()`: [..., τ]
+    positive     P_t for each of `taus(THRESHOLDS)`: [..., t], the sums of p(c|x), `right` those of class c;
+                 without any t where there are not two classes, and in runs of earlier versions
     """
 
     confidence: Tally
     entropy: Tally
     above: Tally
+    positive: Tally = NO_TALLY
 
 
 def probabilities(logits: Tensor) -> Tensor:
@@ -120,26 +128,54 @@ def abstention(p: Tensor, y: Tensor, steps: int = STEPS, groups: Groups | None =
     A sample is in D_τ up to the last τ that its confidence reaches.
     """
     confidence = p.amax(dim=1)
-    last = torch.bucketize(confidence, taus(steps).to(p), right=True) - 1
-    reached = sums_by(last, steps + 1, confidence, hits(p, y), whole(groups, y))
+    return from_each_on(confidence, confidence, hits(p, y), whole(groups, y), steps)
+
+
+def called_positive(
+    p: Tensor, y: Tensor, positive: int = 1, steps: int = THRESHOLDS, groups: Groups | None = None
+) -> Tally:
+    """P_t for t = 0, 1/steps, ..., 1: [group, t]. Of those with p(c|x) >= t, c the positive class, `right`
+    counts the ones of that class. The first holds all.
+    """
+    own = p[:, positive]
+    return from_each_on(own, own, (y == positive).double(), whole(groups, y), steps)
+
+
+def from_each_on(place: Tensor, scores: Tensor, right: Tensor, groups: Groups, steps: int) -> Tally:
+    """Sums over the samples whose place is at least 0, 1/steps, ..., 1: [group, step]."""
+    last = torch.bucketize(place.contiguous(), taus(steps).to(place), right=True) - 1
+    reached = sums_by(last, steps + 1, scores, right, groups)
     return Tally(*(t.flip(1).cumsum(dim=1).flip(1) for t in reached))
 
 
-def calibration(logits: Tensor, y: Tensor, groups: Groups | None = None, least: int = 0) -> Calibration:
+def calibration(
+    logits: Tensor, y: Tensor, groups: Groups | None = None, least: int = 0, positive: int | None = 1
+) -> Calibration:
     """Everything of the samples of each group. No bin has fewer than `least` samples, but for none: bins of
-    confidence are joined with the next until they have, and what is joined is in one bin of each kind.
+    confidence, or of the probability of the positive one of two classes, are joined with the next until they
+    have, and what is joined is in one bin of each kind. With `positive` None nothing is counted by class.
     """
     p = probabilities(logits)
+    positive = positive if p.shape[1] == 2 else None
     if least > 1:
-        return joined_calibration(p, y, whole(groups, y), least)
+        return joined_calibration(p, y, whole(groups, y), least, positive)
     return Calibration(
-        reliability(p, y, groups=groups), by_entropy(p, y, groups=groups), abstention(p, y, groups=groups)
+        reliability(p, y, groups=groups),
+        by_entropy(p, y, groups=groups),
+        abstention(p, y, groups=groups),
+        without_bins(whole(groups, y))
+        if positive is None
+        else called_positive(p, y, positive, groups=groups),
     )
 
 
-def joined_calibration(p: Tensor, y: Tensor, groups: Groups, least: int) -> Calibration:
+def joined_calibration(p: Tensor, y: Tensor, groups: Groups, least: int, positive: int | None) -> Calibration:
+    """One way to join samples for all kinds, whichever class is positive: two of them would tell by their
+    difference of few samples.
+    """
     confidence, h, right = p.amax(dim=1), entropy(p), hits(p, y)
-    cells = joined_bins(bins_of(confidence, BINS), groups, least)
+    bins = bins_of(confidence, BINS) if positive is None else bins_of(p[:, 1], THRESHOLDS)
+    cells = joined_bins(bins, groups, least)
     many = torch.zeros(int(cells.amax()) + 1, dtype=p.dtype)
     many.index_add_(0, cells, torch.ones_like(confidence))
 
@@ -148,13 +184,20 @@ def joined_calibration(p: Tensor, y: Tensor, groups: Groups, least: int) -> Cali
         return (torch.zeros_like(many).index_add_(0, cells, values) / many)[cells]
 
     share = h / math.log(p.shape[1]) if p.shape[1] > 1 else h
-    last = torch.bucketize(middle(confidence), taus().to(p), right=True) - 1
-    reached = sums_by(last, STEPS + 1, confidence, right, groups)
-    return Calibration(
+    kinds = (
         tally(middle(confidence), confidence, right, groups),
         tally(middle(share), h, right, groups),
-        Tally(*(t.flip(1).cumsum(dim=1).flip(1) for t in reached)),
+        from_each_on(middle(confidence), confidence, right, groups, STEPS),
     )
+    if positive is None:
+        return Calibration(*kinds, without_bins(groups))
+    own, of_class = p[:, positive], (y == positive).double()
+    return Calibration(*kinds, from_each_on(middle(own), own, of_class, groups, THRESHOLDS))
+
+
+def without_bins(groups: Groups) -> Tally:
+    """Of groups of which nothing is counted: [group, 0]."""
+    return Tally(*(t.expand(len(groups.sizes), 0) for t in NO_TALLY))
 
 
 def joined_bins(which: Tensor, groups: Groups, least: int) -> Tensor:
@@ -243,7 +286,9 @@ def sums_by(which: Tensor, bins: int, scores: Tensor, right: Tensor, groups: Gro
 
 def bins_of(place: Tensor, bins: int) -> Tensor:
     """m - 1 of the bin ((m-1)/M, m/M] that each is in; what is 0 is in the first."""
-    return torch.bucketize(place, inner_edges(bins, place.dtype))  # the first edge that is not below
+    return torch.bucketize(
+        place.contiguous(), inner_edges(bins, place.dtype)
+    )  # the first edge that is not below
 
 
 @functools.cache

@@ -27,6 +27,23 @@ def balanced_accuracy(right: Tensor, y: Tensor, classes: int, groups: Groups | N
     return recall.sum(dim=1) / (rows > 0).sum(dim=1)
 
 
+def of_two(right: Tensor, y: Tensor, positive: int = 1, groups: Groups | None = None) -> dict[str, Tensor]:
+    """Of two classes, where the more probable is said, so that each is from one half on:
+
+    sensitivity    of the positive class, the share that is called so; NaN where there is none
+    specificity    of the other, the share that is not; NaN where there is none
+    net_benefit    (true positives - false positives) / rows (`operating.net_benefit` at one half)
+    """
+    by_class = whole(groups, y).by(y, 2)
+    rows, found = by_class.counts().double(), by_class.sum(right)
+    recall, wrongly = found / rows, rows[:, 1 - positive] - found[:, 1 - positive]  # 0/0 is NaN
+    return {
+        "sensitivity": recall[:, positive],
+        "specificity": recall[:, 1 - positive],
+        "net_benefit": (found[:, positive] - wrongly) / rows.sum(dim=1),
+    }
+
+
 def auc(score: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
     """The chance that a sample of class 1 scores above one of class 0, ties counting half.
 

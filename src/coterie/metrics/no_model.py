@@ -53,3 +53,20 @@ def of_labels(metric: str, counts: Sequence[int], specificity: float = math.nan)
 def of_figures(rmse: float, r2: float, rows: int) -> float:
     """The RMSE of always saying the mean, from what any model has on so many rows."""
     return rmse * math.sqrt(rows / (rows - 1) / (1 - r2)) if r2 < 1 and rows > 1 else math.nan
+
+
+def of_parts(metric: str, labels: Sequence[Sequence[int]]) -> float:
+    """What the shares of training rows, half a row more in each class, have on test rows: of how many rows
+    there are of each class in training, validation and testing.
+    """
+    train, test = (np.asarray(labels[i], dtype=float) for i in (0, 2))
+    if not test.sum() or not train.sum() or metric not in OF_PARTS:
+        return math.nan
+    return OF_PARTS[metric]((train + 0.5) / (train + 0.5).sum(), test / test.sum())
+
+
+OF_PARTS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "accuracy": lambda said, true: float(true[said.argmax()]),
+    "nll": lambda said, true: float(-(true * np.log(said)).sum()),
+}
+"""Of shares that are always said, and the true ones [class]."""

@@ -20,6 +20,17 @@ statistical inference", 1927): the shares p from which k / n lies at most z = 1.
 It is of use for few rows too, and for none or all of them. It says what other rows of the same kind might
 have given at one threshold, chosen beforehand: the best of many is too good by chance.
 
+Whoever acts from a probability of t on says that one false alarm costs t / (1 - t) of a case that is found:
+who treats from 20 % on takes four needless treatments for one that is needed. In units of cases found, by
+row, that is the net benefit (Vickers and Elkin, "Decision curve analysis: a novel method for evaluating
+prediction models", Medical Decision Making 26, 2006):
+
+    net benefit of the model     TP / n - FP / n · t / (1 - t)
+    of treating all              π - (1 - π) t / (1 - t),  π the share of rows that are of the class
+    of treating none             0
+
+Over all t that is a decision curve. A model is of use at t where it lies above both others.
+
 Where only two shares p = k / m and q = l / n are known, and not which rows they are of, their difference has
 Newcombe's interval ("Interval estimation for the difference between independent proportions", 1998, method
 10), made of Wilson's bounds of each:
@@ -101,6 +112,23 @@ def positive_predictive_value(c: Counts) -> Share:
 
 def negative_predictive_value(c: Counts) -> Share:
     return share(c.tn, c.tn + c.fn)
+
+
+def net_benefit(c: Counts, thresholds: np.ndarray) -> np.ndarray:
+    """TP / n - FP / n · t / (1 - t): [threshold]; NaN without rows, and for t = 1, where no false alarm is
+    worth a case that is found.
+    """
+    t = np.asarray(thresholds, dtype=float)
+    n = np.asarray(c.tp + c.fp + c.tn + c.fn, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = np.where(t < 1, t / (1 - t), np.nan)
+        return np.asarray((c.tp - c.fp * odds) / n)
+
+
+def treating_all(c: Counts) -> Counts:
+    """What is counted if every row is called positive, whatever the threshold."""
+    none = np.zeros_like(c.tp)
+    return Counts(c.tp + c.fn, c.fp + c.tn, none, none)
 
 
 def abstention(p: np.ndarray, y: np.ndarray, thresholds: np.ndarray) -> tuple[Share, Share]:

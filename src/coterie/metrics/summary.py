@@ -27,6 +27,8 @@ HIGHER_IS_BETTER = {
     "balanced_accuracy": True,
     "auc": True,
     "sensitivity": True,
+    "specificity": True,
+    "net_benefit": True,
     "concordance": True,
     "r2": True,
     "loss": False,

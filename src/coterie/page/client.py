@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from coterie.page import judgement, letter
+from coterie.page import judgement, learnable, letter
 from coterie.page.cards import CARDS
 from coterie.page.cards.base import Card
 from coterie.page.catalogue import Words
@@ -19,6 +19,7 @@ def page(library: Library, view: View, frame: Frame, trouble: str = "") -> str:
     choose = form(view, say)
     head = f"""<div class="head"><h1>{escape(view.client)}</h1>
 <p class="what">{escape(view.entry.name)} · {escape(say("client.method", method=view.label))}</p>{choose}
+<p class="headline" id="learnable" data-live>{escape(learnable.sentence(view, say))}</p>
 {live_strip(view.entry, say)}</div>"""
     main = f"""{head}
 <div class="cards" id="cards" data-refresh="{escape(cards_address(view))}">{cards(view, say)}</div>
@@ -43,6 +44,7 @@ def cards(view: View, say: Words) -> str:
 def news(view: View, say: Words) -> str:
     """What a page that is open brings itself up to date with."""
     strip_now = f'<div id="standing">{strip(seen(view.entry), say)}</div>'
+    strip_now += f'<p id="learnable">{escape(learnable.sentence(view, say))}</p>'
     return f'{strip_now}<div id="happened">{events(view, say)}</div>{cards(view, say)}'
 
 
@@ -70,15 +72,14 @@ def form(view: View, say: Words) -> str:
 
 
 def slider(card: Card, view: View, say: Words) -> str:
-    """Sensitivity and specificity at a threshold that is moved by hand; the script fills it in."""
+    """Sensitivity, specificity, net benefit at a threshold that is moved by hand; the script fills it in."""
     told = card.extra.get("threshold")
     if not told:
         return ""
     names = [one["class"] for one in told["classes"]]
     choose = menu("class", say("gain.class"), [(str(i), name) for i, name in enumerate(names)], "0")
-    words = {
-        key: say(f"gain.{key}") for key in ("together", "alone", "sensitivity", "specificity", "sick", "well")
-    }
+    named = ("together", "alone", "sensitivity", "specificity", "net_benefit", "treat_all", "sick", "well")
+    words = {key: say(f"gain.{key}") for key in named}
     keep = judgement.keep_threshold(view, say) if told["two"] else ""
     return f"""<div class="threshold" id="threshold">
 <h3>{escape(say("gain.threshold"))}</h3>

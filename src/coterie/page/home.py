@@ -7,6 +7,7 @@ import zlib
 from dataclasses import replace
 from html import escape
 
+from coterie.methods.baselines import NOTHING
 from coterie.page import gallery, offers, plans
 from coterie.page.cards import gain
 from coterie.page.catalogue import LANGUAGES, Words
@@ -75,7 +76,8 @@ def clients(library: Library, entry: Entry, study: Study, frame: Frame) -> str:
     """Of a study: how it stands, and a link to each client's page."""
     say, record = frame.say, study.first
     metric = views.headline_metric([record])
-    latest = views.final(study.records[0], metric)
+    trained = [r for r in study.records if views.method(r) != NOTHING] or study.records
+    latest = views.final(trained[0], metric)
     rows = "".join(
         f'<tr><th scope="row"><a href="{escape(address("run", entry.id, name))}">{escape(name)}</a></th>'
         f"<td>{escape(say.whole(size))}</td><td>{escape(gain.figure(value, metric, say))}</td></tr>"

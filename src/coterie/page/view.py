@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.errors import BadRun
+from coterie.methods.baselines import NOTHING
 from coterie.page.library import Entry, Library, Site
 from coterie.page.reading import Study
 from coterie.report import views
+from coterie.report.nothing import nothing_in
 from coterie.runs.alike import Similarity, similarity_of
 from coterie.runs.record import Record
 
@@ -27,6 +29,7 @@ class View:
     alone        runs that trained alone on the same rows, if there are any
     similarity   what sketches of the rows said, if anybody asked; `same` if of these very rows
     kin          other studies in the same place
+    nothing      runs of always the same answer on the same rows, if the study has them
     """
 
     entry: Entry
@@ -39,6 +42,7 @@ class View:
     same: bool
     site: Site | None
     kin: Sequence[Study] = ()
+    nothing: Sequence[Record] = ()
 
     @property
     def record(self) -> Record:
@@ -92,9 +96,11 @@ class View:
 
 
 def labels_of(study: Study) -> list[str]:
-    """The methods of a study; those that train together first."""
+    """The methods of a study; those that train together first, always the same answer last."""
     by_label = study.groups()
-    return sorted(by_label, key=lambda label: views.method(by_label[label][0]) == "local")
+    last = ("local", NOTHING)
+    methods = {label: views.method(runs[0]) for label, runs in by_label.items()}
+    return sorted(by_label, key=lambda x: last.index(methods[x]) + 1 if methods[x] in last else 0)
 
 
 def view_of(library: Library, entry: Entry, client: str, label: str = "", age: float = 0.0) -> View | None:
@@ -120,6 +126,7 @@ def view_of(library: Library, entry: Entry, client: str, label: str = "", age: f
         same,
         library.site_of(entry),
         kin,
+        by_label.get(nothing_in(by_label) or "", ()),
     )
 
 

@@ -10,17 +10,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coterie.methods.baselines import YARDSTICKS
 from coterie.metrics.summary import Interval
 from coterie.report import views, words
 from coterie.report.kinds import covers
+from coterie.report.nothing import no_gain
 from coterie.runs.record import Record
 
 
 class Try(NamedTuple):
-    """A method, and what it gained one client over training alone: above zero is better."""
+    """A method, and what it gained one client over training alone: above zero is better. `worthless`: the
+    client has no better with it than with always the same answer.
+    """
 
     label: str
     gain: Interval
+    worthless: bool = False
 
 
 def sentences(records: Sequence[Record]) -> list[str]:
@@ -31,9 +36,10 @@ def sentences(records: Sequence[Record]) -> list[str]:
         return []
     tried = {label: runs for label, runs in by_label.items() if together(runs)}
     found = {label: views.gain_by_client(runs, by_label[alone], metric) for label, runs in tried.items()}
+    worthless = {label: no_gain(by_label, runs, metric) for label, runs in tried.items()}
     said = []
     for i, name in enumerate(records[0].clients):
-        tries = [Try(label, gains[i]) for label, gains in found.items()]
+        tries = [Try(label, gains[i], bool(worthless[label][i])) for label, gains in found.items()]
         known = [t for t in tries if math.isfinite(t.gain.mean)]
         said.append(f"{name}: {sentence(known, metric)}")
     return said
@@ -41,7 +47,7 @@ def sentences(records: Sequence[Record]) -> list[str]:
 
 def together(runs: Sequence[Record]) -> bool:
     """Whether clients could use this method to train together."""
-    return views.method(runs[0]) not in ("local", "central")
+    return views.method(runs[0]) not in YARDSTICKS
 
 
 def sentence(tries: Sequence[Try], metric: str) -> str:
@@ -54,6 +60,8 @@ def sentence(tries: Sequence[Try], metric: str) -> str:
         return "no method to compare with training alone."
     best = max(tries, key=lambda t: t.gain.mean)
     name = f"{best.label} (the best of {len(tries)})" if len(tries) > 1 else best.label
+    if best.worthless:
+        return f"nothing to gain: {name}, the nearest to it, is no better than always the same answer."
     if best.gain.seeds < 2:
         said = f"{name} has {words.more_or_less(best.gain.mean, metric)} than training alone in a single run"
         return f"{said}{words.beside(best.gain, metric)}, which only more seeds can tell from chance."

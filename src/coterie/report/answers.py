@@ -9,6 +9,8 @@ from rich.table import Table
 from coterie.methods.advised import ALONE
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.report import words
+from coterie.report.learnable import of_answer
+from coterie.report.tables import BELOW
 from coterie.report.terminal import fitting
 from coterie.runs.answers import Advice, Answer, Gift
 from coterie.runs.choosing import SHARES
@@ -31,17 +33,19 @@ MOST = 6  # partners that are named
 SURE = ((0.8, "quite"), (0.5, "somewhat"), (0.0, "hardly"))
 """From which share of repetitions that choose the same on, which word."""
 FEW_ROWS, FEW_EVENTS = 30, 10  # below, nobody is quite sure of anything
+ASK = "ask again with more rows or other columns"
 FEW = "there are few rows to go by"
 LEGEND = (
     "Gain over training alone on held-out parts of each client's own training rows; in brackets its 95 % "
     "interval ({kind}), as wide as a choice among {ways} asks for; — where these rows allow none. * what "
     "each is advised to follow: the largest gain of those above {sure} standard error{s}, if {promise} "
-    "leaves out 0 and it does better than no model, else alone. No model: what always the same answer would "
-    "have."
+    "leaves out 0 and it does better than always the same answer, else alone. Nothing: what always the same "
+    "answer has, the client's own mean or shares of classes; below nothing: no better than that, so no gain."
 )
 PROMISED = (
-    " Promised: the gain of such a choice on rows that neither training nor choosing had seen; the starred "
-    "gain itself is too good, as the same rows chose it."
+    " Promised: what such a choice gains on rows that neither training nor choosing had seen, with the "
+    "interval of as many rows as are held back for testing; the starred gain itself is too good, as the same "
+    "rows chose it."
 )
 
 
@@ -51,8 +55,9 @@ def sentences(advice: Advice) -> dict[str, list[str]]:
 
 
 def lines_for(advice: Advice, answer: Answer) -> list[str]:
-    said = [with_whom(advice, answer), why(answer), gain(advice, answer), sureness(advice, answer)]
-    said += [measured(advice), trust(answer), gives(advice, answer), costs(advice, answer)]
+    said = [of_answer(answer), with_whom(advice, answer), why(answer), gain(advice, answer)]
+    said += [sureness(advice, answer), measured(advice), order(advice, answer), trust(answer)]
+    said += [gives(advice, answer), costs(advice, answer)]
     return [line for line in said if line]
 
 
@@ -62,6 +67,8 @@ def measured(advice: Advice) -> str:
 
 
 def with_whom(advice: Advice, answer: Answer) -> str:
+    if answer.learnt.verdict == "no":
+        return f"Neither others nor a model of your own for now: {ASK} ({scarce(advice, answer)})."
     if answer.alone:
         return why_alone(advice, answer)
     name = answer.choice.partition(":")[0]
@@ -260,6 +267,15 @@ def trust(answer: Answer) -> str:
     )
 
 
+def order(advice: Advice, answer: Answer) -> str:
+    """How well it puts the ill above the well, where accuracy is blind: whatever ways are compared by."""
+    alone, advised = answer.trust.get("auc", (math.nan, math.nan))
+    if not advice.measured or advice.metric == "auc" or math.isnan(advised):
+        return ""
+    beside = "" if answer.alone or math.isnan(alone) else f", alone {words.figure(alone, 'auc')}"
+    return f"Order: AUC {words.figure(advised, 'auc')} on the parts that have both classes{beside}."
+
+
 def gives(advice: Advice, answer: Answer) -> str:
     """What leaves this client in such a run, as the net's book has it."""
     out = [g for g in answer.gifts if g.sender == answer.client]
@@ -354,10 +370,15 @@ def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
     """One row for each client: without a model, alone, what is advised and promised, what each way gains."""
     ways, metric = [spec for spec in advice.ways if spec != ALONE], advice.metric
     promised = ["promised"] if advice.inner else []
-    header = ["client", "no model", f"alone, {words.unit(metric)}", "advised", *promised, *ways]
+    header = ["client", "nothing", f"alone, {words.unit(metric)}", "advised", *promised, *ways]
     rows = []
     for a in advice.answers:
-        gains = [in_brackets(a.gains[s], metric) + (" *" if s == a.choice else "") for s in ways]
+        gains = [
+            in_brackets(a.gains[s], metric) + (" *" if s == a.choice else "")
+            if better(a.level[s], a.no_model, metric)
+            else BELOW
+            for s in ways
+        ]
         told = []
         if advice.inner:
             looked = a.expected is not None and a.best != ALONE  # whoever stays alone is promised nothing
@@ -374,11 +395,12 @@ def legend(advice: Advice) -> str:
         ways=words.several(len(advice.ways) - 1, "way"),
         sure=f"{advice.sure:g}",
         s="" if advice.sure == 1 else "s",
-        promise="what is promised" if advice.inner else "its interval",
+        promise="its interval, or that of what nested parts chose," if advice.inner else "its interval",
     )
     return said + PROMISED * bool(advice.inner)
 
 
 def screen_table(advice: Advice, width: int) -> Table:
     header, rows = cells(advice)
-    return fitting(header, rows, legend(advice), legend(advice), width)
+    answer = header.index("advised") + 1  # what each has without a model and alone stands before it
+    return fitting(header, rows, legend(advice), legend(advice), width, least=answer)

@@ -13,6 +13,7 @@ from coterie.metrics.summary import Interval
 from coterie.report import glossary, page_tables, plotly_data, reveals, words
 from coterie.report.answers import WAYS, called, cells, cost_of_asking, legend, sentences
 from coterie.report.inks import Ink, inks
+from coterie.report.learnable import of_answers
 from coterie.report.page import document
 from coterie.report.page_figures import figure, more
 from coterie.report.tuning import command
@@ -53,7 +54,8 @@ def render_advice(advice: Advice, folder: Path | None = None) -> str:
         f"{len(advice.ways)} ways tried",
     ]
     header = (
-        f'<div class="outcome"><p class="headline">For {together} of {clients} another way was clearly '
+        f'<div class="outcome"><p class="headline">{escape(of_answers(advice))}</p>'
+        f'<p class="headline">For {together} of {clients} another way was clearly '
         f"better than alone: {escape(words.called(advice.metric))} on held-out training rows.</p>"
         f'<p class="what">{escape(" · ".join(what))}</p></div>'
     )

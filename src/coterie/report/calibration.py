@@ -8,20 +8,22 @@ own test set rarely fills twenty bins. In the table, what a run scores stays the
     gap-above        the same among answers at least as sure as τ         below: how many those are
     abstention       accuracy of a model that keeps silent below τ        below: how often it answers
     entropy          samples of at most so much entropy                   below: accuracy
+    decision         of two classes, net benefit of acting from t on      below: how many are acted on
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from coterie.metrics.calibration import Calibration, Tally, ece_of, mce_of, taus
+from coterie.metrics.calibration import NO_TALLY, Calibration, Tally, ece_of, mce_of, taus
+from coterie.metrics.operating import Counts, net_benefit, treating_all
 from coterie.metrics.summary import Interval, mean_over_clients
-from coterie.report import canvas, plotly_data, tables, views, words
+from coterie.report import canvas, decisions, plotly_data, tables, views, words
 from coterie.report.glossary import behind
 from coterie.report.inks import Ink
 
@@ -49,13 +51,16 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """Two panels, one above the other. `guide` is where a perfect model would be: [[x, y], [x, y]]."""
+    """Two panels, one above the other. `guides` are points [(x, y)] to hold lines against, by their name in
+    the legend: where a perfect model would be, without a name, or what one would have without any model.
+    """
 
     key: str
     name: str
     titles: tuple[str, str, str]
     lines: Sequence[Line]
-    guide: Sequence[tuple[float, float]] = ()
+    guides: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    range: Sequence[float] | None = None
 
 
 def counted(by_label: views.Groups) -> Counted:
@@ -76,8 +81,9 @@ def pooled(found: Counted) -> dict[str, Calibration]:
 
 
 def _together(tallies: Sequence[Tally]) -> Tally:
-    """Those of several runs, [client, bin] each, as one [bin]."""
-    return Tally(*(torch.cat(sums) for sums in zip(*tallies, strict=True))).pooled()
+    """Those of several runs, [client, bin] each, as one [bin]; runs without bins of a kind are left out."""
+    known = [tally for tally in tallies if tally.samples.shape[-1]]
+    return Tally(*(torch.cat(sums) for sums in zip(*known, strict=True))).pooled() if known else NO_TALLY
 
 
 def charts(found: Counted) -> list[Chart]:
@@ -90,14 +96,14 @@ def charts(found: Counted) -> list[Chart]:
     shares = {label: 100 * t.samples / t.samples[0] for label, t in above.items()}
     right = {label: 100 * t.accuracy for label, t in above.items()}
     edges = 100 * taus()
-    level = [(0.0, 0.0), (100.0, 0.0)]
+    level = {"": [(0.0, 0.0), (100.0, 0.0)]}
     return [
         Chart(
             "reliability",
             "is it right as often as it is sure? (reliability)",
             (CONFIDENCE, RIGHT, SAMPLES),
             [_line(k, t, 100 * t.mean, 100 * t.accuracy, t.samples) for k, t in by.items()],
-            [(0.0, 0.0), (100.0, 100.0)],
+            {"": [(0.0, 0.0), (100.0, 100.0)]},
         ),
         Chart(
             "gap",
@@ -125,6 +131,35 @@ def charts(found: Counted) -> list[Chart]:
             (f"{ENTROPY}, % of the greatest", "samples up to there, %", RIGHT),
             [_entropy(label, c.entropy) for label, c in whole.items()],
         ),
+        *_decision({label: decisions.counts_of(c.positive) for label, c in whole.items()}),
+    ]
+
+
+def _decision(counts: Mapping[str, Counts | None]) -> list[Chart]:
+    """Nothing where classes are not two, or sites keep to themselves how many rows are of each."""
+    known = {label: c for label, c in counts.items() if c is not None}
+    if not known:
+        return []
+    t = decisions.thresholds()
+    lines, best = [], 0.0
+    for label, c in known.items():
+        called, benefit = (c.tp + c.fp)[t.places], net_benefit(c, t.all)[t.places]
+        rows = float(c.tp[0] + c.fp[0])
+        lines.append(Line(label, 100 * t.shown, benefit, 100 * called / rows, called))
+        best = max(best, float(benefit.max()), float(c.tp[0]) / rows)
+    c = next(iter(known.values()))
+    everybody = net_benefit(treating_all(c), t.all)[t.places]
+    ends = [(0.0, 0.0), (100.0, 0.0)]
+    guides = {decisions.ALL: list(zip((100 * t.shown).tolist(), everybody.tolist(), strict=True))}
+    return [
+        Chart(
+            "decision",
+            "is it worth acting on? (decision curve)",
+            (f"{behind('threshold probability')}, %", "net benefit", "called positive, %"),
+            lines,
+            {**guides, decisions.NONE: ends},
+            [-0.15 * best, 1.1 * best],
+        )
     ]
 
 
@@ -146,10 +181,10 @@ def plot(found: Counted, inks: Mapping[str, Ink]) -> plotly_data.Plot | None:
 
 def _choice(chart: Chart, inks: Mapping[str, Ink]) -> dict[str, Any]:
     data: list[dict[str, Any]] = []
-    if chart.guide:
-        x, y = zip(*chart.guide, strict=True)
-        guide = {"type": "scatter", "mode": "lines", "x": x, "y": y, "showlegend": False, "hoverinfo": "skip"}
-        data.append(guide | {"line": {"color": "#7b8794", "width": 1, "dash": "dot"}})
+    for (name, points), dash in zip(chart.guides.items(), ("dot", "dash"), strict=False):
+        x, y = zip(*points, strict=True)
+        guide = {"type": "scatter", "mode": "lines", "x": x, "y": y, "name": name, "showlegend": bool(name)}
+        data.append(guide | {"hoverinfo": "skip", "line": {"color": "#7b8794", "width": 1, "dash": dash}})
     across, above, below = chart.titles
     for line in chart.lines:
         ink = inks[line.label]
@@ -171,9 +206,10 @@ def _choice(chart: Chart, inks: Mapping[str, Ink]) -> dict[str, Any]:
             | {"showlegend": False, "marker": {"color": ink.colour, "symbol": ink.mark, "size": 4}}
         )
     scale = {"type": "log", "dtick": 1} if below == SAMPLES else {"range": [-4, 104]}
+    limits = {} if chart.range is None else {"range": list(chart.range)}
     layout = {
         "xaxis": {"title": {"text": across}, "anchor": "y2", "range": [-2, 102], "zeroline": False},
-        "yaxis": {"title": {"text": above}, "domain": [0.42, 1]},
+        "yaxis": {"title": {"text": above}, "domain": [0.42, 1], **limits},
         "yaxis2": {"title": {"text": below}, "domain": [0, 0.33], **scale},
         "hovermode": "closest",
     }
@@ -190,6 +226,8 @@ def caption(by_label: views.Groups, found: Counted) -> str:
         "model is right as often as it says; below it, it is too sure of itself. Large marks stand for many "
         "samples. Above τ: the answers that are left when a model keeps silent where it is less sure than τ."
     )
+    if any(c.positive.samples.sum() for known in found.values() for c in known):
+        said += f" {decisions.CAPTION}"
     return said + (f" Not counted: {', '.join(without)}." if without else "")
 
 
@@ -248,8 +286,9 @@ def draw(by_label: views.Groups, inks: Mapping[str, Ink]) -> dict[str, Figure]:
 def _figure(chart: Chart, inks: Mapping[str, Ink]) -> Figure:
     figure, _ = canvas.sheet(4.5, 4, axes=False)
     top, low = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
-    if chart.guide:
-        top.plot(*zip(*chart.guide, strict=True), color="#7b8794", linewidth=0.8, linestyle=":")
+    for (name, points), dash in zip(chart.guides.items(), (":", "--"), strict=False):
+        look = {"color": "#7b8794", "linewidth": 0.8, "linestyle": dash}
+        top.plot(*zip(*points, strict=True), label=name or None, **look)
     for line in chart.lines:
         ink = inks[line.label]
         look = {"color": ink.colour, "linestyle": canvas.DASHES[ink.dash], "marker": "."}
@@ -261,6 +300,8 @@ def _figure(chart: Chart, inks: Mapping[str, Ink]) -> Figure:
         low.yaxis.set_major_formatter("{x:g}")  # not as powers: mathematics is not set here
         low.yaxis.set_minor_formatter("")
     top.set(ylabel=above)
+    if chart.range is not None:
+        top.set_ylim(*chart.range)
     low.set(xlabel=across, ylabel=below, xlim=(-2, 102))
     top.legend(fontsize=7, ncols=2 if len(chart.lines) > 4 else 1)
     return figure

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from coterie.core.belief import Belief
+from coterie.methods.baselines import NOTHING
 from coterie.report import plotly_data, views, words
 from coterie.report.inks import Ink
 from coterie.runs.record import Record
@@ -54,7 +55,8 @@ def weighed(by_label: views.Groups) -> Weighed | None:
     if len(classes) == 1:
         return None
     timed = views.task(first) == "survival"  # all rows share an intercept, which then says nothing
-    read = {label: [found for r in runs if (found := r.models())] for label, runs in by_label.items()}
+    looking = {x: runs for x, runs in by_label.items() if views.method(runs[0]) != NOTHING}  # at features
+    read = {label: [found for r in runs if (found := r.models())] for label, runs in looking.items()}
     owners = {client for runs in read.values() for models in runs for client in models}
     clients = [client for client in first.clients if client in owners]
     values: dict[str, np.ndarray] = {}

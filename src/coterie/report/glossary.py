@@ -48,6 +48,31 @@ TERMS = (
         "1 a perfect order.",
     ),
     Term(
+        "sensitivity",
+        "how many of the ill it finds",
+        "Of the rows of the second class (mostly the illness), the share that is called so; where nothing "
+        "else is said, from a probability of one half on.",
+    ),
+    Term(
+        "specificity",
+        "how many of the well it leaves alone",
+        "Of the rows of the first class, the share that is not called the second.",
+    ),
+    Term(
+        "net benefit",
+        "cases found, less what false alarms cost",
+        "Cases found less false alarms, by row; a false alarm counts t / (1 − t) for whoever acts from a "
+        "probability of t on. Treating none has 0; where no other t is said it is one half, and a false "
+        "alarm counts as much as a case.",
+        ("decision curve", "decision curves"),
+    ),
+    Term(
+        "threshold probability",
+        "from which probability on one acts",
+        "The probability t from which on a row is called positive. Acting from 20 % on says that one case "
+        "found is worth four false alarms.",
+    ),
+    Term(
         "loss",
         "how far off it is",
         "What training makes small: the NLL for classes, the squared error for numbers. Lower is better.",

@@ -51,13 +51,14 @@ def latex_table(records: Sequence[Record], name: str = "") -> str:
     alike = same_clients(by_label, views.headline_metric(records))
     columns = columns_of(records)
     marks = {c: marked(by_label, c) if alike else {} for c in columns if c != "gain"}
-    main = views.headline_metric(records)
+    main, without_gain = views.headline_metric(records), tables.no_gains(by_label)
     lines = []
     for row in tables.summary_rows(records):
         cells = [escaped(row["method"])]
         for column in columns:
             metric = main if column in ("gain", f"{MARGIN}{main}") else column
             text = words.spread(tables.interval_in(row, column), metric, sign=column == "gain")
+            text = without_gain.get(row["method"], text) if column == "gain" else text
             text = escaped(text.removesuffix(f" ± {words.NONE}"))
             cells.append(marks.get(column, {}).get(row["method"], "{}").format(text))
         lines.append("    " + " & ".join(cells) + r" \\")
@@ -150,6 +151,8 @@ def caption(records: Sequence[Record], name: str, alike: bool) -> str:
         said.append(f"± is half of {covers(records)}.")
     if "gain" in columns_of(records):
         said.append(f"Gain: over {views.baseline(by_label)}, paired by client and seed.")
+        if tables.BELOW in tables.no_gains(by_label).values():
+            said[-1] += f" {tables.BELOW.capitalize()}: no better than always the same answer, so no gain."
     if len(by_label) > 1 and alike:
         said.append("Bold: the best of a column (↓: the lowest).")
         if seeds > 1:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from coterie.report import leaks, views, words
+from coterie.report.learnable import first_sentence
 from coterie.report.tables import summary_html
 from coterie.runs.record import Record
 
@@ -51,8 +52,9 @@ def runs_html(kind: str, records: Sequence[Record]) -> str:
     many = len(views.groups(records))
     table = summary_html(records) if many <= MANY else ""
     more = f"<p>{words.several(many, 'method')}: .summary() has them all</p>" if not table else ""
-    first = f"<p>{html.escape(said)}</p>" if (said := leaks.line(records)) else ""
-    return f"<div><p><b>{kind}</b> {html.escape(words.headline(records))}</p>{first}{table}{more}</div>"
+    first = f"<p>{html.escape(leaking)}</p>" if (leaking := leaks.line(records)) else ""
+    said = f"{first_sentence(records)} {words.headline(records)}"
+    return f"<div><p><b>{kind}</b> {html.escape(said)}</p>{first}{table}{more}</div>"
 
 
 def lines_html(kind: str, lines: Sequence[str]) -> str:

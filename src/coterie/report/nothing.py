@@ -1,17 +1,26 @@
-"""Which methods are worse than knowing nothing of the inputs, or no better, by the figures of a record.
+"""What always saying the same has, and which methods are worse or no better, by the figures of records.
 
-regression        R² of 0 or below: always saying the mean of the test targets has no larger an error
-classification    an accuracy of no more than the share of the most frequent class
-survival          a concordance of no more than one half, that of an order by chance
+Where `nothing` was run beside others (`methods/baselines/nothing.py`) it is its figure on the same rows. Else
+it follows from what a record says:
+
+    classification    labels of training and test rows: accuracy and log loss of the shares in training
+    regression        RMSE and R² of any model; R² of 0 or below is no better than the mean of the test rows
+    survival          a concordance of one half, that of an order by chance
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from coterie.methods.baselines import NOTHING
+from coterie.metrics import no_model
+from coterie.metrics.evidence import ALSO, PROPER, Held
+from coterie.metrics.learnt import UNKNOWN, Figures, Learnt, learnt
 from coterie.metrics.no_model import CONSTANT
+from coterie.metrics.summary import HIGHER_IS_BETTER, means_of_known
 from coterie.report import views
 from coterie.runs.record import Record
 
@@ -50,6 +59,8 @@ def worse_lines(by_label: views.Groups) -> list[str]:
     """A line for all methods that are worse, or no better, than the same."""
     found = dict[str, list[str]]()
     for label, runs in by_label.items():
+        if label == nothing_in(by_label):
+            continue
         if worse := worse_than_nothing(runs, views.with_figure(runs, views.headline_metric(runs))):
             found.setdefault(worse, []).append(label)
     return [f"{', '.join(labels)}: {worse}" for worse, labels in found.items()]
@@ -68,3 +79,91 @@ def most_frequent(run: Record, among: np.ndarray) -> float | None:
         train, test = np.array(client["labels"][0]), np.array(client["labels"][2])
         found.append(float(test[train.argmax()] / max(1, test.sum())))
     return float(np.mean(found)) if found else None
+
+
+def nothing_in(by_label: views.Groups) -> str | None:
+    """The label of the method that learns nothing, if it was run."""
+    return next((x for x, runs in by_label.items() if views.method(runs[0]) == NOTHING), None)
+
+
+def always_the_same(by_label: views.Groups, runs: Sequence[Record], metric: str) -> np.ndarray:
+    """[seed, client] what always saying the same has on the test rows of these runs; NaN if nobody knows."""
+    label = nothing_in(by_label)
+    tried = {views.seed(r): r for r in by_label[label]} if label is not None else {}
+    found = [
+        views.final(tried[views.seed(r)], metric) if views.seed(r) in tried else derived(r, metric)
+        for r in runs
+    ]
+    return np.stack(found)
+
+
+def derived(record: Record, metric: str) -> np.ndarray:
+    """[client] the same from what a record says."""
+    if metric in CONSTANT:
+        return np.full(len(record.clients), CONSTANT[metric])
+    clients = record.about["clients"]
+    if metric == "rmse":
+        rmse, r2 = (views.final(record, name) for name in ("rmse", "r2"))
+        tests = (int(c.get("test") or 0) for c in clients)
+        return np.array([no_model.of_figures(*of) for of in zip(rmse, r2, tests, strict=True)])
+    return np.array(
+        [no_model.of_parts(metric, c["labels"]) if c.get("labels") else math.nan for c in clients]
+    )
+
+
+def learns(records: Sequence[Record], client: int | None = None) -> Learnt:
+    """Whether there is anything to learn here, by these runs: for all clients, or for one by its number."""
+    by_label = views.groups(records)
+    task, ways, held = views.task(records[0]), dict[str, Figures](), dict[int, list[Held]]()
+    among = np.arange(len(records[0].clients)) == client if client is not None else np.array(True)
+    for label, runs in by_label.items():
+        if label == nothing_in(by_label) or views.method(runs[0]) == "central":
+            continue  # a yardstick that nobody can use
+        metrics = (PROPER[task], *ALSO.get(task, ()))
+        model = {m: np.stack([views.final(r, m) for r in runs]) for m in metrics}
+        same = {m: np.where(among, always_the_same(by_label, runs, m), math.nan) for m in metrics}
+        ways[label] = Figures(model, same)
+        held |= {views.seed(r): tested(r) for r in runs}
+    seeds = {label: [views.seed(r) for r in by_label[label]] for label in ways}
+    if len({tuple(some) for some in seeds.values()}) != 1:  # none but nothing, or of different seeds
+        ways = {label: ways[label] for label in list(ways)[:1]}
+    if not ways:
+        return UNKNOWN
+    rows = [held[seed] for seed in seeds[next(iter(ways))]]
+    return learnt(task, ways, rows, views.baseline(by_label) or "")
+
+
+def tested(record: Record) -> list[Held]:
+    """[client] its test rows."""
+    return [
+        Held(int(c.get("test") or 0), tuple(c["labels"][2]) if c.get("labels") else ())
+        for c in record.about["clients"]
+    ]
+
+
+def beyond_nothing(by_label: views.Groups, runs: Sequence[Record], metric: str) -> np.ndarray:
+    """[seed, client] how far figures are above those of always the same, as better ones are; NaN where that
+    is not known.
+    """
+    if metric not in HIGHER_IS_BETTER:
+        return np.full((len(runs), len(runs[0].clients)), math.nan)
+    sign = 1 if HIGHER_IS_BETTER[metric] else -1
+    model = np.stack([views.final(r, metric) for r in runs])
+    return np.asarray(sign * (model - always_the_same(by_label, runs, metric)))
+
+
+def no_gain(by_label: views.Groups, runs: Sequence[Record], metric: str) -> np.ndarray:
+    """[client] who has no better a figure, in the mean over seeds, than always saying the same has: whatever
+    it has beyond training alone is no gain.
+    """
+    return np.asarray(means_of_known(beyond_nothing(by_label, runs, metric).T) <= ROUNDING)
+
+
+def below_nothing(
+    by_label: views.Groups, runs: Sequence[Record], metric: str, among: np.ndarray | None = None
+) -> bool:
+    """The same of the mean over clients, or `among` [client] some of them."""
+    apart = beyond_nothing(by_label, runs, metric)
+    some = apart if among is None else np.where(among, apart, math.nan)
+    means = means_of_known(some)
+    return bool(means_of_known(means.reshape(1, -1))[0] <= ROUNDING)

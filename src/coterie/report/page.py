@@ -31,6 +31,7 @@ from coterie.report import (
 from coterie.report.audit import TITLE as AUDITED
 from coterie.report.audit import audit_part
 from coterie.report.inks import Ink, inks
+from coterie.report.learnable import first_sentence
 from coterie.report.nothing import worse_lines
 from coterie.report.quality import TITLE as QUALITY
 from coterie.report.quality import quality_part
@@ -124,7 +125,8 @@ def _outcome(section: Section, i: int, several: bool) -> str:
     failed = "".join(f'<p class="warning">{escape(line)}.</p>' for line in warnings)
     leaning = f'<p class="warning">{escape(said)}</p>' if (said := leaks.line(section.records)) else ""
     return (
-        f'<div class="outcome">{kind}<p class="headline">{escape(words.headline(section.records))}</p>'
+        f'<div class="outcome">{kind}<p class="headline">{escape(first_sentence(section.records))}</p>'
+        f'<p class="headline">{escape(words.headline(section.records))}</p>'
         f'<p class="what">{page_tables.what(section.records)}</p>{failed}{leaning}</div>'
     )
 

@@ -13,6 +13,7 @@ from coterie.report import (
     advice,
     calibration,
     choices,
+    decisions,
     features,
     heatmaps,
     kinds,
@@ -20,6 +21,7 @@ from coterie.report import (
     little,
     page_tables,
     plotly_data,
+    recalibration,
     tables,
     traces,
     views,
@@ -89,7 +91,9 @@ def calibration_part(by_label: views.Groups, colours: Mapping[str, Ink], key: st
     plot = calibration.plot(counts, colours)
     drawn = "" if plot is None else figure(key, plot, calibration.caption(by_label, counts))
     side_by_side = f'<div class="box" tabindex="0">{calibration.table(by_label, counts, colours)}</div>'
-    return f"{drawn}{side_by_side}<p>{linked(calibration.LEGEND)}</p>"
+    acting = decisions.part(by_label, calibration.pooled(counts), colours)
+    in_use = recalibration.part(by_label, colours)
+    return f"{drawn}{side_by_side}<p>{linked(calibration.LEGEND)}</p>{in_use}{acting}"
 
 
 def matrix_part(by_label: views.Groups, key: str) -> str:

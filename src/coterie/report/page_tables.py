@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from coterie.methods.baselines import NOTHING
 from coterie.report import little, views, words
 from coterie.report.glossary import linked
 from coterie.report.inks import Ink
@@ -37,7 +38,8 @@ def what(records: Sequence[Record]) -> str:
     """What was run, in one line."""
     config, by_label = records[0].config, views.groups(records)
     seeds = {views.seed(r) for r in records}
-    rounds = sorted({r.done if r.ended else int(r.config["rounds"]) for r in records})
+    trained = [r for r in records if views.method(r) != NOTHING] or records  # that has one round
+    rounds = sorted({r.done if r.ended else int(r.config["rounds"]) for r in trained})
     parts = [
         str(config.get("data", "own data")) + (f" split by {config['split']}" if config.get("split") else ""),
         words.several(len(records[0].clients), "client"),

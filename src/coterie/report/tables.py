@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.metrics.summary import Interval, worst
-from coterie.report import glossary, views, words
+from coterie.metrics.summary import Interval, means_of_known, worst
+from coterie.report import decisions, glossary, views, words
 from coterie.report.inks import Ink
 from coterie.report.kinds import covers, kind_of, overlap
+from coterie.report.nothing import below_nothing, beyond_nothing, nothing_in
 from coterie.report.spent import costs_frame, mean_total
 from coterie.runs.record import Record
 from coterie.storage.atomic import replace_atomically, write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
+
+BELOW = "below nothing"
 
 
 def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
@@ -33,7 +36,9 @@ def summary_frame(records: Sequence[Record]) -> pd.DataFrame:
     to `local` in the headline metric, paired by client and seed, above zero if better. `scored` counts the
     clients that have a figure: of one requester's method, one, and all figures are of it. `precision`,
     `recall`, `circle_precision`, `circle_recall` and `drift` are the last that were measured, where any were.
-    Metrics of your own have `worst_NAME` and `gain_NAME` too.
+    Metrics of your own have `worst_NAME` and `gain_NAME` too. `over_nothing` is how far the headline metric
+    is above that of always the same answer, each client's own mean or most frequent class; a `gain` beside
+    one that is not above 0 is none.
     `models` (that passed, each transfer once whoever its ends are), `models_each` (by client), their `bytes`,
     `sent` and `received` (by clients) and `seconds` are means over seeds of a whole run; so are `steps`,
     gradient steps of all clients, and `kwh`, an estimate, where they were counted.
@@ -72,6 +77,8 @@ def summary_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
         for name, spread in spreads.items():
             row |= {name: spread.mean, f"{name}_half": spread.half}
             row |= {"gain_low": spread.low, "gain_high": spread.high} if name == "gain" else {}
+        above = means_of_known(beyond_nothing(by_label, runs, main))
+        row["over_nothing"] = float(means_of_known(above.reshape(1, -1))[0])
         traffic = [r.traffic() for r in runs]
         cost = {key: float(np.mean([t[key] for t in traffic])) for key in traffic[0]}
         row |= {
@@ -241,16 +248,29 @@ def cells(
     titles = {f"worst_{main}": "worst client", "gain": "gain over local"}
     header = ["method", *(titles.get(name) or words.unit(name) for name in shown)]
     header += ["models", "traffic", "training"]
-    rows = []
+    rows, without_gain = [], no_gains(views.groups(records))
     for row in summary:
         line = [row["method"]]
         for name in shown:
             metric = name if name in words.NAMES or name in own else main
             found = interval_in(row, name)
+            if name == "gain" and row["method"] in without_gain:
+                line.append(without_gain[row["method"]])
+                continue
             line.append(words.spread(found, metric, sign=name == "gain") + words.beside(found, metric))
         line += [words.whole(row["models"]), words.size(row["bytes"]), words.duration(row["seconds"])]
         rows.append(line)
     return header, rows
+
+
+def no_gains(by_label: views.Groups) -> dict[str, str]:
+    """By method, what stands in the place of a gain over training alone where it is none: of a method that is
+    no better than always the same answer, and of that itself.
+    """
+    metric = views.headline_metric([runs[0] for runs in by_label.values()])
+    none, alone = nothing_in(by_label), views.baseline(by_label)
+    below = {x: BELOW for x, runs in by_label.items() if below_nothing(by_label, runs, metric)}
+    return {x: said for x, said in below.items() if x != alone} | ({} if none is None else {none: words.NONE})
 
 
 def measured_cells(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
@@ -289,16 +309,23 @@ def legend(records: Sequence[Record], trust: bool = True, without: Collection[st
     if "worst client" not in without:
         said += " Worst client: the figure of the client that fares worst"
         said += " in each seed, then the mean over seeds." if counts != [1] else "."
-    if views.baseline(by_label) is not None:
+    if views.baseline(by_label) is not None and "gain over local" not in without:
         what = "points" if views.headline_metric(records) in words.PERCENT else "the metric's unit"
         said += f" Gain: against {views.baseline(by_label)} on the same clients and seeds, in {what}; above"
         said += " zero is better."
+        if BELOW in no_gains(by_label).values():
+            said += f" {BELOW.capitalize()}: no better than always the same answer, so no gain."
         said += "".join(f" {text}" for text in words.beside_legend(records))
     said += "".join(f" {text}." for text in partly(by_label, views.headline_metric(records)))
     if "models" not in without:
         said += " Models: how many were sent in a run, by clients or a server"
         said += "; the mean over seeds." if counts != [1] else "."
     said += "".join(f" {m}: lower is better." for m, up in views.own_metrics(records).items() if not up)
+    if "sensitivity" in views.metrics(records) and "sensitivity" not in without:
+        said += (
+            f" Sensitivity, specificity and net benefit: of {decisions.positive_name(records)}, said from a "
+        )
+        said += "probability of one half on."
     if trust and "ece" in views.metrics(records):
         said += " ECE: how far being sure is from being right; NLL: how surprised the model is by the truth."
     return said

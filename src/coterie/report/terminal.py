@@ -21,12 +21,15 @@ from coterie.report import (
     leaks,
     little,
     privacy,
+    recalibration,
     sealed,
     tables,
     views,
+    words,
 )
 from coterie.report.spent import budgeted
 from coterie.runs.record import Record
+from coterie.runs.yardstick import COMMON, SEEING
 
 POINT, GAIN, WORST = "point/test", "gain over local", "worst client"
 COST = ("models", "traffic", "training")
@@ -37,16 +40,32 @@ TRUST = (
 
 
 def render_table(records: Sequence[Record], width: int | None = None) -> Table:
-    """The summary; what `width` has no room for is left out, the least important first."""
+    """The summary; what `width` has no room for is left out, the least important first. Where accuracy is
+    blind, what sees stays.
+    """
     header, rows = tables.cells(records)
-    every, least = len(header), 3 if GAIN in header else 2
-    first = [header[1], GAIN, *views.own_metrics(records), WORST, *COST]
+    seeing = [title for title in map(words.unit, seeing_metrics(records)) if title in header]
+    every, least = len(header), 1 + len(seeing) if seeing else 3 if GAIN in header else 2
+    first = [*seeing, header[1], GAIN, *views.own_metrics(records), WORST, *COST]
     order = ["method", *(h for h in first if h in header), *(h for h in header[1:] if h not in first)]
     header, rows = _fitted(header, rows, order, least, width)
-    said = [tables.legend(records, trust="ECE" in header, without={WORST, *COST} - set(header))]
+    gone = {WORST, GAIN, *COST} - set(header)
+    gone |= {"sensitivity"} - ({"sensitivity"} if words.unit("sensitivity") in header else set())
+    said = [tables.legend(records, trust="ECE" in header, without=gone)]
     said += [f"Unfinished: {text}." for text in tables.unfinished(records)]
     said += ["Further columns need a wider terminal."] if len(header) < every else []
     return _rich(header, rows, said)
+
+
+def seeing_metrics(records: Sequence[Record]) -> tuple[str, ...]:
+    """What tells models apart where one class is common at some client, or nobody knows whether it is: AUC,
+    and what ways are compared by then. Nothing where accuracy does.
+    """
+    if views.task(records[0]) != "classification":
+        return ()
+    counts = [(client.get("labels") or [()])[0] for r in records for client in r.about["clients"]]
+    seen = all(sum(rows) and max(rows) < COMMON * sum(rows) for rows in counts)
+    return () if seen else ("auc", SEEING)
 
 
 def render_measures(records: Sequence[Record], width: int | None = None) -> Table | None:
@@ -109,8 +128,9 @@ def print_table(records: Sequence[Record], console: Console | None = None) -> No
     console.print(render_table(records, console.width))
     if said := leaks.line(records):
         console.print(Text(said, style="bold"))
-    if said := little.line(records):
-        console.print(Text(said, style="dim"))
+    for said in (little.line(records), recalibration.line(records)):
+        if said:
+            console.print(Text(said, style="dim"))
     for render in (
         render_costs,
         render_trust,
@@ -145,11 +165,18 @@ def render_listening(records: Sequence[Record], labels: Sequence[str], width: in
 
 
 def fitting(
-    header: Sequence[str], rows: Sequence[Sequence[str]], said: str, shorter: str, width: int | None
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    said: str,
+    shorter: str,
+    width: int | None,
+    least: int = 2,
 ) -> Table:
-    """A table and what is said of it; without room the last columns go, and then the shorter is said."""
+    """A table and what is said of it; without room the last columns go, down to so many, and then the shorter
+    is said.
+    """
     every = len(header)
-    header, rows = _fitted(header, rows, header, 2, width)
+    header, rows = _fitted(header, rows, header, least, width)
     cut = len(header) < every
     return _rich(header, rows, [shorter, "Further columns need a wider terminal."] if cut else [said])
 
@@ -210,7 +237,7 @@ def _rich(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[
 
 def _heading(title: str) -> list[str]:
     """A column's title in lines that are as short as its cells."""
-    return textwrap.wrap(title, 11)
+    return textwrap.wrap(title, 11, break_long_words=False)
 
 
 def _width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> int:

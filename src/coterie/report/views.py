@@ -42,8 +42,9 @@ T = TypeVar("T")
 OWN = "own/test"
 TRAIN = "own/train"
 MEASURED = "measured"
+OF_TWO = ("sensitivity", "specificity", "net_benefit")  # classes
 METRICS = {
-    "classification": ("accuracy", "ece", "nll", "brier", "balanced_accuracy", "auc", "loss"),
+    "classification": ("accuracy", "ece", "nll", "brier", "balanced_accuracy", "auc", *OF_TWO, "loss"),
     "regression": ("rmse", "r2", "loss"),
     "survival": ("concordance", "loss"),
 }

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from coterie.methods.baselines import YARDSTICKS
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.report import views
 from coterie.report.kinds import covers, kind_of
+from coterie.report.nothing import always_the_same, below_nothing, no_gain
 from coterie.runs.record import Record
 
 NAMES = {
@@ -18,6 +20,8 @@ NAMES = {
     "balanced_accuracy": "balanced accuracy",
     "auc": "AUC",
     "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "net_benefit": "net benefit",
     "loss": "loss",
     "ece": "ECE",
     "nll": "NLL",
@@ -36,12 +40,13 @@ PERCENT = (
     "accuracy",
     "balanced_accuracy",
     "sensitivity",
+    "specificity",
     "precision",
     "recall",
     "circle_precision",
     "circle_recall",
 )
-CONSONANT = ("concordance", "sensitivity")  # names that "an" does not go before
+CONSONANT = ("concordance", "sensitivity", "specificity", "net_benefit")  # names that "an" does not go before
 NONE = "—"
 MOST = 9  # methods that are named in a line
 GAP = "\u00a0"  # a space that no line ends at
@@ -173,7 +178,7 @@ def _best(by_label: views.Groups, means: dict[str, Interval], metric: str) -> tu
     many it is the best.
     """
     sign = 1 if HIGHER_IS_BETTER[metric] else -1
-    together = [x for x in means if views.method(by_label[x][0]) not in ("local", "central")]
+    together = [x for x in means if views.method(by_label[x][0]) not in YARDSTICKS]
     candidates = together or list(means)
     return max(candidates, key=lambda x: sign * means[x].mean), len(candidates)
 
@@ -224,6 +229,9 @@ def _against(
         return said
     said = f", {alone} (each client by itself) {_spread(means[alone], metric)}: "
     gain = views.gain_over_seeds(runs, by_label[alone], metric, among)
+    if below_nothing(by_label, runs, metric, among):
+        same = np.where(among, always_the_same(by_label, runs, metric), math.nan)
+        return f"{said}no gain, as always the same answer has {_amount(float(np.nanmean(same)), metric)}."
     if math.isnan(gain.mean):
         return f"{said}they share no seed, so they are not compared."
     if gain.seeds == 1:
@@ -231,7 +239,8 @@ def _against(
         said += f"{more_or_less(gain.mean, metric)}{beside(gain, metric)} in {single}"
         return f"{said}, which only more seeds can tell from chance."
     each = np.where(among, views.gain_bars(label, runs, by_label[alone], metric).mean, math.nan)
-    return said + _verdict(gain, metric) + _who(runs[0].clients, each, metric)
+    worthless = no_gain(by_label, runs, metric)
+    return said + _verdict(gain, metric) + _who(runs[0].clients, each, worthless, metric)
 
 
 def more_or_less(difference: float, metric: str) -> str:
@@ -316,14 +325,18 @@ def size_of(gain: Interval, metric: str) -> str:
     return f"{_difference(abs(gain.mean), metric)}{half}{what}{beside(gain, metric)}"
 
 
-def _who(clients: Sequence[str], gain: np.ndarray, metric: str) -> str:
-    """How many gain and lose in their means over seeds; of one client all is said."""
+def _who(clients: Sequence[str], gain: np.ndarray, worthless: np.ndarray, metric: str) -> str:
+    """How many gain and lose in their means over seeds; of one client all is said. Who is no better off than
+    with always the same answer (`worthless`) gains nothing.
+    """
     gain = np.where(np.abs(gain) < 1e-9, 0.0, gain)  # rounding is no loss
     known = int(np.isfinite(gain).sum())
     if known == 1:
         return "."
-    better, worse = int((gain > 0).sum()), int((gain < 0).sum())
+    better, worse = int(((gain > 0) & ~worthless).sum()), int((gain < 0).sum())
     said = f"; in their means over seeds, {whole(better)} of {several(known, 'client')} gain"
+    if still := int(((gain > 0) & worthless).sum()):
+        said += f" ({whole(still)} more have no better than always the same answer)"
     if not worse:
         return f"{said}, none loses."
     place = int(np.nanargmin(gain))

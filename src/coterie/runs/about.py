@@ -23,6 +23,7 @@ from coterie.core.options import plain
 from coterie.core.roster import Roster
 from coterie.engines.threads import many
 from coterie.runs.small import comments
+from coterie.runs.yardstick import positive_class
 
 LIBRARIES = ("torch", "numpy", "scikit-learn", "pandas")
 
@@ -53,6 +54,11 @@ def about_run(roster: Roster, beliefs: Beliefs, notes: Sequence[str], command: s
         "command": command,
         "task": roster.task,
         "classes": list(names) if roster.task == "classification" else [],
+        **(
+            {"positive": positive_class(roster)}
+            if len(names) == 2 and roster.task == "classification"
+            else {}
+        ),
         "features": list(roster.features),
         "clients": members,
         "notes": list(notes),

@@ -97,7 +97,7 @@ def advise(
     begin(out, question)
     with closing(Folder(out)):
         about = same_data(out, about_of(bench.footing, command))
-        store = Files(out / "trials", list(bench.ways))
+        store = Files(out / "trials", bench.specs)
         left = [place for place in bench.places() if store.get(place) is None]
         if min(jobs, len(left)) > 1:
             for done, spec in in_processes(bench, store, left, jobs):

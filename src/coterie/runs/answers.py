@@ -20,13 +20,14 @@ import numpy as np
 
 from coterie.core.method import asking
 from coterie.methods.advised import ALONE
+from coterie.metrics.learnt import UNKNOWN, Learnt, Shown
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.runs.choosing import Choice, choice_of, figures, outer_folds
 from coterie.runs.record import COORDINATOR
 from coterie.runs.trying import REASONS, Bench, Place, Trials
 from coterie.runs.yardstick import Outcome, outcome_of, parts_without
 
-TRUST = ("ece", "brier", "nll")
+TRUST = ("ece", "brier", "nll", "auc")
 LEAST = 0.01  # of a model: whoever counts less is not named
 
 
@@ -61,6 +62,7 @@ class Answer:
     best        what looked best on the folds that chose; another than `choice` where its promise did not hold
     no_model    what always the same answer would have of the measure; NaN where that is not known
     outcome     what most of its rows are, and how many are not; None where nobody knows, or rows are numbers
+    learnt      whether there is anything to learn for it
     without     in how many held-out parts there is none of the rarer kind; None where nobody knows
     """
 
@@ -81,6 +83,7 @@ class Answer:
     no_model: float = math.nan
     outcome: Outcome | None = None
     without: int | None = None
+    learnt: Learnt = UNKNOWN
 
     @property
     def alone(self) -> bool:
@@ -175,6 +178,7 @@ def answer(bench: Bench, trials: Trials, client: int, choice: Choice) -> Answer:
         no_model=choice.no_model,
         outcome=outcome_of(roster, client),
         without=parts_without([fold.roster for fold in bench.outer], client),
+        learnt=choice.learnt,
     )
 
 
@@ -230,12 +234,21 @@ def advice_in(table: Mapping[str, Any]) -> Advice:
                 "seconds": figure(one["seconds"]),
                 "no_model": figure(one.get("no_model")),
                 "outcome": Outcome(*one["outcome"]) if one.get("outcome") else None,
+                "learnt": learnt_in(one.get("learnt")),
             }
         )
         for one in table["answers"]
     ]
     lists = {name: tuple(table[name]) for name in ("ways", "choice")}
     return Advice(**{**table, **lists, "answers": tuple(answers)})
+
+
+def learnt_in(told: Sequence[Any] | None) -> Learnt:
+    """The inverse of what a table has of it; of answers of earlier versions it is not known."""
+    if not told:
+        return UNKNOWN
+    verdict, *shown = told
+    return Learnt(verdict, *(Shown(*of) if of else None for of in shown))
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,9 @@
 Methods see the same clients because clients depend on the data, the split and the seed alone; with `deal`
 in the place of the seed, all seeds see the same clients too. Finished runs are not run again, so a comparison
 that was cut off goes on where it was.
+
+What always saying the same has, `nothing`, is beside every comparison (`with_nothing`). It is found in one
+round, so it has one.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ from typing import Any
 
 import tomli_w
 
-from coterie.core.errors import BadInput, BadRun, shown
+from coterie.core.errors import BadData, BadInput, BadRun, lines_of, shown
 from coterie.core.options import coerced, plain, read_pairs
 from coterie.kernels import WORK
-from coterie.kernels.natural import AUTO
+from coterie.kernels.natural import AUTO, only_work
 from coterie.kernels.nested import names_in, spelled
 from coterie.methods import METHODS
+from coterie.methods.baselines import NOTHING
 from coterie.runs.experiment import Builder
 from coterie.runs.folder import (
     Folder,
@@ -33,6 +37,7 @@ from coterie.runs.folder import (
     refuse_full,
     way_on,
 )
+from coterie.runs.recalibrating import for_use
 from coterie.runs.record import Record
 from coterie.runs.runner import Watch, run, same_threads
 from coterie.runs.settings import Settings, from_table, read_toml
@@ -83,11 +88,14 @@ class Comparison:
             table, _, key = option.rpartition(".")
             options.setdefault(table or name, {})[key] = value
         given = {k: v for k, v in options.items() if v}
-        return replace(self.settings, method=name, kernel=kernel, options=given).resolved()
+        rounds = 1 if name == NOTHING else self.settings.rounds
+        return replace(self.settings, method=name, kernel=kernel, rounds=rounds, options=given).resolved()
 
     def work_of(self, spec: str) -> str:
         """The local work of a method: its own, the shared one, or what is natural for it."""
         name, own = parsed(spec)
+        if only := only_work(METHODS[name]):
+            return str(own.get("kernel", only))  # another is refused where its settings are made
         given = {option.rpartition(".")[0]: {} for option in own if "." in option}
         settings = replace(self.settings, method=name, options={**self.settings.options, **given})
         work: str = own.get("kernel", "") or settings.with_work().kernel
@@ -106,6 +114,26 @@ class Comparison:
     def table(self) -> dict[str, Any]:
         shared = {k: v for k, v in self.settings.table().items() if k != "method"}
         return {"methods": list(self.methods), "seeds": self.seeds, **shared}
+
+
+def with_nothing(comparison: Comparison, builder: Builder) -> tuple[Comparison, str]:
+    """The same with `nothing` before its methods, unless it is one of them; or why these clients, this model
+    or these wrappers do without.
+    """
+    if NOTHING in {spec.partition(":")[0] for spec in comparison.methods}:
+        return comparison, ""
+    more = replace(comparison, methods=(NOTHING, *comparison.methods))
+    try:
+        builder.check(more.with_method(NOTHING))
+    except (BadInput, BadData) as error:
+        return comparison, left_out(error)
+    return more, ""
+
+
+def left_out(error: Exception) -> str:
+    return (
+        f"{NOTHING} is not among these, so nobody says what always the same answer has: {lines_of(error)[0]}"
+    )
 
 
 def comparison_from(table: Mapping[str, Any], where: str) -> Comparison:
@@ -148,14 +176,18 @@ def run_cell(
     watch: Watch,
     builder: Builder | None = None,
     tracker: Tracker | None = None,
+    in_use: bool = False,
 ) -> Record:
-    """Runs one cell, or what is left of it; a finished one is only read."""
+    """Runs one cell, or what is left of it; a finished one is only read. Models that are only compared are
+    not recalibrated; those of one run, `in_use`, are.
+    """
     if is_run(path):
         past = read_record(path, label)
         if past.finished and (path / "models.safetensors").exists():
             return past
         same_threads(past)  # before a server trains: their number changes its bits
     experiment = (builder or Builder()).prepare(settings, command)
+    experiment = for_use(experiment) if in_use else experiment
     if is_run(path):
         past = read_record(path, label)
         if past.about["fingerprint"] != experiment.about["fingerprint"]:

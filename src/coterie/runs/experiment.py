@@ -13,8 +13,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -50,6 +51,7 @@ from coterie.runs.prepared import Origin, preparation_of
 from coterie.runs.rehearsal import affordable, refuse_unforeseen
 from coterie.runs.room import check_model, check_work
 from coterie.runs.settings import PARTS, Settings
+from coterie.sites.folds import folds_of
 from coterie.sites.footing import Check, Footing, check_outputs, grounded
 from coterie.sites.last_layer import Body
 
@@ -68,6 +70,8 @@ class Experiment:
     body: Body | None = None
     origin: Origin = field(default_factory=Origin)
     own: Own = NOTHING
+    folds: Callable[[int], Iterator[Experiment]] | None = None  # the same, each without a part of its rows
+    in_use: bool = False  # whether its models are for use, not only to be compared
 
     @property
     def roster(self) -> Roster:
@@ -110,6 +114,7 @@ class Builder:
             footing = self.footing(settings, lambda roster, start: check_method(method, roster, start, key))
             check_work(method, footing.roster, footing.model)
             check_method(method, footing.roster, footing.beliefs, key)
+            admit(settings.wrap, method, footing.roster)
             refuse_unforeseen(method, settings.table(), footing.met is not None)
         if settings.budget and footing.met is None:
             self.prepare(settings).net.close()
@@ -334,6 +339,8 @@ def experiment_of(
     net: Net = wrapped(connector.connect(ground), tuple(config.get("wrap", ())))
     if accounted(net) is None and (costs(method, roster) or hides):
         net = Accounted(net)
+    again = partial(experiment_of, method=method, connector=connector, engine=engine, command=None, own=own)
+    scored_once = {**config, "evaluate": int(config["rounds"])}
     notes = [*footing.notes, *_large_batches(method, roster), *own.notes(roster.task), *said, *noted]
     return Experiment(
         config=config,
@@ -352,6 +359,7 @@ def experiment_of(
         body=footing.body,
         origin=origin_of(footing),
         own=own,
+        folds=lambda many: (again(fold, config=scored_once) for fold in folds_of(footing, many, key)),
     )
 
 

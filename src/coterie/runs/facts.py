@@ -33,6 +33,7 @@ def facts_of(record: Record, client: str) -> dict[str, Any]:
         "circle": circle_of(record, number),
         "scores": {m: known(record.final(m, which)[number]) for m in scores.get(which, {})},
         "of": which,
+        "calibrate": str(config.get("calibrate", "auto")),
         "calibration": [] if which == POINT else bins_of(record, number),
         "parameters": about.get("parameters"),
         "versions": {"coterie": about.get("coterie"), **about.get("versions", {})},

@@ -18,6 +18,7 @@
     calibration.npz         how sure they are and how often right, once the run is over
     outcomes.npz            what came of each test row, probabilities.npz what was said of it, once the run is
                             over, if all clients are in this process (see `outcomes.py`, `probabilities.py`)
+    recalibration.json      what models in use do to probabilities, once the run is over, by client
     cuts.json               where clients decided to cut probabilities, if any did (see `use/cuts.py`)
     privacy.json            what looking at rows has cost each site, once the run is over, if it has a bound
     energy.json             what a tracker of energy said, if one was asked (see `tracker.py`)
@@ -65,19 +66,14 @@ from coterie.metrics.operating import Probabilities
 from coterie.posteriors import Saved, store
 from coterie.runs import checkpoint
 from coterie.runs.probabilities import read_probabilities, write_probabilities
+from coterie.runs.recalibration import read_recalibration
 from coterie.runs.record import Record
 from coterie.runs.settings import digest, read_toml
 from coterie.runs.stored import StoredByName, StoredMatrices, StoredRounds
 from coterie.runs.tracker import read_tracked
 from coterie.storage import locks
 from coterie.storage.arrays import damaged, read_arrays, write_arrays
-from coterie.storage.atomic import (
-    brought_back,
-    read_lines,
-    readable_errors,
-    sync,
-    write_whole,
-)
+from coterie.storage.atomic import brought_back, read_lines, readable_errors, sync, write_whole
 from coterie.storage.events import read_divergence, refuse_without_result
 from coterie.storage.rounds import (
     LINES,
@@ -319,6 +315,7 @@ def read_record(path: Path, label: str | None = None, stored: StoredRounds | Non
         calibration=partial(_calibration, path),
         outcomes=partial(_outcomes, path),
         probabilities=partial(read_probabilities, path),
+        recalibration=partial(read_recalibration, path),
         privacy=partial(_privacy, path),
         tracked=partial(read_tracked, path),
         diverged=partial(read_divergence, path),
@@ -369,7 +366,7 @@ def _models(path: Path) -> Mapping[str, Belief]:
 
 def _calibration(path: Path) -> Calibration | None:
     """None where there is none: before the end, for a regression, in runs of earlier versions."""
-    kinds = read_arrays(path / CALIBRATION, Calibration._fields)
+    kinds = read_arrays(path / CALIBRATION, Calibration._fields, Calibration._field_defaults)
     return None if kinds is None else Calibration(*(Tally(*torch.from_numpy(kind)) for kind in kinds))
 
 

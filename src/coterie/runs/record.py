@@ -16,6 +16,7 @@ from coterie.core.belief import Belief
 from coterie.metrics.bootstrap import Outcomes
 from coterie.metrics.calibration import Calibration, taus
 from coterie.metrics.operating import Probabilities
+from coterie.metrics.recalibration import Recalibrated
 from coterie.nets.counting import Traffic
 from coterie.runs.budget import spent_by_round
 from coterie.runs.measures import MEASURES
@@ -54,6 +55,8 @@ class Record:
                is over, where clients are not in this process, and for more than 32,768 rows
     probabilities   a function: what was said of each test row in the end, and its label; None where there are
                no outcomes, no classes, and for more than 2**20 numbers
+    recalibration   a function: by client, what the model in use does to its probabilities, or why nothing
+               (see `recalibrating.py`); nothing where models are only compared
     privacy    a function: what looking at rows has cost (see `statement` in `privacy/ledger.py`); None before
                the run is over, and where local work has no bound
     tracked    a function: what a tracker of energy said (see `tracker.py`); None where none was asked
@@ -72,6 +75,7 @@ class Record:
     calibration: Callable[[], Calibration | None] = nothing
     outcomes: Callable[[], Outcomes | None] = nothing
     probabilities: Callable[[], Probabilities | None] = nothing
+    recalibration: Callable[[], Mapping[str, Recalibrated]] = dict
     privacy: Callable[[], Mapping[str, Any] | None] = nothing
     tracked: Callable[[], Mapping[str, Any] | None] = nothing
     diverged: Callable[[], str] = str
@@ -273,14 +277,17 @@ class Record:
     def reliability(self) -> pd.DataFrame:
         """A row for each client and bin: client, by, low, high, samples, mean, right; none without counts.
 
-        `by` is confidence, entropy (a share of the greatest) or above (a confidence of at least `low`);
-        `mean` is the mean confidence there, or the mean entropy in nats; `right` is how many were right.
+        `by` is confidence, entropy (a share of the greatest), above (a confidence of at least `low`) or, of
+        two classes, positive (a probability of the second of at least `low`); `mean` is the mean confidence
+        or probability there, or the mean entropy in nats; `right` is how many were right, or of that class.
         """
         import pandas as pd
 
-        found, edges, n, parts = self.calibration(), taus().numpy(), len(self.clients), []
+        found, n, parts = self.calibration(), len(self.clients), []
         for by, tally in found._asdict().items() if found else ():
-            low, high = (edges, np.ones_like(edges)) if by == "above" else (edges[:-1], edges[1:])
+            from_on = by in ("above", "positive")
+            edges = taus(tally.samples.shape[-1] - from_on).numpy()
+            low, high = (edges, np.ones_like(edges)) if from_on else (edges[:-1], edges[1:])
             part = {"client": np.repeat(self.clients, len(low)), "by": by}
             part |= {"low": np.tile(low, n), "high": np.tile(high, n)}
             part |= {"samples": tally.samples.long().flatten().numpy(), "mean": tally.mean.flatten().numpy()}

@@ -55,6 +55,8 @@ def check_work(
         )
     if hasattr(local, "suits"):
         local.suits(model)
+    if hasattr(local, "tries"):
+        local.tries(model, roster.shape)
     for member in roster.members if hasattr(local, "needs") else ():
         try:
             local.needs(member.train)

@@ -39,6 +39,8 @@ from coterie.runs.ledgered import Ledger
 from coterie.runs.measures import measure
 from coterie.runs.observing import Observing, observing
 from coterie.runs.prepared import recipe_for, save_origin
+from coterie.runs.recalibrating import recalibrated
+from coterie.runs.recalibration import write_recalibration
 from coterie.runs.record import Record, line, triplets
 from coterie.runs.scoring import evaluate, figures, row_by_row, tallied
 from coterie.runs.times import Times
@@ -90,7 +92,7 @@ def _played(
         record.weights, record.matrices, record.models = past.weights, past.matrices, past.models
         record.calibration, record.outcomes, record.passed = past.calibration, past.outcomes, past.passed
         record.tracked = past.tracked
-        record.probabilities = past.probabilities
+        record.probabilities, record.recalibration = past.probabilities, past.recalibration
     seen.begin(None if saved is None else saved.stamp.round, record.finished)
     times, a_row = Times(), row_bytes(experiment.roster, experiment.beliefs)
     meter = meter_of(experiment.config, {kind: float(s[-1]) for kind, s in record.spent().items() if len(s)})
@@ -178,6 +180,7 @@ def _played(
             raise _with_place(error, folder, done) from None
         tallies = calmly(net, [*handles_in(state)], done, partial(tallied, experiment, models, done))
         came, likely = row_by_row(experiment, models, record)
+        each = recalibrated(experiment, models, likely)
     net.book.read()
     spent = accounted(net)
     statement = None if spent is None else spent.statement()
@@ -190,6 +193,8 @@ def _played(
                 folder.save_outcomes(came)
             if likely is not None:
                 folder.save_probabilities(likely)
+            if each:
+                write_recalibration(folder.path, each)
             if statement is not None:
                 folder.save_privacy(statement)
             folder.save_posteriors(sent_posteriors(experiment, state))
@@ -204,7 +209,7 @@ def _played(
         seen.happened("finished", None, f"the budget of {record.ended} is spent" if record.ended else "")
     else:
         record.calibration, record.outcomes = lambda: tallies, lambda: came
-        record.probabilities = lambda: likely
+        record.probabilities, record.recalibration = lambda: likely, partial(dict, each)
         tensors = net.peek(models.beliefs.rows(torch.unique(models.of[models.owners])))
         if tensors is not None and tree.size_in_bytes(tensors) <= KEPT:
             record.models = lambda: _by_name(experiment, models)

@@ -62,8 +62,14 @@ def evaluate(experiment: Experiment, models: Models, round: int) -> dict[str, Sc
 
 def scorer(experiment: Experiment, part: Part) -> Scorer:
     """What measures models on these rows: the usual figures, and metrics of somebody's own."""
-    metrics, usual = experiment.own.metrics, Calibrate(part, float(experiment.config.get("specificity", 0)))
+    specificity = float(experiment.config.get("specificity", 0))
+    metrics, usual = experiment.own.metrics, Calibrate(part, specificity, positive_in(experiment))
     return Beside(usual, metrics) if metrics else usual
+
+
+def positive_in(experiment: Experiment) -> int:
+    """Of which of two classes figures are; trials have that of the whole, whatever a fold has."""
+    return int(experiment.config.get("positive", experiment.about.get("positive", 1)))
 
 
 def judged(experiment: Experiment, kernel: Scorer, models: Models, round: int) -> Mapping[str, Tensor]:
@@ -102,7 +108,7 @@ def tallied(experiment: Experiment, models: Models, round: int) -> Calibration |
     """
     if experiment.roster.task != "classification":
         return None
-    numbers = judged(experiment, Tallied(), models, round)
+    numbers = judged(experiment, Tallied(positive=positive_in(experiment)), models, round)
     return unpacked({name: t.nan_to_num(nan=0.0) for name, t in numbers.items()}) if numbers else None
 
 

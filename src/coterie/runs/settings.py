@@ -22,13 +22,14 @@ from coterie.engines import ENGINES
 from coterie.engines.memory import budget_in_bytes
 from coterie.federation import connector  # noqa: F401  registers the net
 from coterie.kernels import WORK, nested
-from coterie.kernels.natural import AUTO, STEPS, natural_work
+from coterie.kernels.natural import AUTO, STEPS, natural_work, only_work, refuse_other_than, with_local
 from coterie.kernels.nested import names_in
 from coterie.methods import METHODS
 from coterie.models import MODELS
 from coterie.nets import NETS
 from coterie.nets.ground import check_wraps
 from coterie.runs.budget import WATTS, check_power, read_budget
+from coterie.runs.recalibration import Asked
 from coterie.sites.features import Features
 from coterie.storage.plugins import load_plugins
 
@@ -122,6 +123,10 @@ class Settings:
     history: int | None = None
     """Keep the states of every so many rounds beside the last, to train again from there without a client
     that withdraws; by default the last alone is kept."""
+    calibrate: Asked = "auto"
+    """What recalibrates the probabilities of the models that a run leaves for use: validation rows, or folds
+    of training rows (five more runs); auto takes what there is, none leaves them. Scores are of the models
+    themselves in any case."""
     one_class: Literal["refuse", "allow"] = "refuse"
     """What to do with a client that trains on a single class, where the split does not aim at it."""
     forbid: tuple[str, ...] = ()
@@ -170,6 +175,9 @@ class Settings:
         """With the natural work of the method on this data in the place of `auto`; options of sgd alone mean
         sgd.
         """
+        if only := only_work(METHODS[self.method]):
+            refuse_other_than(only, self.method, only if self.kernel == AUTO else self.kernel)
+            return replace(self, kernel=only)
         if self.kernel != AUTO:
             return self
         if [name for name in self.options if name in WORK] == [STEPS]:
@@ -188,11 +196,14 @@ class Settings:
         return [n for kind, name in parts for n in (names_in(name) if kind == "kernel" else (name,))]
 
     def made(self, kind: str, **more: Any) -> Any:
-        """The part of that kind, built from its options."""
+        """The part of that kind, built from its options; a method with the `local` work that is given, if it
+        takes any.
+        """
         if kind == "kernel":
             return nested.made(self.with_work().kernel, self.options)
         name = getattr(self, kind)
         cls = PARTS[kind][name]
+        more = with_local(cls, more["local"]) if "local" in more else more
         with naming_flags_of(*more.values(), cls):
             return cls(**coerced(cls, self.options.get(name, {}), f"{kind} {name}"), **more)
 
@@ -239,7 +250,7 @@ class Settings:
         tables = ("options", "features")
         flat = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in tables}
         # left out, so that runs of earlier versions go on
-        unsaid = {"budget": [], "power": WATTS, "forbid": [], "require": []}
+        unsaid = {"budget": [], "power": WATTS, "calibrate": "auto", "forbid": [], "require": []}
         flat = {name: v for name, v in flat.items() if name not in unsaid or v != unsaid[name]}
         return {
             **{k: v for k, v in flat.items() if v is not None},

@@ -26,7 +26,7 @@ from coterie.nets.in_process import LEFT_OUT
 
 COUNTS = ("sent", "received", "sent_bytes", "received_bytes", "numbers", "rows")
 ABOUT = (
-    *("coterie", "versions", "commit", "task", "classes", "features", "inputs", "columns"),
+    *("coterie", "versions", "commit", "task", "classes", "positive", "features", "inputs", "columns"),
     *("published_tests", "parameters", "belief_bytes"),
 )
 OF_THE_LEAD = ("engine", "device", "memory", "plugins", "features")  # settings that are of its machine
@@ -244,7 +244,10 @@ def calibration_for(found: Calibration | None, number: int) -> dict[str, list[li
     """Each kind as [sum, bin], the sums in the order of `Tally`."""
     if found is None:
         return None
-    return {kind: [t[number].tolist() for t in tally] for kind, tally in found._asdict().items()}
+    return {
+        kind: [t[number].tolist() if t.numel() else [] for t in tally]
+        for kind, tally in found._asdict().items()
+    }
 
 
 def privacy_for(statement: Mapping[str, Any] | None, me: str) -> dict[str, Any] | None:

@@ -20,21 +20,25 @@ from typing import Any
 
 import numpy as np
 
-from coterie.core.errors import BadInput, BadRun, Diverged, UnknownName
+from coterie.core.errors import BadData, BadInput, BadRun, Diverged, Refused, UnknownName
 from coterie.core.method import Method, asking
 from coterie.core.seeds import Key
 from coterie.engines.base import Engine
 from coterie.methods.advised import ALONE, Advised
+from coterie.methods.baselines import NOTHING
+from coterie.methods.baselines.nothing import Nothing
 from coterie.methods.ranking.bar import ABOVE
 from coterie.methods.ranking.sketched import DISTANCES
-from coterie.metrics.own import NOTHING, Own
+from coterie.metrics.own import NOTHING as NOT_OWN
+from coterie.metrics.own import Own
 from coterie.metrics.summary import HIGHER_IS_BETTER
 from coterie.nets.ground import Connector
 from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.record import Record
+from coterie.runs.row_gains import values_of
 from coterie.runs.runner import run
 from coterie.runs.validation import measured_by
-from coterie.runs.yardstick import Measure, measure_of
+from coterie.runs.yardstick import Measure, measure_of, positive_class
 from coterie.sites.folds import folds_of
 from coterie.sites.footing import Footing
 from coterie.storage.atomic import write_whole
@@ -63,7 +67,8 @@ class Place:
 class Trial:
     """What came of one: figures by name [client] on the fold, weights [receiver, sender] as the mean over
     rounds, what passed (see `Record.passed_in_all`), matrices of a ranking by name, seconds, epsilon [client]
-    where local work has a bound; or why there is nothing.
+    where local work has a bound; or why there is nothing. `rows` [client][row] has what came of each row,
+    where that is known (`row_gains.py`).
     """
 
     scores: Mapping[str, Sequence[float | None]]
@@ -73,6 +78,7 @@ class Trial:
     seconds: float = 0.0
     epsilon: Sequence[float | None] = ()
     error: str | None = None
+    rows: Sequence[Sequence[float]] = ()
 
 
 Trials = Mapping[Place, Trial]
@@ -87,7 +93,7 @@ class Bench:
     config: Mapping[str, Any]
     connector: Connector
     engine: Engine
-    own: Own = NOTHING
+    own: Own = NOT_OWN
     inner: int = 0
 
     @cached_property
@@ -132,10 +138,16 @@ class Bench:
         return folds_of(self.outer[outer], self.inner, Key(seed))
 
     def places(self) -> list[Place]:
-        """Every trial, those that choose first."""
+        """Every trial, those that choose first; always the same answer, on the folds that choose, last."""
         outer, inner = range(self.method.folds), range(self.inner)
         folds = [*((o, OUTER) for o in outer), *((o, i) for o in outer for i in inner)]
-        return [Place(*fold, spec) for fold in folds for spec in self.ways]
+        tried = [Place(*fold, spec) for fold in folds for spec in self.ways]
+        return [*tried, *(Place(o, OUTER, NOTHING) for o in outer)]
+
+    @property
+    def specs(self) -> list[str]:
+        """All that is tried, by its spec."""
+        return [*self.ways, NOTHING]
 
     def footing_at(self, place: Place) -> Footing:
         if place.inner == OUTER:
@@ -150,10 +162,14 @@ class Bench:
         return {}
 
     def experiment(self, place: Place) -> Experiment:
-        way = self.ways[place.spec]
-        config = {**self.config, "method": getattr(way, "name", ""), "evaluate": int(self.config["rounds"])}
+        way: Method = Nothing(self.method.requester) if place.spec == NOTHING else self.ways[place.spec]
+        rounds = 1 if place.spec == NOTHING else int(self.config["rounds"])
+        config = {**self.config, "method": getattr(way, "name", ""), "rounds": rounds, "evaluate": rounds}
         if self.metric == "sensitivity":
-            config["specificity"] = self.method.specificity
+            config |= {
+                "specificity": self.method.specificity,
+                "positive": positive_class(self.footing.roster),
+            }
         made: dict[str, Any] = {"connector": self.connector, "engine": self.engine, "own": self.own}
         return experiment_of(self.footing_at(place), config, way, command=None, **made)
 
@@ -166,12 +182,23 @@ class Bench:
             raise UnknownName("measure for this data", self.metric, known)
 
     def attempt(self, place: Place) -> Trial:
-        """One trial; one that diverges has failed and is kept as such, training alone must not."""
-        experiment = self.experiment(place)
+        """One trial; one that diverges has failed and is kept as such, training alone must not. Always the
+        same answer, which nobody asked for, may be refused.
+        """
+        try:
+            experiment = self.experiment(place)
+        except (BadInput, BadData) as error:
+            if place.spec != NOTHING:
+                raise
+            return Trial({}, error=str(error))
         try:
             outcome = run(experiment, None, place.spec)
         except Diverged as error:
             if place.spec == ALONE:
+                raise
+            return Trial({}, error=str(error))
+        except Refused as error:
+            if place.spec != NOTHING:
                 raise
             return Trial({}, error=str(error))
         finally:
@@ -196,7 +223,8 @@ def trial_of(record: Record, metric: str, bare: bool) -> Trial:
     privacy = record.privacy()
     epsilon = [] if privacy is None else [site["epsilon"] for site in privacy["sites"]]
     seconds = record.traffic()["seconds"]
-    return Trial(figures, np.round(weights, 6).tolist(), passed, ranked, seconds, epsilon)
+    told_rows = values_of(record, metric)
+    return Trial(figures, np.round(weights, 6).tolist(), passed, ranked, seconds, epsilon, rows=told_rows)
 
 
 def without_one_class(

@@ -15,12 +15,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from coterie.core.roster import Member, Roster
+from coterie.data.tables.kinds import NO
 from coterie.metrics import no_model
 from coterie.metrics.summary import HEADLINE
 
 COMMON = 0.8
 """From which share of one class on accuracy is blind: fewer than one row in five is of any other."""
 SEEING = "nll"
+WELL = {*NO, "well", "healthy", "normal", "benign", "control", "alive", "gesund", "sain", "sano"}
+"""Names of a class that is not what one looks for."""
 
 
 class Measure(NamedTuple):
@@ -63,6 +66,20 @@ def outcome_of(roster: Roster, client: int) -> Outcome | None:
     most = commonest(counts)
     rare = names[1 - most] if len(counts) == 2 else f"other than {names[most]}"
     return Outcome(names[most], rare, sum(counts) - counts[most], sum(counts))
+
+
+def positive_class(roster: Roster) -> int:
+    """Which of two classes is the outcome, of which sensitivity, specificity and net benefit are: not the one
+    that is called well; else the one that is rare in all training rows that are known; else the second.
+    """
+    if roster.task != "classification" or roster.outputs != 2:
+        return 1
+    well = [name.strip().lower() in WELL for name in roster.classes]
+    if len(well) == 2 and well[0] != well[1]:
+        return int(well[0])
+    known = [counts for counts in map(labels_of, roster.members) if len(counts) == 2]
+    first, second = (sum(counts[c] for counts in known) for c in (0, 1))
+    return int(not second or second < COMMON * (first + second))
 
 
 def commonest(counts: Sequence[int]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +21,13 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], mode: int = 0o644
     replace_atomically(path, write, mode)
 
 
-def read_arrays(path: Path, names: Sequence[str]) -> list[np.ndarray] | None:
-    """The arrays of a file, if it is there."""
+def read_arrays(path: Path, names: Sequence[str], optional: Container[str] = ()) -> list[np.ndarray] | None:
+    """The arrays of a file, if it is there; those that are optional, which come last, if they are."""
     if not path.exists():
         return None
     try:
         with np.load(path) as file:
-            return [file[name] for name in names]
+            return [file[name] for name in names if name in file or name not in optional]
     except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError) as error:
         raise damaged(path, str(error)) from None
 

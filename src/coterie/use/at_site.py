@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput
 from coterie.data.tables.recipe import Recipe
 from coterie.metrics.operating import Probabilities
+from coterie.metrics.recalibration import BY_VALIDATION, FOLDS, Recalibrated, settled, too_few
 from coterie.runs.prepared import preparation_of
 from coterie.runs.probabilities import few_enough
+from coterie.sites.folds import deal_folds
 from coterie.storage.paths import fresh_path
 from coterie.use import bundle
 from coterie.use.of_run import loaded
@@ -51,11 +54,26 @@ def keep_model(
         made=how,
         facts={**facts, "notes": list(client.notes)},
     )
+    if facts.get("calibrate") != "none":
+        predictor = recalibrated(predictor, client.validation)
     folder.mkdir(parents=True, exist_ok=True)
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in str(facts.get("method", "model")))[:60]
     # who leads may have asked for other outputs than rows have classes
     said = said_of(predictor, client.test) if outputs == len(names) else None
     return bundle.save(predictor, fresh_path(folder / name), said=said)
+
+
+def recalibrated(predictor: Predictor, rows: Samples) -> Predictor:
+    """By the site's own validation rows, of which nothing leaves it (`metrics/recalibration.py`)."""
+    if not predictor.classifies:
+        return predictor
+    y = rows.y.numpy().astype(np.int64)
+    counts = np.bincount(y, minlength=len(predictor.classes)).tolist()
+    found = Recalibrated(why=too_few(counts).replace(" rows", " validation rows", 1))
+    if not too_few(counts):
+        fold = deal_folds(y, FOLDS, np.random.default_rng(0))
+        found = settled(predictor.answers(rows.x.numpy()), y, fold, BY_VALIDATION)
+    return replace(predictor, recalibrated=found)
 
 
 def said_of(predictor: Predictor, rows: Samples) -> Probabilities | None:

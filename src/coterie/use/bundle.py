@@ -32,6 +32,7 @@ from coterie.core.client import Task
 from coterie.core.errors import BadRun, shown
 from coterie.data.preparation import told_of
 from coterie.metrics.operating import Probabilities
+from coterie.metrics.recalibration import Recalibrated
 from coterie.runs.probabilities import write_probabilities
 from coterie.storage.atomic import readable_errors
 from coterie.storage.tensors import read_tensors, write_tensors
@@ -138,6 +139,7 @@ def told(predictor: Predictor) -> dict[str, Any]:
         "features": list(predictor.features),
         "preparation": None if way is None else way.told(),
         "model": {**made, "inputs": list(predictor.shape), "outputs": len(predictor.classes) or 1},
+        "recalibration": None if predictor.recalibrated is None else predictor.recalibrated.told(),
         "coterie": coterie.__version__,
         "facts": dict(predictor.facts),
         "notes": list(predictor.notes),
@@ -154,7 +156,13 @@ def fields_of(bundle: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"a {bundle['task']} with {len(classes)} classes")
     if way is not None and way.features != features:
         raise ValueError("its columns do not make its inputs")
+    recalibrated = None  # not known in folders of earlier versions
+    if bundle.get("recalibration") is not None:
+        recalibrated = Recalibrated.read(bundle["recalibration"])
+        if recalibrated.found and len(recalibrated.found.intercepts) != len(classes):
+            raise ValueError("its recalibration is of other classes")
     return {
+        "recalibrated": recalibrated,
         "task": bundle["task"],
         "classes": classes,
         "features": features,

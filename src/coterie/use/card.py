@@ -31,7 +31,7 @@ def card(predictor: Predictor) -> str:
         f"{TO_FILL} for what, for whom, by whom; what must not be decided with it.",
         *data(predictor),
         *circle(predictor.facts),
-        *scores(predictor.facts),
+        *scores(predictor),
         *calibration(predictor.facts),
         *columns(predictor),
         *limits(predictor),
@@ -87,7 +87,8 @@ def circle(facts: Mapping[str, Any]) -> list[str]:
     return ["## Circle", *lines]
 
 
-def scores(facts: Mapping[str, Any]) -> list[str]:
+def scores(predictor: Predictor) -> list[str]:
+    facts = predictor.facts
     if not facts:
         return []
     if not any(v is not None for v in facts["scores"].values()):
@@ -98,6 +99,10 @@ def scores(facts: Mapping[str, Any]) -> list[str]:
         lines.append(
             "In its run the client averaged the predictions of several models. This is the one that stands "
             "for them: scores are its own, and it may be less cautious than the average."
+        )
+    if predictor.recalibrated and predictor.recalibrated.found:
+        lines.append(
+            "Scores and calibration are of the model itself, before its probabilities are recalibrated."
         )
     named = [
         [wording.unit(m).replace(wording.GAP, " ") if m in wording.NAMES else m, wording.figure(v, m)]
@@ -116,6 +121,13 @@ def calibration(facts: Mapping[str, Any]) -> list[str]:
     ]
     head = ["sure by", "test rows", "mean probability", "share that was right"]
     return ["## Calibration", "How often it was right where it was that sure:", table(head, rows)]
+
+
+def recalibration_of(predictor: Predictor) -> str:
+    """What is done to its probabilities, or why nothing is."""
+    if predictor.recalibrated is None:
+        return "probabilities are the model's own; nothing was recalibrated after training"
+    return predictor.recalibrated.words()
 
 
 def columns(predictor: Predictor) -> list[str]:
@@ -173,8 +185,11 @@ def limits(predictor: Predictor) -> list[str]:
         found.append(f"{facts['rows']['test']} test rows: scores may be off by chance.")
     found += [
         *(
-            ["Probabilities are the model's own; nothing was recalibrated after training."]
-            * predictor.classifies
+            [
+                f"{said[0].upper()}{said[1:]}."
+                for said in (recalibration_of(predictor),)
+                if predictor.classifies
+            ]
         ),
         "Weights were fitted to rows, and may tell something of them to whoever has this folder.",
         *(["The lowest and highest values of columns are those of single rows."] * has_ranges(predictor)),

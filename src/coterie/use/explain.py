@@ -44,9 +44,10 @@ def pushes(
     answered: Callable[[Array], Array],
     said: Array,
     most: int,
+    slope: float = 1.0,
 ) -> list[list[Push]]:
     """For each row that is not refused the strongest towards the output that is said [row], and no column
-    that did not push.
+    that did not push. The log-odds of a linear model are its own times the `slope` of a recalibration.
     """
     way, linear = intake.way, linear_of(model)
     assert way is not None
@@ -54,7 +55,7 @@ def pushes(
     usual = np.concatenate([usual_of(p) for p in way.parts])
     owners = np.array(way.owners)
     if linear is not None:
-        strength = terms(linear, asked.inputs, usual, said, owners, len(way.parts))
+        strength = slope * terms(linear, asked.inputs, usual, said, owners, len(way.parts))
     else:
         strength = occluded(answered, asked.inputs, usual, said, owners, len(way.parts))
     found = []

@@ -82,6 +82,7 @@ def predictor_of(
         preparation=preparation,
         recipe=origin.recipe,
         threshold=threshold,
+        recalibrated=record.recalibration().get(client),
         made=made_of(record),
         facts=facts_of(record, client),
         notes=tuple(notes),

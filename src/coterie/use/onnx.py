@@ -2,7 +2,8 @@
 
 columns          [n, column] float64, in the order of the names in the file's metadata; NaN where missing,
                  codes for categories, 0 and 1 for flags; where inputs have no names it is `inputs`, [n, ...]
-outputs          [n, class] logits; of a regression [n, 1], of a survival risks [n, 1]
+outputs          [n, class] logits, recalibrated where the model is; of a regression [n, 1], of a survival
+                 risks [n, 1]
 probabilities    [n, class]; only of a classification
 """
 
@@ -113,6 +114,7 @@ class Whole(nn.Module):
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
         self.network, self.classifies = predictor.model, predictor.classifies
+        self.rescaled = predictor.rescaled
         way = predictor.intake.way
         self.parts = nn.ModuleList([] if way is None else [Made(p) for p in way.parts])
         self.precision = next(p.dtype for p in self.network.parameters() if p.is_floating_point())
@@ -120,7 +122,7 @@ class Whole(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         if len(self.parts):
             x = torch.cat([part(x[:, i : i + 1]) for i, part in enumerate(self.parts)], dim=1).float()
-        outputs = self.network(x.to(self.precision))
+        outputs = self.rescaled(self.network(x.to(self.precision)))
         return (outputs, outputs.double().softmax(dim=1)) if self.classifies else (outputs,)
 
 

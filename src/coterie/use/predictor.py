@@ -10,7 +10,7 @@ run, its result in Python, a folder), and whatever other rows are asked about.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +23,7 @@ from coterie.core.client import Task
 from coterie.core.errors import BadInput, CoterieWarning, Gathered
 from coterie.data.intake import Array
 from coterie.data.preparation import Preparation
+from coterie.metrics.recalibration import Recalibrated
 from coterie.use.cut import Cut
 from coterie.use.explain import Push, pushes
 from coterie.use.forward import finite_rows, outputs_of, probabilities_of, refuse_not_finite
@@ -68,6 +69,8 @@ class Predictor:
     recipe        how rows are read from files, if rows in training were
     threshold     where no class is as probable as this none is said: the model abstains
     ranges        bounds of what a body can have, in place of those that come with Coterie
+    recalibrated  what is done to the model's outputs before they become probabilities, or why nothing is;
+                  None where that is not known
     cut           from which probability on a class of two is said, in place of the most probable one
     made          how the network is built: {"name": "mlp", "options": {...}, "plugins": [...]}
     facts         what the model card says of data, circle and scores
@@ -83,6 +86,7 @@ class Predictor:
     preparation: Preparation | None = None
     recipe: Recipe | None = None
     threshold: float = 0.0
+    recalibrated: Recalibrated | None = None
     cut: Cut | None = None
     ranges: Ranges | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
@@ -117,7 +121,8 @@ class Predictor:
     def means(self) -> tuple[str, ...]:
         """What to know of its answers, beside `notes`."""
         cut = () if self.cut is None else (self.cut.words(self.classes),)
-        return (*((MEANS[self.task],) if self.task in MEANS else ()), *cut)
+        changed = (self.recalibrated.found.words(),) if self.recalibrated and self.recalibrated.found else ()
+        return (*((MEANS[self.task],) if self.task in MEANS else ()), *changed, *cut)
 
     def with_threshold(self, threshold: float) -> Predictor:
         return replace(self, threshold=threshold)
@@ -150,9 +155,15 @@ class Predictor:
         warn_of(found.asked)
         return found.p
 
-    def answers_of(self, source: Any, strict: bool = False) -> Answers:
-        """What the model says of a source's rows; with `strict`, all or none of them."""
+    def answers_of(
+        self, source: Any, strict: bool = False, show: Callable[[str, int], None] = lambda doing, done: None
+    ) -> Answers:
+        """What the model says of a source's rows; with `strict`, all or none of them. `show` is told what is
+        being done, and how much of a prediction is, in per cent.
+        """
+        show("reading and checking", 0)
         asked = self.intake.asked(source)
+        show(f"predicting {len(asked.kept)} rows", 60)
         found = self.settled(asked.refuse() if strict else asked)
         return found._replace(asked=found.asked.refuse()) if strict else found
 
@@ -172,9 +183,15 @@ class Predictor:
         finite = finite_rows(out)[:, None]
         if not self.classifies:
             return np.asarray(out.double().reshape(-1, 1).where(finite, torch.nan).numpy())
-        return np.asarray(
-            probabilities_of(out).reshape(-1, len(self.classes)).where(finite, torch.nan).numpy()
-        )
+        p = probabilities_of(self.rescaled(out))
+        return np.asarray(p.reshape(-1, len(self.classes)).where(finite, torch.nan).numpy())
+
+    def rescaled(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Outputs [n, class] as they become probabilities: as they are, where nothing is recalibrated."""
+        found = self.recalibrated.found if self.recalibrated else None
+        if found is None:
+            return outputs
+        return found.slope * outputs.double() + torch.tensor(found.intercepts, dtype=torch.float64)
 
     def settled(self, asked: Asked) -> Answers:
         """Rows for which the model gives no finite number are refused as well."""
@@ -227,7 +244,8 @@ class Predictor:
         asked, p = found.asked, found.p[found.asked.kept]
         said = self.chosen(p) if self.classifies else np.zeros(len(p), dtype=int)
         rows: list[list[Push]] = [[] for _ in asked.lines]
-        pushed = pushes(self.model, self.intake, asked, self.answered, said, most)
+        slope = self.recalibrated.found.slope if self.recalibrated and self.recalibrated.found else 1.0
+        pushed = pushes(self.model, self.intake, asked, self.answered, said, most, slope)
         for row, columns in zip(asked.kept, pushed, strict=True):
             rows[row] = columns
         return rows

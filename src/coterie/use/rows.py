@@ -69,7 +69,9 @@ class Asked:
     @cached_property
     def kept(self) -> Array:
         """[kept] the rows that inputs are of."""
-        return np.array([i for i in range(len(self)) if i not in self.trust.refused], dtype=int)
+        kept = np.ones(len(self), dtype=bool)
+        kept[list(self.trust.refused)] = False
+        return np.flatnonzero(kept)
 
     def refuse(self) -> Asked:
         """All that is wrong with rows at once, as far as a person reads; itself if nothing is."""
@@ -143,9 +145,7 @@ class Intake:
         encoding = None if self.own_recipe is None else self.own_recipe.encoding(self.site)
         table = read_table(source, encoding, by_row=True)
         raw, refusals, said = self.read(table)
-        return self.judged(
-            raw, refusals, Place(table.name, table.row_word, [int(n) for n in table.lines]), said
-        )
+        return self.judged(raw, refusals, Place(table.name, table.row_word, table.lines.tolist()), said)
 
     def of_array(self, values: Array) -> Asked:
         """Numbers in the model's order: raw columns where they are prepared, else inputs."""
@@ -191,7 +191,7 @@ class Intake:
         assert self.way is not None
         whose = sites_in(self.recipe, table)
         site = self.site or self.client
-        if others := sorted({w for w in whose or () if plain(w) not in ("", plain(self.client))}):
+        if others := sorted({w for w in set(whose or ()) if plain(w) not in ("", plain(self.client))}):
             raise BadData(
                 f"{table.name} has rows of other sites ({', '.join(others)}), which the model of "
                 f"{self.client!r} is not for: leave them out"
@@ -214,7 +214,7 @@ class Intake:
         names = [c.name for c in self.recipe.columns]
         refusals = [
             Refusal(row, "", table.broken[line], f"{table.where(row)}: {table.broken[line]}")
-            for row, line in enumerate(found.lines)
+            for row, line in (enumerate(found.lines) if table.broken else ())
             if line in table.broken
         ]
         refusals += [self.refusal(m, row) for m in found.misfits if m.column not in spare for row in m.rows]
@@ -252,7 +252,7 @@ def has(table: Table, rule: Rule, site: str) -> bool:
     from coterie.data.tables.follow import header_of
 
     header = header_of(table, rule, rule.here(site))
-    return header is not None and any(cell != "" for cell in table.columns[header])
+    return header is not None and any(cell != "" for cell in table.columns[header].values())
 
 
 class Place(NamedTuple):

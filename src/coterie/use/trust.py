@@ -75,17 +75,15 @@ class Trust:
 
     def texts(self) -> list[str]:
         """[row] all that there is to say of it."""
-        found: list[list[str]] = [[] for _ in self.lines]
+        found = dict[int, list[str]]()
         for remark in self.remarks:
-            found[remark.row].append(remark.says)
-        if not self.recorded:
-            for said in found:
-                said.append(NOT_RECORDED)
-        refused = self.refused
-        return [
-            REFUSED + "; ".join(refused[i]) if i in refused else "; ".join(said) or USUAL
-            for i, said in enumerate(found)
-        ]
+            found.setdefault(remark.row, []).append(remark.says)
+        texts = [USUAL if self.recorded else NOT_RECORDED] * len(self.lines)
+        for row, said in found.items():
+            texts[row] = "; ".join(said if self.recorded else [*said, NOT_RECORDED])
+        for row, why in self.refused.items():
+            texts[row] = REFUSED + "; ".join(why)
+        return texts
 
     def notes(self) -> list[str]:
         """For the screen: columns, how many rows of each kind, and the first that are skipped."""

@@ -116,7 +116,13 @@ class Silos:
 
 def texts_of(column: Array) -> list[str | None]:
     """Each value as a client's name: 3.0 is '3'; a missing one is None."""
-    return [text_of(value) for value in column.tolist()]
+    import pandas as pd
+
+    if column.dtype == object and pd.api.types.infer_dtype(column) != "string":
+        return [text_of(value) for value in column.tolist()]  # True and 1 are equal, and two names
+    codes, found = pd.factorize(column)
+    texts = [*map(text_of, found.tolist()), None]  # -1 is missing
+    return [texts[code] for code in codes.tolist()]
 
 
 def text_of(value: object) -> str | None:

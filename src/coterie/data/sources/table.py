@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -20,6 +21,7 @@ from coterie.data.tabular import TabularPrepare
 from coterie.data.targets import FRACTIONS, kind_of_numbers, said_of
 
 if TYPE_CHECKING:
+    from coterie.data.tables.read import Table
     from coterie.data.tables.rules import Recipe
 
 
@@ -75,10 +77,10 @@ class TableFile:
     def load(self) -> Dataset:
         from coterie.data.tables.gather import gather  # only here: pandas takes a while to import
 
-        recipe = self._given() if self.recipe else self._found()
+        recipe, read = (self._given(), None) if self.recipe else self._found()
         if not recipe.inputs:
             raise BadData(f"{self._called()}: no input columns are left: leave fewer out")
-        rows = gather(recipe)
+        rows = gather(recipe, read)
         prepare = TabularPrepare(
             recipe.columns, missing=recipe.missing, scale=recipe.scale, absent=recipe.absent
         )
@@ -131,8 +133,10 @@ class TableFile:
             raise BadInput(f'{self.recipe} names no target: write target = "COLUMN" into it')
         return replace(recipe, **self._rules())  # type: ignore[arg-type]
 
-    def _found(self) -> Recipe:
-        """What inspecting the files proposes; what a person should decide is refused, all at once."""
+    def _found(self) -> tuple[Recipe, Mapping[str, Table]]:
+        """What inspecting the files proposes, and the files as read; what a person should decide is refused,
+        all at once.
+        """
         from coterie.data.tables.looks import inspect
 
         if not self.paths or not self.target:
@@ -150,7 +154,7 @@ class TableFile:
             last = f"{len(seen.asks)} question(s) for you: {command} writes a recipe to edit"
             raise Several([*seen.asks, last])
         rules = {"missing": "refuse", "scale": "site", "absent": "flag", **self._rules()}
-        return replace(seen.recipe, one_class="refuse", **rules)  # type: ignore[arg-type]
+        return replace(seen.recipe, one_class="refuse", **rules), seen.files  # type: ignore[arg-type]
 
     def _rules(self) -> dict[str, str]:
         rules = {name: getattr(self, name) for name in ("missing", "scale", "absent")}

@@ -90,5 +90,15 @@ def first_foreign(content: bytes, encoding: str) -> tuple[int, str]:
 
 def likely_separator(text: str) -> str:
     """The one that divides the header into the most cells; of two alike the more usual."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    first = header_line(text)
     return max(SEPARATORS, key=lambda s: (first.count(s), -SEPARATORS.index(s)))
+
+
+def header_line(text: str, look: int = 1 << 12) -> str:
+    """The first that is not blank; nothing where all are. As much of the text is looked at as is needed."""
+    while True:
+        lines = text[:look].splitlines()
+        whole = lines if look >= len(text) else lines[:-1]
+        if look >= len(text) or any(line.strip() for line in whole):
+            return next((line for line in whole if line.strip()), "")
+        look *= 16

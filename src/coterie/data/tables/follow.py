@@ -6,19 +6,20 @@ Cells become numbers or one of a column's values; the whole table is then checke
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from coterie.core.errors import BadInput
 from coterie.data.intake import Array
 from coterie.data.survival import signed, stored
+from coterie.data.tables.cells import Column, Spellings, in_order_of_rows, object_array
 from coterie.data.tables.dates import DAYS_IN, date_of, days_between
 from coterie.data.tables.numerals import misfit_of
-from coterie.data.tables.read import Table, object_array, read_table, refuse
+from coterie.data.tables.read import Table, read_table, refuse
 from coterie.data.tables.recipe import converted_by
 from coterie.data.tables.rules import Here, Recipe, Rule
 from coterie.data.tables.schema import failures, schema_of
@@ -84,7 +85,7 @@ def rows_of(
         table, whose = labelled(recipe, table, whose, site)
     goals = recipe.goal_rules if with_target else ()
     rules = [*recipe.inputs, *goals]
-    made = np.full((len(table), len(rules)), np.nan)
+    made = np.full((len(table), len(rules)), np.nan, order="F")  # as it is filled, and looked at
     for name, rows in places(whose, site, len(table)):
         reading = Reading(recipe, table.take(rows), name, frozenset(map(plain, may_lack)), [])
         made[rows] = reading.numbers(rules, with_target)
@@ -96,7 +97,7 @@ def rows_of(
     y = None
     if with_target:
         made, y = made[:, : -len(goals)], targets_of(recipe, made[:, -len(goals) :])
-    return Rows(made, y, [int(line) for line in table.lines], whose, tuple(troubles))
+    return Rows(made, y, table.lines.tolist(), whose, tuple(troubles))
 
 
 def targets_of(recipe: Recipe, goals: Array) -> Array:
@@ -132,16 +133,27 @@ def sites_in(recipe: Recipe, table: Table) -> list[str] | None:
     if header is None:
         return None
     names = {plain(site): site for rule in recipe.rules for site in rule.at}
-    texts = [f"{c:g}" if isinstance(c, float) else c for c in table.columns[header].tolist()]
-    return [names.setdefault(plain(t), t) if t else "" for t in texts]
+
+    def site_of(cell: Cell) -> str:
+        text = f"{cell:g}" if isinstance(cell, float) else cell
+        return names.setdefault(plain(text), text) if text else ""
+
+    return list(table.columns[header].each(site_of))
 
 
 def places(whose: Sequence[str] | None, site: str, rows: int) -> list[tuple[str, Array]]:
     """[(site, its rows)]."""
-    if whose is None:
-        return [(site, np.arange(rows))]
-    owners = np.array(whose, dtype=object)
-    return [(name, np.flatnonzero(owners == name)) for name in dict.fromkeys(whose)]
+    return [(site, np.arange(rows))] if whose is None else rows_by_site(whose)
+
+
+def rows_by_site(whose: Sequence[str]) -> list[tuple[str, Array]]:
+    """[(site, its rows)], in the order in which sites first appear."""
+    import pandas as pd
+
+    codes, names = pd.factorize(object_array(whose))
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(names)))
+    return [(str(name), rows) for name, rows in zip(names, np.split(order, ends[:-1]), strict=True)]
 
 
 def labelled(
@@ -154,7 +166,7 @@ def labelled(
             header = header_of(table, goal, goal.here(name))
             if header is not None:
                 marks = missing_marks(goal, goal.here(name))
-                keep[rows] &= [same(c) not in marks for c in table.columns[header][rows]]
+                keep[rows] &= ~table.columns[header].take(rows).among(marks)
     kept = np.flatnonzero(keep)
     return table.take(kept), whose and [whose[i] for i in kept]
 
@@ -169,6 +181,46 @@ def header_of(table: Table, rule: Rule, here: Here) -> str | None:
 
 def missing_marks(rule: Rule, here: Here) -> set[str]:
     return {"", *map(same, (*rule.missing, *here.missing))}
+
+
+class Tidy(NamedTuple):
+    """A column's spellings, read.
+
+    numbers   [spelling] NaN for what is missing or could not be read; of words, their codes
+    unread    [spelling] whether it should be a number, and is none
+    missing   [spelling]
+    codes     [row] which spelling it has
+    words     [spelling] the values of a column of words in their own spelling, None where missing
+    """
+
+    numbers: Array
+    unread: Array
+    missing: Array
+    codes: Array
+    words: Array | None = None
+
+    @property
+    def rows(self) -> Array:
+        """[row] numbers, NaN for what is missing or could not be read; or words, None for what is missing."""
+        return np.asarray((self.numbers if self.words is None else self.words)[self.codes])
+
+    def fits(self, rule: Rule, needed: bool) -> bool:
+        """Whether no cell can fail the schema, which need not look at a million of them then."""
+        if self.words is not None:
+            return not (np.isnan(self.numbers) & ~self.missing).any() and not (needed and self.missing.any())
+        low, high = rule.lowest, rule.highest
+        out = (low is not None and (self.numbers < low).any()) or (
+            high is not None and (self.numbers > high).any()
+        )
+        return not out and not (needed and np.isnan(self.numbers).any())
+
+
+def of_words(rule: Rule, values: Sequence[str | None], codes: Array) -> Tidy:
+    """Of words in their own spelling; what is no value of the column stays as it is."""
+    known = dict(zip(rule.values, rule.column.codes, strict=True))
+    numbers = np.array([np.nan if v is None else known.get(v, np.nan) for v in values], dtype=np.float64)
+    missing = np.array([v is None for v in values], dtype=bool)
+    return Tidy(numbers, np.zeros(len(values), dtype=bool), missing, codes, object_array(values))
 
 
 class Reading:
@@ -187,13 +239,13 @@ class Reading:
         tidy = {r.name: self.tidy(r, cells[r.name]) for r in here}
         needed = {self.recipe.target, self.recipe.event} if with_target else set[str]()
         self.troubles += self.misfits(here, tidy, cells, needed)
-        made = np.full((len(self.table), len(rules)), np.nan)
+        made = np.full((len(self.table), len(rules)), np.nan, order="F")
         for i, rule in enumerate(rules):
             if rule.name in tidy:
-                made[:, i] = coded(rule, tidy[rule.name])
+                made[:, i] = tidy[rule.name].numbers[tidy[rule.name].codes]
         return made
 
-    def cells(self, rule: Rule) -> Array | None:
+    def cells(self, rule: Rule) -> Column | None:
         """A column as written; None for one that is absent, or should not be."""
         here = rule.here(self.site)
         header = None if here.absent else header_of(self.table, rule, here)
@@ -229,62 +281,76 @@ class Reading:
                 f'{known}: convert it, or write unit = "{told}" under [columns.{rule.name}{at}]'
             )
 
-    def tidy(self, rule: Rule, cells: Array) -> Array:
-        """Numbers, values in their own spelling, None where missing; what cannot be read stays as it is."""
-        import pandas as pd
-
+    def tidy(self, rule: Rule, cells: Column) -> Tidy:
+        """Each spelling is read once."""
         here = rule.here(self.site)
-        codes, found = pd.factorize(cells)  # each spelling is read once
-        marks = missing_marks(rule, here)
-        read = self.reader(rule, here)
-        tidy = object_array([None if same(c) in marks else read(c) for c in found])[codes]
-        return self.durations(rule, tidy) if rule.use == "date" else tidy
-
-    def reader(self, rule: Rule, here: Here) -> Any:
+        codes, which = in_order_of_rows(cells.codes)
+        gone = cells.spellings.among(missing_marks(rule, here), which)
         if rule.use == "number":
-            return number_reader(rule, self.site)
+            return self.numbers_of(rule, cells.spellings, which, gone, codes)
+        found = cells.spellings.cells[which]
         if rule.use == "date":
             format = here.dates or rule.dates
-            return lambda cell: date_of(cell, format) or cell
+            dates = [None if g else date_of(c, format) or c for c, g in zip(found, gone, strict=True)]
+            return self.durations(rule, object_array(dates)[codes])
         words = words_of(rule, here)
-        return lambda cell: words.get(same(cell), cell)
+        values = [None if g else words.get(same(c), c) for c, g in zip(found, gone, strict=True)]
+        return of_words(rule, values, codes)
 
-    def durations(self, rule: Rule, dates: Array) -> Array:
-        """Days or years since another column or a date; what is no date stays as it is."""
+    def numbers_of(self, rule: Rule, spellings: Spellings, which: Array, gone: Array, codes: Array) -> Tidy:
+        """In the column's own unit."""
+        here, (factor, offset) = rule.here(self.site), converted_by(rule, rule.here(self.site))
+        read = spellings.numbers(*rule.marks(self.site))[which]
+        words = words_of(rule, here)
+        for i in np.flatnonzero(spellings.among(words, which)) if words else ():
+            value = number_of(words[same(spellings.cells[which[i]])])
+            read[i] = np.nan if value is None else value
+        numbers = np.where(gone, np.nan, read if (factor, offset) == (1.0, 0.0) else read * factor + offset)
+        return Tidy(numbers, np.isnan(read) & ~gone, gone, codes)
+
+    def durations(self, rule: Rule, dates: Array) -> Tidy:
+        """Days or years since another column or a date, of [row] dates or what is none."""
         fixed = date_of(rule.since)
         since = self.dates(self.recipe.rule(rule.since)) if fixed is None else [fixed] * len(dates)
-        return object_array(
-            [
-                d if isinstance(d, str | float) else since_then(d, s, rule.counted)
-                for d, s in zip(dates, since, strict=True)
-            ]
-        )
+        unread = np.array([isinstance(d, str | float) for d in dates], dtype=bool)
+        counted = [
+            None if no_date else since_then(d, s, rule.counted)
+            for d, s, no_date in zip(dates, since, unread, strict=True)
+        ]
+        numbers = np.array([np.nan if v is None else v for v in counted], dtype=np.float64)
+        return Tidy(numbers, unread, np.isnan(numbers) & ~unread, np.arange(len(dates)))
 
     def dates(self, rule: Rule) -> list[datetime.datetime | None]:
         """Of a column that others are counted from, used or not."""
         here, cells = rule.here(self.site), self.cells(rule)
         if cells is None:
             return [None] * len(self.table)
-        marks, format = missing_marks(rule, here), here.dates or rule.dates
-        found = [None if same(c) in marks else date_of(c, format) for c in cells]
+        gone, format = cells.among(missing_marks(rule, here)), here.dates or rule.dates
+        found = cells.each(lambda c: date_of(c, format))
+        found[gone] = None
         self.troubles += [
-            self.misfit(rule.name, [i], said(replace(rule, use="date"), "", shown(c)))
-            for i, (c, date) in enumerate(zip(cells, found, strict=True))
-            if date is None and same(c) not in marks
+            self.misfit(rule.name, [i], said(replace(rule, use="date"), "", shown(cells[i])))
+            for i in np.flatnonzero(~gone).tolist()
+            if found[i] is None
         ]
-        return found
+        return list(found)
 
     def misfits(
         self,
         rules: Sequence[Rule],
-        tidy: Mapping[str, Array],
-        cells: Mapping[str, Array],
+        tidy: Mapping[str, Tidy],
+        cells: Mapping[str, Column],
         needed: Collection[str],
     ) -> list[Misfit]:
         """What does not fit the schema: one line for each value of a column, with the lines it is in."""
-        unread = [(r.name, "", i) for r in rules for i, v in enumerate(tidy[r.name]) if unreadable(r, v)]
+        unread = [
+            (r.name, "", int(i))
+            for r in rules
+            for i in np.flatnonzero(tidy[r.name].unread[tidy[r.name].codes])
+        ]
         known = {(name, row) for name, _, row in unread}
-        misfit = failures(schema_of(rules, needed), {r.name: typed(r, tidy[r.name]) for r in rules})
+        wrong = [r for r in rules if not tidy[r.name].fits(r, plain(r.name) in set(map(plain, needed)))]
+        misfit = failures(schema_of(wrong, needed), {r.name: tidy[r.name].rows for r in wrong})
         found = [*unread, *(f for f in misfit if (f[0], f[2]) not in known)]
         by_name = {r.name: r for r in rules}
         grouped = dict[tuple[str, str, str], list[int]]()
@@ -304,48 +370,12 @@ def since_then(date: datetime.datetime | None, then: datetime.datetime | None, c
     return None if date is None or then is None else days_between(date, then) / DAYS_IN[counted]
 
 
-def number_reader(rule: Rule, site: str) -> Callable[[Cell], Cell]:
-    """Gives a number in the column's own unit; a cell that is none as it is."""
-    here, (decimal, thousands) = rule.here(site), rule.marks(site)
-    words, (factor, offset) = words_of(rule, here), converted_by(rule, here)
-    kept = (factor, offset) == (1.0, 0.0)
-
-    def read(cell: Cell) -> Cell:
-        word = words.get(same(cell)) if words else None
-        value = number_of(cell, decimal, thousands) if word is None else number_of(word)
-        if value is None:
-            return cell if isinstance(cell, str) else shown(cell)
-        return value if kept else value * factor + offset
-
-    return read
-
-
 def words_of(rule: Rule, here: Here) -> dict[str, str]:
     """{a way of writing: the value}; of a number, other words for it."""
     words = {same(v): v for v in rule.values}
     for spellings in (rule.spellings, here.spellings):
         words |= {same(w): value for value, others in spellings.items() for w in others}
     return words
-
-
-def unreadable(rule: Rule, cell: Any) -> bool:
-    """Whether a tidy cell should be a number, and is what was written instead."""
-    return rule.use in ("number", "date") and cell is not None and not isinstance(cell, float)
-
-
-def typed(rule: Rule, tidy: Array) -> Array:
-    """[row] numbers, NaN for what is missing or could not be read; or texts, None for what is missing."""
-    if rule.use not in ("number", "date"):
-        return tidy
-    return np.array([v if isinstance(v, float) else np.nan for v in tidy])
-
-
-def coded(rule: Rule, tidy: Array) -> Array:
-    """[row] numbers of tidy cells; NaN for what is missing or was refused."""
-    if rule.use in ("number", "date"):
-        return typed(rule, tidy)
-    codes = dict(zip(rule.values, rule.column.codes, strict=True))
-    return np.array([codes.get(v, np.nan) if isinstance(v, str) else np.nan for v in tidy])
 
 
 def said(rule: Rule, check: str, value: str, cell: Cell = "", site: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from coterie.core.errors import BadInput, CoterieError, Several, UnknownName
 from coterie.data.intake import Array
+from coterie.data.tables.cells import object_array
 from coterie.data.tables.follow import Rows, header_of, missing_marks, rows_of, unread
 from coterie.data.tables.read import Table, read_table
 from coterie.data.tables.rules import Recipe, Rule
@@ -29,15 +31,16 @@ class Gathered:
     lines: Array
 
 
-def gather(recipe: Recipe) -> Gathered:
-    """Reads all files; what is wrong in any is said at once."""
+def gather(recipe: Recipe, read: Mapping[str, Table] | None = None) -> Gathered:
+    """Reads all files but those that are `read` already, by site; what is wrong in any is said at once."""
     files = dict(recipe.sites) or {"": recipe.file}
     if files == {"": ""}:
         raise BadInput("the recipe names no files: write [sites] with one a site, or file and site")
     parts, tables, troubles = list[Rows](), list[tuple[str, Table]](), list[str]()
     for site, file in files.items():
         try:
-            table = read_table(Path(recipe.folder) / file, recipe.encoding(site))
+            known = (read or {}).get(site)
+            table = read_table(Path(recipe.folder) / file if known is None else known, recipe.encoding(site))
             parts.append(rows_of(recipe, table, site, with_target=True))
             tables.append((site, table))
         except CoterieError as error:
@@ -59,27 +62,30 @@ def gather(recipe: Recipe) -> Gathered:
             columns[rule.name] = np.concatenate(
                 [cells(rule, s, t, p) for p, (s, t) in zip(parts, tables, strict=True)]
             )
-    lines = np.array([line for p in parts for line in p.lines], dtype=np.int64)
+    lines = np.concatenate([p.lines for p in parts]).astype(np.int64)
     return Gathered(raw, y, sites, columns, notes_of(recipe, tables, parts), lines)
 
 
 def values_of(rule: Rule, raw: Array) -> Array:
     """Numbers, or the words that a column's codes stand for."""
+    import pandas as pd
+
     if not rule.values:
         return raw
-    return np.array([None if np.isnan(v) else rule.column.text(v) for v in raw], dtype=object)
+    codes, found = pd.factorize(raw, use_na_sentinel=False)
+    return np.asarray(object_array([None if np.isnan(v) else rule.column.text(v) for v in found])[codes])
 
 
 def cells_of(rule: Rule, site: str, table: Table, part: Rows) -> Array:
     """A column that is left out, as it is written; None where missing."""
     here = rule.here(site)
-    header = header_of(table, rule, here)
-    found = np.full(len(table), None, dtype=object)
-    if header is not None:
-        marks = missing_marks(rule, here)
-        found = np.array([None if same(c) in marks else c for c in table.columns[header]], dtype=object)
     kept = np.isin(table.lines, part.lines)
-    return found[kept]
+    if (header := header_of(table, rule, here)) is None:
+        return np.full(int(kept.sum()), None, dtype=object)
+    column = table.columns[header].take(kept)
+    found = column.array
+    found[column.among(missing_marks(rule, here))] = None
+    return found
 
 
 def people_in(rule: Rule, site: str, table: Table, part: Rows) -> Array:
@@ -88,7 +94,7 @@ def people_in(rule: Rule, site: str, table: Table, part: Rows) -> Array:
     """
     cells = cells_of(rule, site, table, part)
     absent = rule.here(site).absent
-    return np.array([None if absent or c is None else same(c) for c in cells], dtype=object)
+    return object_array([None if absent or c is None else same(c) for c in cells])
 
 
 def notes_of(recipe: Recipe, tables: list[tuple[str, Table]], parts: list[Rows]) -> tuple[str, ...]:

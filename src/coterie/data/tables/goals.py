@@ -13,7 +13,7 @@ from coterie.data.tables.match import Group
 from coterie.data.tables.merged import Merged
 from coterie.data.tables.read import Table
 from coterie.data.tables.rules import Recipe
-from coterie.data.tables.texts import number_of, plain, same, some
+from coterie.data.tables.texts import plain, same, some
 from coterie.data.targets import is_whole, kind_of_numbers
 
 NOT_CLASSES = {"regression": "use task=classification", "survival": "name the column of times"}
@@ -96,11 +96,10 @@ def check_goal(
 
 def reason_of(merged: Merged, founds: Sequence[Found], task: str) -> str:
     """Why whole numbers were taken as they were, where nobody said what they are."""
-    numbers = [number_of(c) for f in founds for c in f.values]
-    known = [n for n in numbers if n is not None]
-    if task != "auto" or len(known) < len(numbers) or not is_whole(np.array(known)):
+    numbers = np.concatenate([f.values.numbers() for f in founds])
+    if task != "auto" or np.isnan(numbers).any() or not is_whole(numbers):
         return ""
-    return kind_of_numbers(known, sum(f.known for f in founds)).why
+    return kind_of_numbers(numbers, sum(f.known for f in founds)).why
 
 
 def check_event(

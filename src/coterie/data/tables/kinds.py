@@ -17,13 +17,13 @@ as missing only if they cannot be values: far from all others.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from coterie.data.intake import Array
+from coterie.data.tables.cells import Column, Values
 from coterie.data.tables.dates import FORMATS, ISO, date_of
 from coterie.data.tables.names import PERSONAL, names_identifier, words_in
 from coterie.data.tables.number_kinds import (
@@ -33,8 +33,8 @@ from coterie.data.tables.number_kinds import (
     MOSTLY,
     Kind,
     Read,
+    all_read_as,
     as_numbers,
-    read_as,
 )
 from coterie.data.tables.numerals import USUAL, Writing
 from coterie.data.tables.texts import Cell, plain, same, shown, some
@@ -84,7 +84,7 @@ class Found:
     rows: int
     empty: int
     marks: tuple[str, ...]
-    values: Counter[Cell]
+    values: Values
     why: str
     writing: Writing = USUAL
     dates: str = ""
@@ -105,31 +105,33 @@ class Found:
 
     @property
     def known(self) -> int:
-        return sum(self.values.values())
+        return self.values.total()
 
     @property
     def numeric(self) -> bool:
-        return bool(self.values) and all(read_as(c, self.writing) is not None for c in self.values)
+        return bool(self.values) and not np.isnan(self.read()).any()
 
-    def read_cells(self) -> list[float | None]:
-        """A number for each of `values`, where it is one."""
-        return [read_as(c, self.writing) for c in self.values]
+    def read(self) -> Array:
+        """A number for each of `values`, NaN where it is none."""
+        return all_read_as(self.values, self.writing)
 
     def numbers(self) -> Array:
         """[row] those that are known."""
-        pairs = zip(self.read_cells(), self.values.values(), strict=True)
-        return np.array([v for v, n in pairs if v is not None for _ in range(n)])
+        read = self.read()
+        known = ~np.isnan(read)
+        return np.repeat(read[known], self.values.counts[known])
 
 
-def look(name: str, cells: Iterable[Cell], commas: bool = False) -> Found:
+def look(name: str, cells: Iterable[Cell] | Column | Values, commas: bool = False) -> Found:
     """The kind of a column called `name`; `commas` where its file has decimal commas in other columns."""
-    counts = Counter(cells)
-    rows, empty = counts.total(), counts.pop("", 0)
-    words = [c for c in counts if isinstance(c, str) and plain(c) in BLANK_WORDS]
-    if flag_marks(counts):
-        words = [w for w in words if plain(w) not in ("-", "+")]
-    values = Counter({c: n for c, n in counts.items() if c not in words})
-    marks = tuple(sorted(map(str, words)))
+    values = Values.of(cells)
+    rows, gaps = values.total(), values.words(lambda c: c == "")
+    empty, values = int(values.counts[gaps].sum()), values.kept(~gaps)
+    blank = values.words(lambda c: isinstance(c, str) and plain(c) in BLANK_WORDS)
+    if blank.any() and flag_marks(values):
+        blank &= values.words(lambda c: plain(str(c)) not in ("-", "+"))
+    marks = tuple(sorted(map(str, values.kept(blank))))
+    values = values.kept(~blank)
     if not values:
         return Found("empty", rows, empty, marks, values, "no cell is filled in")
     found = (
@@ -137,13 +139,13 @@ def look(name: str, cells: Iterable[Cell], commas: bool = False) -> Found:
     )
     kind, more = found
     marks = (*marks, *more.pop("marks", ()))  # type: ignore[misc]
-    left = Counter({c: n for c, n in values.items() if str(c) not in marks and same(c) not in marks})
-    if len({same(c) for c in left}) == 1 and kind not in ("identifier", "date"):
+    left = values.kept(~values.among(marks, as_written=True)) if marks else values
+    if left.different(1) == 1 and kind not in ("identifier", "date"):
         kind, more = "constant", {"writing": more.get("writing", USUAL), **only(left, rows)}
     return Found(kind, rows, empty, marks, left, **more)  # type: ignore[arg-type]
 
 
-def only(values: Counter[Cell], rows: int) -> dict[str, object]:
+def only(values: Values, rows: int) -> dict[str, object]:
     cell, gaps = next(iter(values)), rows - values.total()
     if not gaps:
         return {"why": f"it is {shown(cell)} in all rows"}
@@ -153,12 +155,14 @@ def only(values: Counter[Cell], rows: int) -> dict[str, object]:
     return {"why": why}
 
 
-def flag_marks(counts: Counter[Cell]) -> bool:
+def flag_marks(values: Values) -> bool:
     """Whether - and + are a column's words for no and yes."""
-    return {plain(str(c)) for c in counts} == {"-", "+"}
+    return {plain(str(c)) for c in values} == {"-", "+"}
 
 
-def as_flag(values: Counter[Cell]) -> Read | None:
+def as_flag(values: Values) -> Read | None:
+    if values.different(len(NO | YES)) > len(NO | YES):
+        return None
     words = {same(c) for c in values}
     if len(words) >= 2 and words <= NO | YES and words & NO and words & YES:
         pairs = [p for p in FLAGS if words == set(p)]
@@ -167,7 +171,7 @@ def as_flag(values: Counter[Cell]) -> Read | None:
     return None
 
 
-def as_dates(name: str, values: Counter[Cell]) -> Read | None:
+def as_dates(name: str, values: Values) -> Read | None:
     texts = {c: n for c, n in values.items() if isinstance(c, str)}
     doubtful = [c for c in texts if plain(c) in DOUBTFUL_WORDS]
     texts = {c: n for c, n in texts.items() if c not in doubtful}
@@ -197,7 +201,7 @@ def as_dates(name: str, values: Counter[Cell]) -> Read | None:
     }
 
 
-def as_text(name: str, values: Counter[Cell]) -> Read:
+def as_text(name: str, values: Values) -> Read:
     total = values.total()
     texts = {same(c) for c in values}
     alone = len(texts) / total

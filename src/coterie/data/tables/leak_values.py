@@ -29,10 +29,13 @@ ANYWHERE = 0.7  # AUC of a value that stands for empty, told by the number: it i
 
 def common_value(x: Array) -> float | None:
     """The value that most known rows hold, where it may stand for empty."""
-    values, counts = np.unique(x[~np.isnan(x)], return_counts=True)
+    import pandas as pd
+
+    codes, values = pd.factorize(x[~np.isnan(x)])
+    counts = np.bincount(codes, minlength=len(values))
     if len(values) < 2 or counts.max() < max(COMMON_SHARE * counts.sum(), ENOUGH):
         return None
-    return float(values[counts.argmax()])
+    return float(values[counts == counts.max()].min())
 
 
 def differing(x: Array, common: float | None) -> Array:

@@ -212,8 +212,8 @@ def one_row_each(people: Array, labels: Array | None) -> Array:
     row of each, as these are not told by who it is.
     """
     draw = np.random.default_rng(0).permutation(len(people))
-    keys = np.column_stack([people, np.zeros(len(people)) if labels is None else labels])
-    return np.sort(draw[np.unique(keys[draw], axis=0, return_index=True)[1]])
+    keys = people if labels is None else people * (int(labels.max(initial=0)) + 1) + labels
+    return np.sort(draw[np.unique(keys[draw], return_index=True)[1]])
 
 
 class ColumnScore(NamedTuple):
@@ -254,10 +254,11 @@ def leak_of(
     rows. Single values are looked at where no score says anything.
     """
     has, honest = found.having(filled), dict[tuple[str, str, str], float]()
+    varied = None if x is None else found.varying(x)
     for group, most in (((found.everywhere,), LUCK), (found.sites, LUCK_OF_A_SITE)):
         leaks = list[Leak]()
         for place in group:
-            told = [] if x is None else column_scores(x, has, found.varying(x), place, category, text)
+            told = [] if x is None or varied is None else column_scores(x, has, varied, place, category, text)
             leaks += gap_leaks(name, filled, has, place, most)
             leaks += [
                 t.leak(name, place.site)
@@ -281,8 +282,10 @@ def column_scores(
     """Of everything that there is to tell at a place, by the rows that may; and, of columns with many values
     or words, by those apart from a common value, which may stand for empty. Each with what is too good of it.
     """
+    import pandas as pd
+
     x, has = x[place.rows], has[place.rows]
-    many = len(np.unique(x[~np.isnan(x)]))
+    many = len(pd.unique(x[~np.isnan(x)]))
     few = category or many <= max(FEW_VALUES, len(place.names))
     common, told = common_value(x[varied[place.rows]]), list[ColumnScore]()
     for goal in place.goals:

@@ -10,16 +10,17 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from coterie.core.errors import BadData, BadInput, CoterieError, Several, UnknownName
 from coterie.data.intake import Array
+from coterie.data.tables.cells import Column
 from coterie.data.tables.encodings import WESTERN, first_foreign, likely_encoding
-from coterie.data.tables.follow import Reading, missing_marks, sites_in
+from coterie.data.tables.follow import Reading, missing_marks, rows_by_site, sites_in
 from coterie.data.tables.goals import check_event, check_goal, goal_of, timed
 from coterie.data.tables.kinds import Found, look
 from coterie.data.tables.leaks import Target, by_site, known_afterwards, leak_of, number_text, places
@@ -33,6 +34,8 @@ from coterie.data.tables.rules import Recipe, Rule
 from coterie.data.tables.texts import loose, plain, same
 from coterie.data.tables.totals import without_totals
 
+Show = Callable[[str, int], None]
+READ, LOOKED, PERSONS = 35, 50, 70  # per cent of the work that are then done, of a large table
 SITES = {"hospital", "site", "centre", "center", "clinic", "klinik", "institution", "facility"}
 
 
@@ -52,7 +55,9 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """classes   {site: rows of each class}, of a target that has classes."""
+    """classes   {site: rows of each class}, of a target that has classes
+    files     {site: its table as read, before its rows went to sites}; one without a site's name has all
+    """
 
     recipe: Recipe
     rows: Mapping[str, int]
@@ -60,6 +65,7 @@ class Inspection:
     classes: Mapping[str, Counter[str]]
     says: tuple[str, ...]
     asks: tuple[str, ...]
+    files: Mapping[str, Table] = field(default_factory=dict)
 
 
 def inspect(
@@ -70,9 +76,10 @@ def inspect(
     leave_out: Sequence[str] = (),
     task: str = "auto",
     event: str = "",
+    show: Show = lambda doing, done: None,
 ) -> Inspection:
     """Files, one a site or one with a site column; `home` is where the recipe will be. With an event the
-    target is the time until it.
+    target is the time until it. `show` is told what is being done, and how much of it is, in per cent.
     """
     if not paths:
         raise BadInput("no file to look at: give one for each site, or one with --site COLUMN")
@@ -80,22 +87,23 @@ def inspect(
         raise BadInput(
             f"{len(paths)} files and a site column: give one file with --site, or one file a site without"
         )
-    tables, encodings, says = read_all(paths)
+    tables, encodings, says = read_all(paths, show)
     written = {
         name: os.path.relpath(path, home) if home else str(path)
         for name, path in zip(tables, paths, strict=True)
     }
-    recipe = Recipe((), sites=written, encodings=encodings)
+    recipe, files = Recipe((), sites=written, encodings=encodings), tables
     if site:
         (whole,) = tables.values()
         file = next(iter(written.values()))
         recipe = Recipe((), file=file, site=site_header(whole, site), encodings=encodings)
-        tables = by_column(recipe, whole)
-    seen = inspect_tables(recipe, tables, target, leave_out, task, event)
-    return replace(seen, says=(*says, *seen.says))
+        files, tables = {"": whole}, by_column(recipe, whole)
+    seen = inspect_tables(recipe, tables, target, leave_out, task, event, show)
+    show("all columns looked at", 100)
+    return replace(seen, says=(*says, *seen.says), files=files)
 
 
-def read_all(paths: Sequence[str | Path]) -> tuple[dict[str, Table], dict[str, str], list[str]]:
+def read_all(paths: Sequence[str | Path], show: Show) -> tuple[dict[str, Table], dict[str, str], list[str]]:
     """By file name without its ending; the encodings that recipes hold, and what is to be said of them. What
     is wrong with any is said at once.
     """
@@ -104,7 +112,8 @@ def read_all(paths: Sequence[str | Path]) -> tuple[dict[str, Table], dict[str, s
     if twins:
         raise BadInput(f"two files are called {twins[0]!r}, and a site is called by its file: rename one")
     tables, encodings, says, troubles = dict[str, Table](), dict[str, str](), list[str](), list[str]()
-    for path in map(Path, paths):
+    for i, path in enumerate(map(Path, paths)):
+        show(f"reading {path.name}", READ * i // len(paths))
         try:
             tables[path.stem], encoding, line = read_any(path)
             encodings |= {path.stem: encoding} if encoding else {}
@@ -139,11 +148,11 @@ def site_header(table: Table, site: str) -> str:
 
 def by_column(recipe: Recipe, table: Table) -> dict[str, Table]:
     """A table's rows by site; those without one belong to nobody, and are not looked at."""
-    whose = np.array(sites_in(recipe, table) or [], dtype=object)
-    sites = [s for s in dict.fromkeys(whose.tolist()) if s]
-    if not sites:
+    whose = sites_in(recipe, table) or []
+    found = {site: table.take(rows) for site, rows in rows_by_site(whose) if site}
+    if not found:
         raise BadData(f"{table.name}: site column {recipe.site!r} is empty: name another")
-    return {s: table.take(np.flatnonzero(whose == s)) for s in sites}
+    return found
 
 
 def inspect_tables(
@@ -153,11 +162,15 @@ def inspect_tables(
     leave_out: Sequence[str] = (),
     task: str = "auto",
     event: str = "",
+    show: Show = lambda doing, done: None,
 ) -> Inspection:
     if event:
         task = timed(target, event, task)
     headers = {s: [h for h in t.columns if plain(h) != plain(recipe.site)] for s, t in tables.items()}
-    looks = {s: looked_at(tables[s], names) for s, names in headers.items()}
+    looks = dict[str, dict[str, Found]]()
+    for site, names in headers.items():
+        show(f"looking at {site}", READ + (LOOKED - READ) * len(looks) // len(headers))
+        looks[site] = looked_at(tables[site], names)
     groups = matched(headers, looks)
     goal, seen_at = goal_of(groups, target, tables), goal_of(groups, event, tables, "the event")
     totals = ""
@@ -178,11 +191,12 @@ def inspect_tables(
     if seen_at is not None:
         recipe = replace(recipe, event=seen_at.name)
         recipe = check_event(recipe, pairs, seen_at, looks, tables)
+    show("looking for persons", LOOKED)
     patient = find_people(pairs, looks, tables, (recipe.target, recipe.event))
     recipe = replace(recipe, rules=tuple(m.rule for _, m in pairs), patient=patient)
     classes = dict[str, Counter[str]]()
     if goal is not None:
-        classes = find_leaks(recipe, pairs, tables)
+        classes = find_leaks(recipe, pairs, tables, show)
     say_left_out(pairs)
     seen = tuple(
         Seen(with_why(g, m, looks), m.kind, gaps_of(g, looks), tuple(m.says), tuple(m.asks)) for g, m in pairs
@@ -262,12 +276,15 @@ def mark_sites(pairs: Sequence[tuple[Group, Merged]], looks: Mapping[str, Mappin
 
 
 def find_leaks(
-    recipe: Recipe, pairs: Sequence[tuple[Group, Merged]], tables: Mapping[str, Table]
+    recipe: Recipe, pairs: Sequence[tuple[Group, Merged]], tables: Mapping[str, Table], show: Show
 ) -> dict[str, Counter[str]]:
     """Leaves likely leaks out, as a question; gives the classes of each site."""
     rules = [*recipe.inputs, *recipe.goal_rules]
-    parts = [Reading(recipe, t, s, frozenset(), []).numbers(rules, True) for s, t in tables.items()]
-    made, whose = np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    sizes = [len(t) for t in tables.values()]
+    made, whose = np.empty((sum(sizes), len(rules)), order="F"), np.repeat(np.arange(len(sizes)), sizes)
+    parts = np.split(made, np.cumsum(sizes)[:-1])
+    for part, (site, table) in zip(parts, tables.items(), strict=True):
+        part[:] = Reading(recipe, table, site, frozenset(), []).numbers(rules, True)
     goals = made[:, len(recipe.inputs) :]
     labelled = ~np.isnan(goals).any(axis=1)
     target = target_of(goals[labelled], [words_of(rule) for rule in recipe.goal_rules])
@@ -280,10 +297,11 @@ def find_leaks(
             known = part[:, -1][~np.isnan(part[:, -1])].astype(int)
             classes[site] = Counter({n: int((known == i).sum()) for i, n in enumerate(names)})
     place = {r.name: i for i, r in enumerate(recipe.inputs)}
-    for group, merged in pairs:
+    for i, (group, merged) in enumerate(pairs):
+        show(f"does {group.name} give the target away?", PERSONS + (100 - PERSONS) * i // len(pairs))
         if group.name in (recipe.target, recipe.event) or merged.kind in ("empty", "constant"):
             continue
-        x = made[labelled][:, place[group.name]] if group.name in place else None
+        x = made[:, place[group.name]][labelled] if group.name in place else None
         has = filled(group, merged.rule, tables)[labelled]
         if word := known_afterwards(group.name):
             why = f"its name ({word}) is that of something known only afterwards"
@@ -311,19 +329,20 @@ def people_in_rows(
     found = list[Array]()
     for site, table in tables.items():
         columns = [
-            [
-                None if same(c) in missing_marks(rule, rule.here(site)) else same(c)
-                for c in table.columns[header]
-            ]
+            known_cells(table.columns[header], missing_marks(rule, rule.here(site)))
             for group, rule in told
             if (header := group.headers.get(site)) is not None
         ]
         first = dict[tuple[str | None, ...], int]()
-        who = zip(*columns, strict=True) if columns else [(None,)] * len(table)
-        found.append(
-            np.array([first.setdefault(w, i) if any(w) else i for i, w in enumerate(who)], dtype=int)
-        )
+        who = enumerate(zip(*columns, strict=True))
+        rows = [first.setdefault(w, i) if any(w) else i for i, w in who] if columns else range(len(table))
+        found.append(np.array(rows, dtype=int))
     return by_site(found)
+
+
+def known_cells(column: Column, marks: set[str]) -> Array:
+    """[row] cells for comparing; None where missing."""
+    return column.each(lambda c: None if (text := same(c)) in marks else text)
 
 
 def target_of(goals: Array, words: Sequence[tuple[str, ...]]) -> Target:
@@ -343,8 +362,8 @@ def filled(group: Group, rule: Rule, tables: Mapping[str, Table]) -> Array:
     for site, table in tables.items():
         header, here = group.headers.get(site), rule.here(site)
         marks = missing_marks(rule, here)
-        cells = [] if header is None else [same(c) not in marks for c in table.columns[header]]
-        found.append(np.array(cells if header is not None else [False] * len(table), dtype=bool))
+        none = np.zeros(len(table), dtype=bool)
+        found.append(none if header is None else ~table.columns[header].among(marks))
     return np.concatenate(found)
 
 

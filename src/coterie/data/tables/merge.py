@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from coterie.data.tables.cells import Values
 from coterie.data.tables.kinds import FLAGS, NO, Found, look
 from coterie.data.tables.match import Group
 from coterie.data.tables.merge_numbers import as_number, told_by_others
 from coterie.data.tables.merged import Merged
-from coterie.data.tables.number_kinds import HIGH_CODES, LOW_CODES, MOST_VALUES, read_as
+from coterie.data.tables.number_kinds import HIGH_CODES, LOW_CODES, MOST_VALUES
 from coterie.data.tables.numerals import USUAL
 from coterie.data.tables.rules import Here, Rule, Spellings
 from coterie.data.tables.site_codes import ask_codes
@@ -77,15 +81,17 @@ def together(name: str, looks: Sequence[Found]) -> Found:
     """What all sites' cells look like as one column."""
     if len(looks) == 1 and looks[0].writing == USUAL:
         return looks[0]
-    return look(name, [c for found in looks for c in uniform(found)])
+    return look(name, Values.joined([uniform(found) for found in looks]))
 
 
-def uniform(found: Found) -> Iterable[Cell]:
+def uniform(found: Found) -> Values:
     """A site's known cells, with its way of writing numbers read and its marks of missing values left out."""
-    for cell, count in found.values.items():
-        value = read_as(cell, found.writing) if found.writing != USUAL else None
-        for _ in range(count):
-            yield cell if value is None else value
+    if found.writing == USUAL:
+        return found.values
+    counts = Counter[Cell]()
+    for cell, value, n in zip(found.values, found.read().tolist(), found.values.counts.tolist(), strict=True):
+        counts[cell if math.isnan(value) else value] += n
+    return Values.of(counts)
 
 
 def common_kind(pooled: Found, looks: Mapping[str, Found]) -> str:
@@ -96,17 +102,15 @@ def common_kind(pooled: Found, looks: Mapping[str, Found]) -> str:
     (most, _), *_ = rows.most_common()
     if most in ("identifier", "code", "date"):
         return most
-    many = pooled.kind == "category" and len({same(c) for c in pooled.values}) > MOST_VALUES
+    many = pooled.kind == "category" and pooled.values.different(MOST_VALUES) > MOST_VALUES
     return "text" if many else pooled.kind
 
 
 def target_kind(pooled: Found, task: str) -> str:
     """Classes or numbers by the rule for all doors (`data/targets.py`), however numbers are written."""
-    values = {number_of(c) for c in pooled.values}
-    numeric = bool(values) and None not in values
-    numbers = (
-        numeric and kind_of_numbers([v for v in values if v is not None], pooled.known).kind == "numbers"
-    )
+    values = pooled.values.numbers()
+    numeric = len(values) > 0 and not np.isnan(values).any()
+    numbers = numeric and kind_of_numbers(values, pooled.known).kind == "numbers"
     if pooled.kind in ("empty", "constant") or (task in NUMBERS and not numeric):
         return pooled.kind
     if task in NUMBERS or (task == "auto" and numbers):
@@ -217,7 +221,7 @@ def missing(merged: Merged, looks: Mapping[str, Found]) -> None:
         return
     marks = {m for f in looks.values() for m in f.marks}
     for mark in sorted(marks):
-        if all(same(mark) not in {same(c) for c in f.values} for f in looks.values()):
+        if not any(f.values.among({same(mark)}).any() for f in looks.values()):
             merged.rule = replace(merged.rule, missing=(*merged.rule.missing, mark))
         else:
             for site, found in looks.items():

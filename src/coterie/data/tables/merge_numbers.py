@@ -44,11 +44,12 @@ def as_number(merged: Merged, group: Group, looks: Mapping[str, Found], pooled: 
         by_medians(merged, group.name, looks, named)
     thousands(merged, looks)
     merged.why = f"from {bound(merged, looks, min):g} to {bound(merged, looks, max):g}"
-    whole = [v for c in pooled.values if (v := number_of(c)) is not None]
-    few = some([f"{v:g}" for v in sorted(set(whole))], 6)
-    if 3 <= len(set(whole)) <= 6 and all(v % 1 == 0 for v in whole) and pooled.known >= 30:
+    numbers = pooled.values.numbers()
+    whole = np.unique(numbers[~np.isnan(numbers)])
+    if 3 <= len(whole) <= 6 and (whole % 1 == 0).all() and pooled.known >= 30:
+        few = some([f"{v:g}" for v in whole], 6)
         merged.says.append(
-            f"holds {len(set(whole))} whole numbers only ({few}): "
+            f"holds {len(whole)} whole numbers only ({few}): "
             'if they are codes, write use = "category" and values'
         )
 
@@ -161,7 +162,8 @@ def bound(merged: Merged, looks: Mapping[str, Found], which: Callable[[list[floa
     found = [
         float(which(numbers)) * (here.factor or 1.0) + here.offset
         for site, f in looks.items()
-        if (numbers := f.numbers().tolist()) and not (here := merged.here.get(site, Here())).absent
+        if (numbers := [v for v in f.read().tolist() if v == v])
+        and not (here := merged.here.get(site, Here())).absent
     ]
     return which(found) if found else 0.0
 

@@ -8,13 +8,13 @@ question.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from coterie.data.intake import Array
+from coterie.data.tables.cells import Values
 from coterie.data.tables.dates import date_of
 from coterie.data.tables.names import (
     DATES,
@@ -57,22 +57,58 @@ class Verdict(NamedTuple):
     doubt: str = ""
 
 
-def as_numbers(name: str, values: Counter[Cell], commas: bool = False) -> Read | None:
+class Numbers:
+    """The different numbers of a column, in the order of rows, and how many rows have each."""
+
+    def __init__(self, read: Array, counts: Array) -> None:
+        import pandas as pd
+
+        codes, found = pd.factorize(read)
+        self.values = np.asarray(found, dtype=np.float64)
+        self.counts = np.bincount(codes, counts, len(self.values)).astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    def count(self, number: float) -> int:
+        return int(self.counts[self.values == number].sum())
+
+    @property
+    def least(self) -> float:
+        return float(self.values.min())
+
+    @property
+    def most(self) -> float:
+        return float(self.values.max())
+
+    @property
+    def whole(self) -> bool:
+        return bool((self.values % 1 == 0).all())
+
+    def without(self, numbers: Sequence[float]) -> Numbers:
+        left = ~np.isin(self.values, numbers)
+        return Numbers(self.values[left], self.counts[left])
+
+
+def as_numbers(name: str, values: Values, commas: bool = False) -> Read | None:
     writing = writing_of(values, commas)
-    parsed = {c: v for c in values if (v := read_as(c, writing)) is not None}
-    total, read = values.total(), sum(values[c] for c in parsed)
-    odd = [c for c in values if c not in parsed]
-    if not parsed or read < MOSTLY * total or (len(odd) > 10 and read < 0.99 * total):
+    parsed = all_read_as(values, writing)
+    known = ~np.isnan(parsed)
+    total, read = values.total(), int(values.counts[known].sum())
+    odd = list(values.kept(~known))
+    if not known.any() or read < MOSTLY * total or (len(odd) > 10 and read < 0.99 * total):
         return None
     doubtful = [c for c in odd if plain(str(c)) in DOUBTFUL_WORDS]
     odd = [c for c in odd if c not in doubtful]
-    numbers = Counter[float]()
-    for c, v in parsed.items():
-        numbers[v] += values[c]
+    numbers = Numbers(parsed[known], values.counts[known])
     codes, asks, says = missing_codes(numbers)
-    written = [str(c) for c, v in parsed.items() if v in codes and same(c) != f"{v:g}"]  # -9,0 for -9
-    left = Counter({v: n for v, n in numbers.items() if v not in codes})
-    verdict = number_kind(name, left, zero_led(c for c, v in parsed.items() if v not in codes))
+    coded = np.isin(parsed, codes)
+    pairs = zip(values.kept(coded), parsed[coded].tolist(), strict=True)
+    written = [str(c) for c, v in pairs if same(c) != f"{v:g}"]  # -9,0 for -9
+    verdict = number_kind(name, numbers.without(codes), zero_led(values.kept(known & ~coded)))
     return verdict.kind, {
         "writing": writing,
         "odd": tuple(odd),
@@ -92,36 +128,51 @@ def read_as(cell: Cell, writing: Writing) -> float | None:
     return number_of(cell, writing.decimal, writing.thousands)
 
 
+def all_read_as(values: Values, writing: Writing) -> Array:
+    """[value] the same of all, NaN for what is no number."""
+    read = values.numbers(writing.decimal, writing.thousands)
+    for i in np.flatnonzero(values.among(writing.spelled, as_written=True)) if writing.spelled else ():
+        found = read_as(values.cells[i], writing)
+        read[i] = np.nan if found is None else found
+    return read
+
+
 def zero_led(cells: Iterable[Cell]) -> bool:
     """Whether numbers are written with zeros before them to be of one length, as codes are: 08001."""
-    texts = [c for c in cells if isinstance(c, str)]
-    alike = len({len(t) for t in texts}) == 1 and all(t.isdigit() for t in texts)
-    return alike and len(texts[0]) > 1 and any(t[0] == "0" for t in texts)
+    texts, length = (c for c in cells if isinstance(c, str)), 0
+    led = False
+    for text in texts:
+        length = length or len(text)
+        if len(text) != length or not text.isdigit():
+            return False
+        led = led or text[0] == "0"
+    return led and length > 1
 
 
-def missing_codes(numbers: Counter[float]) -> tuple[list[float], list[str], list[str]]:
+def missing_codes(numbers: Numbers) -> tuple[list[float], list[str], list[str]]:
     """Codes for missing values, what is doubtful, and what is worth saying."""
-    candidates = [c for c in (*LOW_CODES, *HIGH_CODES) if c in numbers]
+    values = numbers.values
+    candidates = [c for c in (*LOW_CODES, *HIGH_CODES) if numbers.count(c)]
     codes, asks, says = list[float](), list[str](), list[str]()
     for code in candidates:
-        others = [v for v in numbers if v not in candidates or abs(v) < abs(code)]
-        others = [v for v in others if v not in codes and v != code and v not in LOW_CODES]
-        if len(others) < 2:
+        others = ~np.isin(values, candidates) | (np.abs(values) < abs(code))
+        others &= ~np.isin(values, [*codes, code, *LOW_CODES])
+        if others.sum() < 2:
             continue
-        rest = np.repeat(others, [numbers[v] for v in others])
-        if not far(code, rest, numbers[code]):
+        rest = np.repeat(values[others], numbers.counts[others])
+        if not far(code, rest, numbers.count(code)):
             continue
-        if numbers[code] >= 2 or code < -1:
+        if numbers.count(code) >= 2 or code < -1:
             codes.append(code)
         else:
             asks.append(
                 f"{code:g} stands in one row, far from all others (up to {rest.max():g}): is it missing?"
             )
-    rest = np.array([v for v in numbers if v not in codes and v != 0])
-    if numbers.get(0.0, 0) >= 2 and len(rest) >= 10 and rest.min() > 0.25 * np.median(rest):
+    rest = values[~np.isin(values, [*codes, 0.0])]
+    if numbers.count(0.0) >= 2 and len(rest) >= 10 and rest.min() > 0.25 * np.median(rest):
         says.append(
-            f"0 stands in {numbers[0.0]} rows, the least other value is {rest.min():g}: if it means missing, "
-            'write missing = ["0"]'
+            f"0 stands in {numbers.count(0.0)} rows, the least other value is {rest.min():g}: if it means "
+            'missing, write missing = ["0"]'
         )
     return codes, asks, says
 
@@ -136,12 +187,12 @@ def far(code: float, rest: Array, count: int) -> bool:
     return bool(code > rest.max()) and bool(code - rest.max() > 2 * max(high - low, 1.0))
 
 
-def number_kind(name: str, numbers: Counter[float], zeros: bool = False) -> Verdict:
-    words, total, whole = words_in(name), numbers.total(), all(v % 1 == 0 for v in numbers)
-    least, most = min(numbers), max(numbers)
-    if set(numbers) == {0.0, 1.0}:
+def number_kind(name: str, numbers: Numbers, zeros: bool = False) -> Verdict:
+    words, total, whole = words_in(name), numbers.total(), numbers.whole
+    least, most = numbers.least, numbers.most
+    if set(numbers.values[:3].tolist()) == {0.0, 1.0}:
         return Verdict("flag", "its numbers are 0 and 1")
-    if whole and words & DATES and all(19000101 <= v <= 21001231 for v in numbers) and compact_dates(numbers):
+    if whole and words & DATES and least >= 19000101 and most <= 21001231 and compact_dates(numbers):
         return Verdict("date", "its numbers are dates such as 20240131")
     if (names_code(name, whole) and not names_person(name)) or (zeros and not names_identifier(name)):
         return code_kind(name, numbers, zeros)
@@ -164,7 +215,7 @@ def number_kind(name: str, numbers: Counter[float], zeros: bool = False) -> Verd
     )
 
 
-def code_kind(name: str, numbers: Counter[float], zeros: bool) -> Verdict:
+def code_kind(name: str, numbers: Numbers, zeros: bool) -> Verdict:
     """Digits that stand for something: values of a category if they are few, else a question."""
     sign = "zeros before its numbers are" if zeros else f"its name ({name}) is"
     why = f"{sign} that of a code, and no quantity"
@@ -179,11 +230,11 @@ def code_kind(name: str, numbers: Counter[float], zeros: bool) -> Verdict:
     )
 
 
-def numbering(name: str, numbers: Counter[float]) -> Verdict | None:
+def numbering(name: str, numbers: Numbers) -> Verdict | None:
     """Whole numbers that count rows, or stand for persons or cases; None for quantities."""
-    total, different, least, most = numbers.total(), len(numbers), min(numbers), max(numbers)
+    total, different, least, most = numbers.total(), len(numbers), numbers.least, numbers.most
     alone = different == total
-    in_order = list(numbers) == sorted(numbers)
+    in_order = bool((np.diff(numbers.values) > 0).all())
     starts = least in (0, 1) or least >= 1000 or names_numbering(name) or in_order
     if alone and starts and most - least == total - 1:
         return Verdict("identifier", "it counts the rows: no number is there twice and none is left out")
@@ -195,30 +246,29 @@ def numbering(name: str, numbers: Counter[float]) -> Verdict | None:
         kept = 'It is used as a quantity; if not, write use = "leave-out"'
         said = f"its cells are numbers from {least:g} to {most:g}"
         return Verdict("number", said, doubt=f"{why}: does it number rows or persons? {kept}")
-    if different >= MANY and least >= LONGER and one_length(numbers):
+    if different >= MANY and least >= LONGER and one_length(numbers.values):
         why = f"{different} different numbers of {len(f'{least:.0f}')} digits in {total} rows"
         return Verdict("identifier", why, doubt=f"{why}: do they stand for persons or cases? It is {back}")
     return None
 
 
-def one_length(numbers: Iterable[float]) -> bool:
+def one_length(numbers: Array) -> bool:
     """As codes are; values that are all rounded are measured."""
-    found = list(numbers)
-    return len({len(f"{v:.0f}") for v in found}) == 1 and any(v % 100 for v in found)
+    return len({len(f"{v:.0f}") for v in numbers.tolist()}) == 1 and bool((numbers % 100).any())
 
 
-def long_codes(name: str, numbers: Counter[float]) -> str:
+def long_codes(name: str, numbers: Numbers) -> str:
     """A question about whole numbers that may be codes, and are used as quantities."""
     alone = len(numbers) == numbers.total() >= MANY
-    if not alone or min(numbers) < LONG or names_measure(name) or any(v % 1 for v in numbers):
+    if not alone or numbers.least < LONG or names_measure(name) or not numbers.whole:
         return ""
-    if not one_length(numbers):
+    if not one_length(numbers.values):
         return ""
     return (
-        f"{len(numbers)} different numbers of {len(f'{min(numbers):.0f}')} digits, none of them twice: used "
+        f"{len(numbers)} different numbers of {len(f'{numbers.least:.0f}')} digits, none of them twice: used "
         'as quantities; if they stand for persons or cases, write use = "leave-out"'
     )
 
 
-def compact_dates(numbers: Counter[float]) -> bool:
-    return all(date_of(f"{v:.0f}", "%Y%m%d") for v in numbers)
+def compact_dates(numbers: Numbers) -> bool:
+    return all(date_of(f"{v:.0f}", "%Y%m%d") for v in numbers.values.tolist())

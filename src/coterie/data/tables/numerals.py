@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coterie.data.tables.cells import Values
 from coterie.data.tables.texts import MANY, Cell, Decimal, Thousands, body_of, number_of, shown
 
 OTHER: dict[str, Thousands] = {".": ",", ",": "."}
@@ -69,6 +70,8 @@ def marks_of(cell: Cell) -> Marks:
 
 def proves_point(cells: Iterable[Cell]) -> bool:
     """Whether a cell can only have a decimal point."""
+    if isinstance(cells, Values) and cells.spellings.points[cells.which].any():
+        return True
     return any(marks_of(c).decimal == "." for c in cells)
 
 
@@ -89,6 +92,8 @@ def two_readings(cell: Cell) -> tuple[float, float] | None:
 
 def writing_of(cells: Iterable[Cell], commas: bool = False) -> Writing:
     """`commas` where other columns of the file have decimal commas: then 250.000 may well be thousands."""
+    if isinstance(cells, Values) and proves_usual(cells):
+        return USUAL
     texts = [c for c in cells if isinstance(c, float) or body_of(c) is not None]
     proofs = {c: marks_of(c) for c in texts}
     decimals = {m.decimal for m in proofs.values()} - {""}
@@ -112,6 +117,12 @@ def writing_of(cells: Iterable[Cell], commas: bool = False) -> Writing:
     if near == "decimal":
         return in_two_ways(texts, proofs)
     return Writing(usual, other, str(doubtful[other][0]), question(doubtful[other][0], True))
+
+
+def proves_usual(values: Values) -> bool:
+    """Whether all are numbers as programs write them, and no point is in doubt or one proves the others."""
+    points, groups = (mask[values.which] for mask in (values.spellings.points, values.spellings.groups))
+    return bool(values.usual.all()) and (bool(points.any()) or not groups.any())
 
 
 def by_level(doubtful: dict[str, list[Cell]], sure: Sequence[float], commas: bool) -> Writing:

@@ -13,7 +13,6 @@ Names are not needed for it, but they are believed: patient_id is one, postcode 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.data.intake import Array
+from coterie.data.tables.cells import Column
 from coterie.data.tables.kinds import Found
 from coterie.data.tables.names import names_age, names_birth, names_measure, names_place, names_sex
 from coterie.data.tables.read import Table
@@ -120,21 +120,21 @@ class Feature:
         slack = float(np.quantile(self.apart_by_chance, NEAR))
         return replace(self, slack=slack, wide=True)
 
-    def goes_with(self, beside: Pairs) -> bool:
-        """Whether a quantity follows the order of values that are `beside` each other: one is of the other,
-        as a dose is of a weight.
+    def goes_with(self, beside: Array) -> bool:
+        """Whether a quantity follows the order of values that are beside each other, and so far apart in it:
+        one is of the other, as a dose is of a weight.
         """
-        near = self.widened.agree(beside) if self.quantity else np.empty(0)
+        near = beside <= self.widened.slack if self.quantity else np.empty(0)
         return len(near) > 0 and float(near.mean()) >= (1 + NEAR) / 2
 
-    def agree(self, pairs: Pairs) -> Array:
-        """[pair] of which both are known."""
+    def apart(self, pairs: Pairs) -> Array:
+        """[pair] how far apart they are, of which both are known."""
         apart = np.abs(self.values[pairs[0]] - self.values[pairs[1]])
-        return np.asarray(apart[~np.isnan(apart)] <= self.slack)
+        return np.asarray(apart[~np.isnan(apart)])
 
-    def kept(self, pairs: Pairs, beside: Pairs = NO_PAIRS) -> Kept:
-        """By these pairs of rows, against any two rows and those of values `beside` each other."""
-        agree, there = self.agree(pairs), self.agree(beside)
+    def kept(self, apart: Array, beside: Array) -> Kept:
+        """By how far pairs of rows are apart, against any two rows and those of values beside each other."""
+        agree, there = apart <= self.slack, beside <= self.slack
         share = float(agree.mean()) if len(agree) else 0.0
         near = float(there.sum() + 2 * self.chance) / (len(there) + 2)  # few pairs tell little
         chance = max(self.chance, near) if len(agree) and not self.goes_with(beside) else 1.0
@@ -150,7 +150,7 @@ class Site:
     looks: Mapping[str, Found]
     _codes: dict[str, Array] = field(default_factory=dict)
 
-    def cells(self, name: str) -> Array:
+    def cells(self, name: str) -> Column:
         return self.table.columns[self.headers[name]]
 
     def codes(self, name: str) -> Array:
@@ -158,9 +158,10 @@ class Site:
         if name not in self._codes:
             found, seen = self.looks[self.headers[name]], dict[str, int]()
             known = {same(c) for c in found.values}
-            cells = map(same, self.cells(name))
-            made = [seen.setdefault(c, len(seen)) if c in known else -1 for c in cells]
-            self._codes[name] = np.array(made)
+            made = self.cells(name).each(
+                lambda c: seen.setdefault(text, len(seen)) if (text := same(c)) in known else -1
+            )
+            self._codes[name] = made.astype(np.int64)
         return self._codes[name]
 
     @cached_property
@@ -172,44 +173,54 @@ class Site:
 
     def feature(self, name: str) -> Feature | None:
         found = self.looks[self.headers[name]]
-        codes = self.codes(name).astype(float)
-        codes[codes < 0] = np.nan
-        values = {same(c) for c in found.values}
-        sex = names_sex(name) and len(values) <= SEX_VALUES
+        different = found.values.different(FEW_VALUES)
+        sex = names_sex(name) and different <= SEX_VALUES
         if names_age(name) and found.kind == "number" and found.numeric:
             return Feature(name, self.numbers(name), YEARS, True, True)
         if names_birth(name) and found.numeric:
             return Feature(name, self.numbers(name), 0.0, True, True)
-        if sex or (len(values) == 2 and values <= SEXES) or names_birth(name):
-            return Feature(name, codes, 0.0, True)
+        if sex or (different == 2 and {same(c) for c in found.values} <= SEXES) or names_birth(name):
+            return Feature(name, self.known_codes(name), 0.0, True)
         if names_place(name):
             return None
-        if found.kind == "number" and len(values) > FEW_VALUES:
+        if found.kind == "number" and different > FEW_VALUES:
             numbers = self.numbers(name)
             low, high = np.nanquantile(numbers, [0.05, 0.95])
             return Feature(name, numbers, NARROW * float(high - low), False, True)
-        few = 2 <= len(values) <= FEW_VALUES or found.kind == "date"
-        return Feature(name, codes, 0.0, False) if few else None
+        few = 2 <= different <= FEW_VALUES or found.kind == "date"
+        return Feature(name, self.known_codes(name), 0.0, False) if few else None
+
+    def known_codes(self, name: str) -> Array:
+        """[row] the same, NaN where missing."""
+        codes = self.codes(name)
+        return np.where(codes < 0, np.nan, codes.astype(float))
 
     def beside(self, name: str) -> Pairs:
         """A row of each value with one of the next, in the order of its numbers or texts."""
-        codes, texts = self.codes(name), [same(c) for c in self.cells(name)]
-        numeric = self.looks[self.headers[name]].numeric
-        order = self.numbers(name) if numeric else np.unique(texts, return_inverse=True)[1]
-        rows = np.array([i for i in np.argsort(order, kind="stable") if codes[i] >= 0], dtype=int)
+        codes = self.codes(name)
+        if self.looks[self.headers[name]].numeric:
+            order = self.numbers(name)
+        else:
+            order = np.unique(self.cells(name).each(same).astype(str), return_inverse=True)[1]
+        rows = np.argsort(order, kind="stable")
+        rows = rows[codes[rows] >= 0]
         steps = codes[rows[1:]] != codes[rows[:-1]]
         return rows[:-1][steps], rows[1:][steps]
 
     def numbers(self, name: str) -> Array:
-        found = self.looks[self.headers[name]]
-        pairs = zip(found.values, found.read_cells(), strict=True)
-        read = {same(c): v for c, v in pairs if v is not None}
-        return np.array([read.get(same(c), np.nan) for c in self.cells(name)])
+        found, cells = self.looks[self.headers[name]], self.cells(name)
+        read = np.full(len(cells.spellings), np.nan)
+        if found.values.spellings is cells.spellings and found.values.usual.all():
+            read[found.values.which] = found.read()
+            return np.asarray(read[cells.codes])
+        pairs = zip(found.values, found.read().tolist(), strict=True)
+        by_text = {same(c): v for c, v in pairs if v == v}
+        return cells.each(lambda c: by_text.get(same(c), np.nan)).astype(np.float64)
 
     def first_rows(self, name: str) -> dict[str, int]:
         """{a value: the first row that has it}."""
-        cells, known = self.cells(name), self.codes(name) >= 0
-        return {same(cells[i]): i for i in reversed(range(len(cells))) if known[i]}
+        cells, known = self.cells(name).each(same), self.codes(name) >= 0
+        return {cells[i]: i for i in reversed(range(len(cells))) if known[i]}
 
     def may_tell(self, name: str) -> bool:
         """Whether a column's values could stand for persons: texts or whole numbers, some of them twice."""
@@ -218,7 +229,8 @@ class Site:
             return False
         if names_sex(name) or names_birth(name) or names_age(name) or names_place(name):
             return False
-        whole = bool((found.numbers() % 1 == 0).all())
+        read = found.read()
+        whole = bool((read[~np.isnan(read)] % 1 == 0).all())
         measured = found.kind == "number" and names_measure(name)
         return whole and not measured and 3 <= len(found.values) < found.known
 
@@ -233,9 +245,12 @@ def pairs_of(codes: Array) -> Pairs:
 
 def joint(sites: Sequence[Array]) -> Array:
     """[row] a number for each combination of values, -1 where one is missing."""
-    rows = np.stack(sites, axis=1)
-    _, codes = np.unique(rows, axis=0, return_inverse=True)
-    return np.where((rows < 0).any(axis=1), -1, codes.reshape(-1))
+    codes, *others = sites
+    for other in others:
+        both = (codes + 1) * (int(other.max(initial=0)) + 2) + other + 1
+        missing = (codes < 0) | (other < 0)
+        codes = np.where(missing, -1, np.unique(both, return_inverse=True)[1])
+    return codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +325,7 @@ def evidence_of(columns: Sequence[str], sites: Mapping[str, Site], believed: boo
             continue
         codes = joint([here.codes(c) for c in columns])
         pairs, beside = pairs_of(codes), here.beside(columns[0]) if len(columns) == 1 else NO_PAIRS
-        kept = [f.kept(pairs, beside) for f in here.features if f.name not in columns]
+        kept = kept_at(here, columns, pairs, beside)
         alone = Evidence(tuple(columns), 0, 0, 0, tuple(kept))
         if alone.changed and not believed:
             against.append(site)
@@ -321,6 +336,19 @@ def evidence_of(columns: Sequence[str], sites: Mapping[str, Site], believed: boo
             by_name.setdefault((k.name, k.wide), []).append(k)
     kept_at_all = [added(parts) for parts in by_name.values()]
     return Evidence(tuple(columns), values, rows, again, tuple(kept_at_all), tuple(against))
+
+
+def kept_at(site: Site, columns: Sequence[str], pairs: Pairs, beside: Pairs) -> list[Kept]:
+    """What rows of one value of some columns keep in the others; a column that is looked at in two ways is
+    taken out of a table once.
+    """
+    found, apart = list[Kept](), dict[str, tuple[Array, Array]]()
+    for feature in site.features:
+        if feature.name not in columns:
+            if feature.name not in apart:
+                apart[feature.name] = feature.apart(pairs), feature.apart(beside)
+            found.append(feature.kept(*apart[feature.name]))
+    return found
 
 
 def added(parts: Sequence[Kept]) -> Kept:
@@ -352,31 +380,10 @@ def joins_persons(fine: Evidence, coarse: str, sites: Mapping[str, Site]) -> boo
             one, other = pairs_of(site.codes(coarse))
             differ = site.codes(name)[one] != site.codes(name)[other]
             for feature in (f for f in site.features if (f.name, f.wide) in wanted):
-                by_name.setdefault(feature.name, []).append(feature.kept((one[differ], other[differ])))
+                apart = feature.apart((one[differ], other[differ]))
+                by_name.setdefault(feature.name, []).append(feature.kept(apart, np.empty(0)))
     kept = [k for parts in by_name.values() if (k := added(parts)).tells]
     fixed = [k for k in kept if k.fixed]
     if fixed:
         return all(k.share >= CHANGES for k in fixed)
     return bool(kept) and 2 * sum(k.steady or k.share >= CHANGES for k in kept) >= len(kept)
-
-
-def at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]:
-    """How many values stand at several sites, and at which, if they are of one person there by all that
-    persons keep; numbers from 1 on are at every site, of others.
-    """
-    first = {name: site.first_rows(column) for name, site in sites.items() if column in site.headers}
-    shared, where, kept = set[str](), set[str](), list[Kept]()
-    for a, b in itertools.combinations(first, 2):
-        both = sorted(first[a].keys() & first[b].keys())
-        shared |= set(both)
-        where |= {a, b} if both else set()
-        lasting = (f for f in sites[a].features if f.personal and not f.wide)
-        for feature in (f for f in lasting if f.name in sites[b].headers):
-            texts = [
-                [same(c) for c in sites[s].table.columns[sites[s].headers[feature.name]]] for s in (a, b)
-            ]
-            alike = sum(texts[0][first[a][c]] == texts[1][first[b][c]] for c in both)
-            kept.append(Kept(feature.name, alike / max(len(both), 1), len(both), feature.chance, True))
-    kept = [k for k in kept if k.tells and not names_age(k.name)]
-    one_person = all(k.share >= CHANGES for k in kept) and sum(k.evidence for k in kept) >= SURE
-    return (len(shared), sorted(where)) if one_person else (0, [])

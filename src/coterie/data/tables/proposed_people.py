@@ -15,15 +15,25 @@ from coterie.data.tables.match import Group
 from coterie.data.tables.merged import Merged
 from coterie.data.tables.names import (
     PERSONAL,
+    names_age,
     names_birth,
     names_identifier,
     names_numbering,
     names_person,
     words_in,
 )
-from coterie.data.tables.people import Evidence, Site, at_several, determines, evidence_of, joins_persons
+from coterie.data.tables.people import (
+    CHANGES,
+    SURE,
+    Evidence,
+    Kept,
+    Site,
+    determines,
+    evidence_of,
+    joins_persons,
+)
 from coterie.data.tables.read import Table
-from coterie.data.tables.texts import some
+from coterie.data.tables.texts import same, some
 
 FEW_EACH = 0.2  # identifiers to a row, at least: with fewer it tells wards or doctors, not patients
 MOST_PARTS = 8  # columns that are tried in pairs
@@ -148,6 +158,26 @@ def ask_several(name: str, merged: Merged, sites: Mapping[str, Site]) -> None:
             f"{count} of them stand at several sites ({some(where)}), and agree in what persons keep: are "
             "they the same persons? Rows of one are kept together within a site only"
         )
+
+
+def at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]:
+    """How many values stand at several sites, and at which, if they are of one person there by all that
+    persons keep; numbers from 1 on are at every site, of others.
+    """
+    first = {name: site.first_rows(column) for name, site in sites.items() if column in site.headers}
+    shared, where, kept = set[str](), set[str](), list[Kept]()
+    for a, b in itertools.combinations(first, 2):
+        both = sorted(first[a].keys() & first[b].keys())
+        shared |= set(both)
+        where |= {a, b} if both else set()
+        lasting = (f for f in sites[a].features if f.personal and not f.wide)
+        for feature in (f for f in lasting if f.name in sites[b].headers):
+            texts = [sites[s].cells(feature.name).each(same) for s in (a, b)]
+            alike = sum(texts[0][first[a][c]] == texts[1][first[b][c]] for c in both)
+            kept.append(Kept(feature.name, alike / max(len(both), 1), len(both), feature.chance, True))
+    kept = [k for k in kept if k.tells and not names_age(k.name)]
+    one_person = all(k.share >= CHANGES for k in kept) and sum(k.evidence for k in kept) >= SURE
+    return (len(shared), sorted(where)) if one_person else (0, [])
 
 
 def back(merged: Merged) -> str:

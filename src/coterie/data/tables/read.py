@@ -1,7 +1,7 @@
 """Tables from files and frames, cell by cell as they are written, each row with its line.
 
 pandas reads Excel and Parquet. CSV is read here, as pandas fills up rows that are too short without a word
-and does not tell in which line of the file a row stands.
+and does not tell in which line of the file a row stands; at once where nothing can be wrong (`plain_csv.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import numpy as np
 
 from coterie.core.errors import BadData, BadInput, Several
 from coterie.data.intake import Array
+from coterie.data.tables.cells import Column, Spellings
 from coterie.data.tables.encodings import decoded, likely_separator
+from coterie.data.tables.plain_csv import plain_text, trimmed_column
 from coterie.data.tables.texts import Cell, plain, some, trimmed
 from coterie.data.tables.units import name_and_unit
 
@@ -37,7 +39,7 @@ class Table:
     """name is what messages call it; columns by header, as written but for blanks around it."""
 
     name: str
-    columns: Mapping[str, Array]  # [row] of cells
+    columns: Mapping[str, Column]
     lines: Array  # [row] in the file, whose header is line 1; of a frame, rows from 1
     row_word: str = "line"
     broken: Mapping[int, str] = field(default_factory=dict)  # {line: what is wrong}, where cells are blank
@@ -47,7 +49,7 @@ class Table:
         return len(self.lines)
 
     def take(self, rows: Array) -> Table:
-        columns = {name: cells[rows] for name, cells in self.columns.items()}
+        columns = {name: cells.take(rows) for name, cells in self.columns.items()}
         return replace(self, columns=columns, lines=self.lines[rows])
 
     def where(self, row: int) -> str:
@@ -118,7 +120,20 @@ def read_csv(
 ) -> Table:
     text = decoded(name, content, encoding)
     separator = separator or likely_separator(text)
-    records = list(records_of(name, text, separator))
+    if not text.isascii() or len(text) != len(content):
+        content = text.encode()
+    del text  # a large file is not held twice
+    if (found := plain_text(content, separator)) is None:
+        return read_rows(name, content, separator, by_row)
+    headers, troubles = [trimmed(h) for h in found.headers], list[str]()
+    refuse_twins(name, headers, troubles)
+    refuse(troubles)
+    return Table(name, dict(zip(headers, found.columns, strict=True)), found.lines, separator=separator)
+
+
+def read_rows(name: str, content: bytes, separator: str, by_row: bool) -> Table:
+    """Row by row, with what is wrong in any."""
+    records = list(records_of(name, content, separator))
     if not records:
         raise BadData(f"{name} is empty: give a table with a header line and rows")
     (_, header), *rows = records
@@ -149,17 +164,16 @@ def read_csv(
     if not filled:
         raise BadData(f"{name}, line 1: a header of {len(headers)} columns, but no rows: add some")
     columns = {
-        h: np.array([trimmed(cells[i]) for _, cells in filled], dtype=object)
-        for i, h in enumerate(headers)
-        if h
+        h: trimmed_column(Column.of([cells[i] for _, cells in filled])) for i, h in enumerate(headers) if h
     }
     return Table(name, columns, np.array([line for line, _ in filled]), broken=broken, separator=separator)
 
 
-def records_of(name: str, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """(line at which it starts, cells) of each row that is not blank."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    line = 1
+def records_of(name: str, content: bytes, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """(line at which it starts, cells) of each row that is not blank; cells that are alike are one text."""
+    lines = io.TextIOWrapper(io.BytesIO(content), "utf-8", newline="")
+    reader = csv.reader(lines, delimiter=separator, strict=True)
+    line, once = 1, dict[str, str]().setdefault
     while True:
         try:
             cells = next(reader, None)
@@ -170,7 +184,7 @@ def records_of(name: str, text: str, separator: str) -> Iterator[tuple[int, list
         if cells is None:
             return
         if cells:
-            yield line, cells
+            yield line, [once(cell, cell) for cell in cells]
         line = reader.line_num + 1
 
 
@@ -248,7 +262,7 @@ def read_excel(path: Path, content: bytes) -> Table:
     kept = [i for i in range(first + 1, len(rows)) if any(texts[i])]
     if not kept:
         raise BadData(f"{path}, line {first + 1}: a header of {len(headers)} columns, but no rows: add some")
-    columns = {h: object_array([rows[i][j] for i in kept]) for j, h in enumerate(headers)}
+    columns = {h: Column.of([rows[i][j] for i in kept]) for j, h in enumerate(headers)}
     return Table(str(path), columns, np.array(kept) + 1)
 
 
@@ -281,23 +295,18 @@ def table_of_frame(frame: pd.DataFrame, name: str, row_word: str) -> Table:
     return Table(name, columns, np.arange(1, len(frame) + 1), row_word)
 
 
-def cells_of(column: pd.Series) -> Array:
+def cells_of(column: pd.Series) -> Column:
     """Numbers stay numbers, whatever is missing is empty, anything else is its text."""
     import pandas as pd
 
     plain_number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
     if plain_number and not pd.api.types.is_complex_dtype(column):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        cells: Array = values.astype(object)
-        cells[np.isnan(values)] = ""
-        return cells
-    return object_array([cell_of(v) for v in column.astype(object)])
-
-
-def object_array(cells: Sequence[Any]) -> Array:
-    found = np.empty(len(cells), dtype=object)
-    found[:] = cells
-    return found
+        codes, found = pd.factorize(values, use_na_sentinel=False)
+        cells: Array = found.astype(object)
+        cells[np.isnan(found)] = ""
+        return Column(codes.astype(np.int32), Spellings(cells))
+    return Column.of([cell_of(v) for v in column.astype(object)])
 
 
 def cell_of(value: Any) -> Cell:

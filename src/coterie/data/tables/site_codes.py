@@ -23,9 +23,9 @@ def ask_codes(merged: Merged, looks: Mapping[str, Found], target: bool) -> None:
     """Asks about codes of sites that differ; flags are no and yes, however they are written."""
     if merged.kind == "flag" or not merged.rule.read or (target and not merged.rule.values):
         return
-    counts = {s: values_of(f) for s, f in looks.items() if f.values}
-    if any(len(c) > FEW_CODES for c in counts.values()):
+    if any(f.values.different(FEW_CODES) > FEW_CODES for f in looks.values()):
         return
+    counts = {s: values_of(f) for s, f in looks.items() if f.values}
     if not target and not all(coded(c) for c in counts.values()):
         return
     sites = {values: [s for s in counts if frozenset(counts[s]) == values] for values in sets_of(counts)}

@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from coterie.data.tables.kinds import Found
 from coterie.data.tables.match import Group
-from coterie.data.tables.number_kinds import read_as
 from coterie.data.tables.read import Table
 from coterie.data.tables.texts import same, some
 from coterie.data.targets import FEW
@@ -27,11 +28,11 @@ def odd_goals(looks: Mapping[str, Found]) -> set[float]:
     """Numbers of few rows that cannot be classes as all others are; empty where numbers are to predict."""
     counts = Counter[float]()
     for found in looks.values():
-        read = found.read_cells()
-        if None in read:
+        read = found.read()
+        if np.isnan(read).any():
             return set()
-        for value, n in zip(read, found.values.values(), strict=True):
-            counts[value or 0.0] += n
+        for value, n in zip(read.tolist(), found.values.counts.tolist(), strict=True):
+            counts[value] += n
     usual = {v: n for v, n in counts.items() if v % 1 == 0 and n > EACH}
     if not 2 <= len(usual) <= FEW or sum(usual.values()) < ENOUGH * len(usual):
         return set()
@@ -49,12 +50,13 @@ def without_totals(
     odd = odd_goals({s: looks[s][h] for s, h in goal.headers.items()})
     for site, header in goal.headers.items() if odd else ():
         found = looks[site][header]
-        gone = {c for c in found.values if read_as(c, found.writing) in odd}
-        left = Counter({c: n for c, n in found.values.items() if c not in gone})
+        out = np.isin(found.read(), list(odd))
+        gone, left = set(found.values.kept(out)), found.values.kept(~out)
         cells_of[site] = sorted(map(same, gone))
         changed = replace(found, values=left, marks=(*found.marks, *cells_of[site]))
         made[site] = {**looks[site], header: changed}
-        where += [tables[site].where(i) for i, c in enumerate(tables[site].columns[header]) if c in gone]
+        here = tables[site].columns[header].each(gone.__contains__)
+        where += [tables[site].where(i) for i in np.flatnonzero(here).tolist()]
     if not where:
         return dict(looks), ""
     values = some(sorted({c for cells in cells_of.values() for c in cells}))

@@ -4,7 +4,8 @@ gain        the difference in the headline figure; its interval is the wider, at
             seeds and that over test rows (a paired bootstrap, `metrics/bootstrap.py`), or, while a site's run
             goes on, that of two accuracies (`operating.difference`). It is clear as in reports
             (`Interval.side`): never from one seed alone
-threshold   sensitivity and specificity at a probability that the reader moves (`metrics/operating.py`)
+threshold   sensitivity, specificity and net benefit at a probability that the reader moves
+            (`metrics/operating.py`)
 trust       how often it is right when it says how sure it is, and what it is worth to let it be silent
 """
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from coterie.core.errors import CoterieError
 from coterie.core.seeds import Key
+from coterie.methods.baselines import NOTHING
 from coterie.metrics import bootstrap, operating
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
 from coterie.page.cards.base import Card, Table
@@ -26,6 +28,7 @@ from coterie.page.cards.gain_pictures import Rows, pictures
 from coterie.page.catalogue import Words
 from coterie.page.view import View
 from coterie.report import views, words
+from coterie.report.nothing import no_gain
 from coterie.report.plotly_data import tidy
 from coterie.runs.probabilities import read_probabilities
 from coterie.runs.record import Record
@@ -56,13 +59,15 @@ def card(view: View, say: Words) -> Card:
 
 
 def rows_of(view: View, record: Record) -> Rows | None:
-    """What the last model said of each of this client's test rows: of a run in one process from its folder,
-    at a site from beside its own model, and nowhere else.
+    """What the model in use says of each of this client's test rows, recalibrated if it is: of a run in one
+    process from its folder, at a site from beside its own model, and nowhere else.
     """
     try:
         found = record.probabilities()
         if found is not None:
-            return found.of(view.number)
+            p, y = found.of(view.number)
+            changed = record.recalibration().get(view.client)
+            return (changed.found.of_probabilities(p), y) if changed and changed.found else (p, y)
         if view.site is None:
             return None
         told = json.loads((folder_of(view, record) / "model.json").read_bytes())
@@ -154,6 +159,11 @@ def answer(view: View, metric: str, gain: Interval | None, say: Words) -> str:
         return say("gain.not_yet")
     if view.method == "local":
         return say("gain.is_alone")
+    if view.method == NOTHING:
+        return say("gain.is_nothing")
+    if bool(no_gain(groups_of(view), view.runs, metric)[view.number]):
+        now = mean_of(view.runs, metric, view.number)
+        return say("gain.below", metric=say(f"metric.{metric}"), value=figure(now, metric, say))
     if gain is None:
         return say("gain.no_alone")
     called, (low, high) = say(f"metric.{metric}"), gain.bounds
@@ -165,6 +175,11 @@ def answer(view: View, metric: str, gain: Interval | None, say: Words) -> str:
     }
     points = "points" if metric in words.PERCENT else "number"
     return say(f"gain.{points}.{verdict(gain)}", **blanks)
+
+
+def groups_of(view: View) -> dict[str, list[Record]]:
+    """The runs that are looked at, with those of always the same answer where the study has them."""
+    return {view.label: list(view.runs), **({NOTHING: list(view.nothing)} if view.nothing else {})}
 
 
 def verdict(gain: Interval) -> str:
@@ -259,19 +274,25 @@ def trust(mine: Rows | None, say: Words) -> list[str]:
 def how(view: View, mine: Rows | None, say: Words) -> list[str]:
     lines = [say("gain.how"), say("gain.how_interval")]
     if view.record.about["task"] == "classification":
-        lines += [say("gain.how_threshold"), say("gain.how_calibration"), say("gain.how_silent")]
+        kinds = ("threshold", "benefit", "calibration", "silent")
+        lines += [say(f"gain.how_{kind}") for kind in kinds]
+        changed = view.record.recalibration().get(view.client)
+        if changed and changed.found:
+            lines.append(say("gain.how_recalibrated"))
         if mine is None:
             lines.append(say("gain.no_rows"))
     return lines
 
 
 def threshold(view: View, mine: Rows | None, theirs: Rows | None) -> dict[str, Any]:
-    """For each class, sensitivity and specificity at 101 thresholds, each as [value, low, high]: the page
-    moves over them. Of two classes the second stands first, as it is usually the illness.
+    """For each class, sensitivity and specificity at 101 thresholds, each as [value, low, high], and the net
+    benefit of the model and of treating all: the page moves over them. Of two classes the outcome stands
+    first (`positive_class` in `runs/yardstick.py`).
     """
     assert mine is not None
     classes = list(view.record.about["classes"]) or [str(c) for c in range(mine[0].shape[1])]
-    order = range(len(classes) - 1, -1, -1) if len(classes) == 2 else range(len(classes))
+    own = int(view.record.about.get("positive", 1))
+    order = (own, 1 - own) if len(classes) == 2 else range(len(classes))
     found = []
     for c in order:
         sides = {"together": mine, "alone": theirs}
@@ -284,7 +305,9 @@ def threshold(view: View, mine: Rows | None, theirs: Rows | None) -> dict[str, A
 def shares(rows: Rows, c: int) -> dict[str, Any]:
     counts = operating.counts(rows[0][:, c], rows[1] == c, operating.grid())
     made = {"sensitivity": operating.sensitivity(counts), "specificity": operating.specificity(counts)}
-    return {name: [tidy(part) for part in share] for name, share in made.items()}
+    found = {name: [tidy(part) for part in share] for name, share in made.items()}
+    both = (counts, operating.treating_all(counts))
+    return {**found, "net_benefit": [tidy(operating.net_benefit(c, operating.grid())) for c in both]}
 
 
 def table(view: View, say: Words) -> Table:

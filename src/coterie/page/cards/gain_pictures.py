@@ -1,4 +1,6 @@
-"""Pictures of a gain: by round, how far confidence can be trusted, and what silence is worth."""
+"""Pictures of a gain: by round, how far confidence can be trusted, whether it is worth acting on (a decision
+curve), and what silence is worth.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,9 @@ def pictures(view: View, metric: str, mine: Rows | None, theirs: Rows | None, sa
         made.append(
             Picture("gain-calibration", calibration_plot(known, say), say("gain.picture_calibration"))
         )
+        if mine[0].shape[1] == 2:
+            plot = decision_plot(known, int(view.record.about.get("positive", 1)), say)
+            made.append(Picture("gain-decision", plot, say("gain.picture_decision")))
         made.append(Picture("gain-silent", abstention_plot(known, say), say("gain.picture_silent")))
     return made
 
@@ -111,6 +116,42 @@ def calibration_plot(known: dict[str, tuple[Any, str]], say: Words) -> Plot:
     layout = {
         "xaxis": {"title": {"text": say("gain.axis_sure")}, "range": [0, 102]},
         "yaxis": {"title": {"text": say("gain.axis_right")}, "range": [0, 102]},
+        "hovermode": "closest",
+    }
+    return {"choices": [{"name": "", "data": data, "layout": layout}]}
+
+
+def decision_plot(known: dict[str, tuple[Any, str]], c: int, say: Words) -> Plot:
+    """Net benefit of acting on class c of two, by threshold, beside treating all and none."""
+    places = operating.grid()[1:-1]
+    counts = {
+        name: operating.counts(rows[0][:, c], rows[1] == c, places) for name, (rows, _) in known.items()
+    }
+    first = next(iter(counts.values()))
+    share = float(first.tp[0] + first.fn[0]) / float(sum(part[0] for part in first))
+    everybody = operating.net_benefit(operating.treating_all(first), places)
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": tidy(100 * places),
+            "y": tidy(values),
+            "name": name,
+            "line": {"color": ink, "dash": dash, "width": width},
+            "hovertemplate": f"{say('gain.from')} %{{x:.0f}} %: %{{y:.3f}}",
+        }
+        for name, values, ink, dash, width in (
+            (say("gain.treat_all"), everybody, "#9aa5b1", "dot", 1),
+            (say("gain.treat_none"), np.zeros(len(places)), "#9aa5b1", "dash", 1),
+            *(
+                (name, operating.net_benefit(own, places), ink, "solid" if ink == TOGETHER else "dash", 2.2)
+                for (name, own), (_, ink) in zip(counts.items(), known.values(), strict=True)
+            ),
+        )
+    ]
+    layout = {
+        "xaxis": {"title": {"text": say("gain.axis_act")}, "range": [0, 100]},
+        "yaxis": {"title": {"text": say("gain.net_benefit")}, "range": [-0.15 * share, 1.1 * share]},
         "hovermode": "closest",
     }
     return {"choices": [{"name": "", "data": data, "layout": layout}]}

@@ -20,7 +20,17 @@ from coterie.report.ranked import is_ranking, ranked
 from coterie.runs.alike import Similarity
 
 CHOOSES_NOBODY = frozenset(
-    ("local", "central", "bayes-local", "bayes-central", "fedavg", "finetune", "fedprox", "scaffold")
+    (
+        "nothing",
+        "local",
+        "central",
+        "bayes-local",
+        "bayes-central",
+        "fedavg",
+        "finetune",
+        "fedprox",
+        "scaffold",
+    )
 ) | {"fedavgm", "fedadagrad", "fedadam", "fedyogi"}
 """Methods that are known to train alone, or with everybody alike. Of one that is neither here nor among the
 texts (`way.*`) nothing is said of how it chooses: it may well choose, and measure.

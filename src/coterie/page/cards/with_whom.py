@@ -30,7 +30,7 @@ SHOWN: dict[Summed, tuple[str, ...]] = {
     "": ("partner", "rounds_counted", "training_rows"),
 }
 SUMS = (
-    frozenset(("local", "bayes-local", "central", "fedavg", "finetune", "fedprox", "scaffold"))
+    frozenset(("nothing", "local", "bayes-local", "central", "fedavg", "finetune", "fedprox", "scaffold"))
     | {"one-shot-fedavg", "one-shot-wfedavg", "weight-erosion", "ifca", "cfl", "oracle"}
     | {"pfedgraph", "fedfomo"}
     | {"pens", "dac", "gossip", "d-psgd", "greedy", "epsilon-greedy", "random", "random-weighted"}

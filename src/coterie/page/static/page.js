@@ -205,6 +205,13 @@
         title.scope = "row";
         body.append(row(title, ...sides.map((side) => cell("td", share(one[side], name)))));
       }
+      const worth = new Intl.NumberFormat(told.language, { minimumFractionDigits: 3, maximumFractionDigits: 3 });
+      const benefit = cell("th", told.words.net_benefit);
+      benefit.scope = "row";
+      body.append(row(benefit, ...sides.map((side) => {
+        const [own, all] = one[side].net_benefit.map((part) => part[at]);
+        return cell("td", own === null ? "–" : `${worth.format(own)} (${told.words.treat_all} ${worth.format(all)})`);
+      })));
       if ($("cut-table").textContent !== head.textContent + body.textContent) $("cut-table").replaceChildren(head, body);
       $("cut-said").textContent = `${told.words.sick} ${one.positive}, ${told.words.well} ${one.negative}`;
       const form = $("keep-cut");
