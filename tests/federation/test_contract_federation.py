@@ -25,6 +25,7 @@ from coterie.cli.main import main
 from coterie.core.errors import BadData
 from coterie.federation.kits import found
 from coterie.federation.sites import hang_up
+from coterie.kernels.natural import only_work
 from coterie.methods import METHODS
 from coterie.runs.experiment import Builder
 from coterie.runs.folder import Folder, read_models, read_record
@@ -109,6 +110,8 @@ class Ward:
         work = {**WORK, "keep": method not in ONCE, "momentum": 0.0 if method in PLAIN else WORK["momentum"]}
         linear = method in LINEAR
         tables = {} if linear else {"sgd": work, "mlp": {"hidden": [6]}}
+        if method in METHODS and only_work(METHODS[method]):
+            tables.pop("sgd")
         if method in METHODS:
             tables[method] = OPTIONS.get(method, {}) if options is None else options
         where = {"table": {"recipe": str(self.recipe)}} if net == "in-process" else {net: {"kit": self.kit}}
