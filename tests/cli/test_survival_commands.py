@@ -94,7 +94,7 @@ def test_a_comparison_counts_events_and_says_higher_or_lower(coterie, tables):
             "which a survival does not have: use random or greedy",
         ),
         (("run", *USUAL, "--split", "dirichlet"), "split dirichlet goes by class, but r is a survival"),
-        (("run", *USUAL, "--wrap", "private=8"), 'sgd gives no bound: take --kernel "bounded(sgd)"'),
+        (("run", *USUAL, "--wrap", "private=8"), 'newton gives no bound: take --kernel "bounded(sgd)"'),
         (
             ("run", *USUAL, "--method", "pens", "--kernel", "bounded(sgd)", "--wrap", "private=1000000"),
             "no noise hides one: send them in the clear, or none, with a method that asks for none",

@@ -30,7 +30,17 @@ class BatchNorm:
             return nn.Sequential(nn.Linear(4, 6, bias=False), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3))
 
 
-KINDS = {"dropout": Dropout, "batchnorm": BatchNorm}
+@dataclass(frozen=True)
+class Linear:
+    """One linear map, for what solves it."""
+
+    def build(self, shape, outputs, seed):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(5)
+            return nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+
+
+KINDS = {"dropout": Dropout, "batchnorm": BatchNorm, "linear": Linear}
 if __name__.startswith("coterie_plugin"):
     for name, kind in KINDS.items():
         MODELS.register(f"contract-{name}")(kind)

@@ -19,7 +19,7 @@ from coterie.core.method import Info
 from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
-from coterie.kernels import DP, SGD, Bounded
+from coterie.kernels import DP, SGD, Bounded, Newton, Ridge
 from coterie.methods import METHODS
 from coterie.nets import Absent, InProcess
 from coterie.nets.courier import ByHand
@@ -67,6 +67,7 @@ ALSO: dict[str, tuple[str, dict[str, Any]]] = {
         {"rounds_step1": 1, "samplings": 2, "order": "program", "patience": 1, "window": 1},
     ),
     "pens by choices": ("pens", {"rounds_step1": 2, "tell": "choices"}),
+    "recalibrated from one": ("recalibrated", {"partner": "c3", "trust": 1.0}),
     "pens trained last": ("pens", {"rounds_step1": 2, "samplings": 2, "order": "trained"}),
     "random-weighted trained last": ("random-weighted", {"order": "trained", "own": "train"}),
     "guided by two, on raw weights": (
@@ -118,6 +119,22 @@ PRIVATE: dict[str, tuple[str, dict[str, Any]]] = {
     "fedrep, private": ("fedrep", {"local": HIDDEN, "head_epochs": 1}),
     "ndoye, whole changes hidden": ("ndoye", {"local": Bounded(SGD(batch=4)), "passes": 1, "folds": 3}),
 }
+# rows whose clients solve linear models
+SOLVED: dict[str, tuple[str, dict[str, Any]]] = {
+    "local, solved": ("local", {"local": Ridge()}),
+    "local, solved with a strength": ("local", {"local": Ridge(penalty=2.0)}),
+    "fedavg of some, solved": ("fedavg", {"local": Newton(pull=0.5, penalty=0.1), "sample": 0.7}),
+    "fedprox, solved": ("fedprox", {"local": Newton()}),
+    "finetune, solved": ("finetune", {"local": Newton(), "tune": 1}),
+    "influence, solved": ("influence", {"local": Newton(), "folds": 2}),
+    "ndoye, solved": ("ndoye", {"local": Newton(), "passes": 1, "folds": 3}),
+    "pens, solved": ("pens", {"local": Newton(), "rounds_step1": 1, "samplings": 2}),
+    "weight-erosion, solved": ("weight-erosion", {"local": Newton()}),
+    "recalibrated, solved": ("recalibrated", {"local": Newton()}),
+    "recalibrated from one, solved": ("recalibrated", {"local": Newton(), "partner": "c2"}),
+}
+# rows that no other model will do for
+LINEAR = ("partial", "pooled", *SOLVED)
 ROWS = [*METHODS, *ALSO]
 # rows whose work at sites is another row's: they differ by a formula at the coordinator, or by who is asked
 COPIES = {
@@ -126,7 +143,15 @@ COPIES = {
     *("greedy at once, theirs on mine", "random by a rule", "apfl of some, fixed", "ditto of some"),
     *("pfedme, a long step", "fedyogi, norms at home", "fedunique, norms at home"),
 }
-PAIRS = [(row, "dropout") for row in ROWS] + [(row, "batchnorm") for row in METHODS]
+
+
+def model_for(row: str) -> str:
+    """The model that a row is played with, if there is but one."""
+    return "linear" if row in LINEAR else "dropout"
+
+
+PAIRS = [(row, model_for(row)) for row in (*ROWS, *SOLVED)]
+PAIRS += [(row, "batchnorm") for row in METHODS if row not in LINEAR]
 PAIRS += [(row, "batchnorm") for row in NORMED] + [(row, "dropout") for row in (*PLAIN, *PRIVATE)]
 
 
@@ -149,7 +174,7 @@ def clients_of(dtype: torch.dtype) -> tuple[Client, ...]:
 
 
 def method_of(row: str, work=WORK):
-    name, options = {**ALSO, **NORMED, **PLAIN, **PRIVATE}.get(row, (row, OPTIONS.get(row, {})))
+    name, options = {**ALSO, **NORMED, **PLAIN, **PRIVATE, **SOLVED}.get(row, (row, OPTIONS.get(row, {})))
     fields = {f.name for f in dataclasses.fields(METHODS[name])}
     return METHODS.make(name, **{**({"local": work} if "local" in fields else {}), **options})
 

@@ -25,6 +25,7 @@ from table import (
     assert_same,
     clients_of,
     method_of,
+    model_for,
     model_of,
     net_for,
     opened,
@@ -50,7 +51,7 @@ from coterie.runs import checkpoint
 NORMAL = ("fedavg", "pens", "fl-swag", "weight-erosion", "scaffold", "apfl", "fedala", *NORMED)
 SINGLE = ("fedavg", "pens", "fl-swag", "weight-erosion", "scaffold")
 # what batch norm does behind messages or on an engine is the same for methods of one kind: some do
-SOME = [(row, model) for row, model in PAIRS if model == "dropout" or row in NORMAL]
+SOME = [(row, model) for row, model in PAIRS if model != "batchnorm" or row in NORMAL]
 
 
 def daily_but_copies(*told):
@@ -143,19 +144,21 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(row):
     """With `loop`, that the same seed gives the same is what the next test holds of every row, bit by bit."""
     engine = "auto" if row in ("fedavg", "pens") else "loop"
 
+    model = model_for(row)
+
     def run(seed):
-        net = net_for(engine, "dropout", torch.float32, 0.4)
-        return play(method_of(row), net, start_of("dropout", torch.float32), seed=seed)
+        net = net_for(engine, model, torch.float32, 0.4)
+        return play(method_of(row), net, start_of(model, torch.float32), seed=seed)
 
     torch.manual_seed(1)
-    first = played(row, engine, "dropout", torch.float32, 0.4)
+    first = played(row, engine, model, torch.float32, 0.4)
     torch.manual_seed(2)
     state_of_torch = torch.random.get_rng_state()
     other = run(SEED + 1)
     assert torch.equal(torch.random.get_rng_state(), state_of_torch), "the global generator was used"
     one, two = (tensors_in(some.models[-1]["tensors"]) for some in (first, other))
-    differs = any(t.shape != two[n].shape or not torch.equal(t, two[n]) for n, t in one.items())
-    assert differs == (row != "nothing")  # which draws nothing
+    differ = any(t.shape != two[n].shape or not torch.equal(t, two[n]) for n, t in one.items())
+    assert differ != (row == "nothing")  # which draws nothing
     if engine == "auto":
         second = run(SEED)
         assert_same(first.models, second.models)
@@ -165,10 +168,14 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(row):
 @pytest.mark.parametrize(
     ("row", "model", "absent"),
     [
-        (daily_but_copies(row, model, absent) if absent == 1 or model != "dropout" else (row, model, absent))
+        (
+            daily_but_copies(row, model, absent)
+            if absent == 1 or model == "batchnorm"
+            else (row, model, absent)
+        )
         for row, model in PAIRS
         for absent in (0.4, 1.0)
-        if model == "dropout" or row in NORMED or absent < 1
+        if model != "batchnorm" or row in NORMED or absent < 1
     ],
 )
 def test_what_holds_for_every_round(row, model, absent, tmp_path):
@@ -210,8 +217,8 @@ def test_what_holds_for_every_round(row, model, absent, tmp_path):
 
 @pytest.mark.parametrize("row", ROWS)
 def test_one_client_is_enough_or_is_refused_before_anything_runs(row):
-    method, start, refused = method_of(row), start_of("dropout", torch.float32), True
-    learner = Learner(model_of("dropout", torch.float32), "classification")
+    method, model, refused = method_of(row), model_for(row), True
+    start, learner = start_of(model, torch.float32), Learner(model_of(model, torch.float32), "classification")
     net = InProcess(ENGINES.make("loop"), learner, clients_of(torch.float32)[3:4])
     with contextlib.suppress(BadInput):
         method.check(net.roster, start.tensors, Key(0, rounds=ROUNDS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from table import Here, assert_same, clients_of, method_of, net_for, play, remote_of, start_of
+from table import Here, assert_same, clients_of, method_of, model_for, net_for, play, remote_of, start_of
 
 from coterie.kernels import SGD
 from coterie.methods import METHODS
@@ -21,8 +21,9 @@ HARD += [(name, kind) for name in ("ndoye", "pens", "weight-erosion") for kind i
 
 @pytest.mark.parametrize(("name", "kind"), HARD)
 def test_every_method_ends_and_its_models_are_finite(name, kind):
-    net = Liars(net_for("loop", "dropout", F64), 0.4, kind)
-    found = play(method_of(name, WORK), net, start_of("dropout", F64))
+    model = model_for(name)
+    net = Liars(net_for("loop", model, F64), 0.4, kind)
+    found = play(method_of(name, WORK), net, start_of(model, F64))
     assert all(torch.isfinite(t).all() for t in found.models[-1]["tensors"].values())
     liars = [i for i, c in enumerate(net.roster.names) if c in net.notes.names]
     assert len(liars) == 2

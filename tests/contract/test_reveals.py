@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from table import ROUNDS, ROWS, SEED, Here, clients_of, method_of, remote_of, start_of
+from table import ROUNDS, ROWS, SEED, SOLVED, Here, clients_of, method_of, model_for, remote_of, start_of
 
 from coterie.core.errors import Refused
 from coterie.core.held import COORDINATOR, handles_in
@@ -73,9 +73,9 @@ def run(row, kind):
     """Three rounds on sites that see nothing but messages, with local work that every method takes: one step,
     as what is told does not depend on how many there are.
     """
-    method = method_of(row, SGD(lr=0.1, batch=100))
-    net = remote_of(Here(clients_of(torch.float64)), "dropout", torch.float64, kind=kind)
-    start = start_of("dropout", torch.float64)
+    method, model = method_of(row, SGD(lr=0.1, batch=100)), model_for(row)
+    net = remote_of(Here(clients_of(torch.float64)), model, torch.float64, kind=kind)
+    start = start_of(model, torch.float64)
     method.check(net.roster, start.tensors, Key(SEED, rounds=ROUNDS))
     state = method.init(start, net)
     for r in range(1, ROUNDS + 1):
@@ -84,7 +84,7 @@ def run(row, kind):
     return method, net
 
 
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", [*ROWS, *SOLVED])
 def test_the_notes_of_a_curious_coordinator_are_what_the_method_says(row):
     """With nothing to be opened every method runs, but those that have to look."""
     looks = row in OPENING or row.startswith("guided")
@@ -113,7 +113,8 @@ def test_no_personal_model_reaches_the_coordinator():
             "fedavgm",
             "fedper",
         ),
-        *("fedprox", "fedrep", "fedyogi", "finetune", "ifca", "per-fedavg", "pfedme", "robust", "scaffold"),
+        *("fedprox", "fedrep", "fedyogi", "finetune", "ifca", "partial", "per-fedavg", "pfedme", "pooled"),
+        *("recalibrated", "robust", "scaffold"),
         "robust by a root's trust",
         "scaffold of some, weighed, half a step",
     }

@@ -21,6 +21,7 @@ from coterie.nets.remote import Remote
 DTYPE = torch.float64
 # one for each way of looking at rows: batches, one place, folds, slopes, others' models, crowds, layers
 SOME = ("fedavg", "central", "ndoye", "influence, first order", "pens", "fl-swag", "guided")
+SOLVING = ("local, solved", "fedavg of some, solved", "pooled", "partial", "recalibrated, solved")
 REFUSED = ("random-weighted", "random-weighted trained last")
 
 
@@ -60,6 +61,7 @@ def start():
 @pytest.mark.parametrize(
     ("row", "kinds"),
     [(row, ("stacked",)) for row in SOME]
+    + [(row, ("stacked", "messages")) for row in SOLVING]
     + [("fedavg", ("pool", "messages"))]
     + [
         pytest.param(row, ("stacked", "pool", "messages"), marks=pytest.mark.slow)

@@ -117,7 +117,7 @@ class Room:
         monkeypatch.setattr(
             connector.Federation, "meet", lambda net, rule: meet(self.lines, rule, self.wanted, 1, 0.0, print)
         )
-        more.setdefault("method", "fedavg")
+        more = {"method": "fedavg", "kernel": "sgd", **more}
         federation = {"kit": str(self.kits["lead"].folder), "wait": 0.0, "least": 1, "squeeze": "none"}
         options = {"federation": federation, **more.pop("options", {})}
         settings = Settings(net="federation", engine="loop", rounds=rounds, options=options, **more)

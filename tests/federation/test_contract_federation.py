@@ -25,6 +25,7 @@ from coterie.cli.main import main
 from coterie.core.errors import BadData
 from coterie.federation.kits import found
 from coterie.federation.sites import hang_up
+from coterie.kernels.natural import only_work
 from coterie.methods import METHODS
 from coterie.runs.experiment import Builder
 from coterie.runs.folder import Folder, read_models, read_record
@@ -58,6 +59,8 @@ ONCE = {"weight-erosion", "robust-personal"}
 PLAIN = {"scaffold"}  # no momentum
 # rows of a table are of no cluster, and oracle joins those of one
 NEEDS = {"oracle": "has no cluster, which oracle needs"}
+# fit linear models alone, from sums of sites
+LINEAR = ("partial", "pooled")
 OF_MODELS = {"drift"}  # measures that take models of several sites, which nobody has there
 WENT_ON = {"fedavg": {}, "pens": OPTIONS["pens"], "fl-swag": OPTIONS["fl-swag"]}
 
@@ -105,14 +108,17 @@ class Ward:
 
     def settings(self, net: str, method: str, options=None, rounds: int = ROUNDS, **more) -> Settings:
         work = {**WORK, "keep": method not in ONCE, "momentum": 0.0 if method in PLAIN else WORK["momentum"]}
-        tables = {"sgd": work, "mlp": {"hidden": [6]}}
+        linear = method in LINEAR
+        tables = {} if linear else {"sgd": work, "mlp": {"hidden": [6]}}
+        if method in METHODS and only_work(METHODS[method]):
+            tables.pop("sgd")
         if method in METHODS:
             tables[method] = OPTIONS.get(method, {}) if options is None else options
         where = {"table": {"recipe": str(self.recipe)}} if net == "in-process" else {net: {"kit": self.kit}}
         return Settings(
             data="table" if net == "in-process" else "auto",
             net=net,
-            model="mlp",
+            model="logistic" if linear else "mlp",
             method=method,
             rounds=rounds,
             seed=SEED,
@@ -187,7 +193,18 @@ def same(far: Path, near: Path, models) -> None:
 
 # at least one of each kind of round and verb; what each method asks of sites is held to the reference behind
 # messages, in processes of their own, by tests/contract; sketches of sites by test_sketches_of_sites.py
-DAILY = ("fedavg", "fedrep", "fl-swag", "ndoye", "pens", "robust", "scaffold", "weight-erosion", *NEEDS)
+DAILY = (
+    "fedavg",
+    "fedrep",
+    "fl-swag",
+    "ndoye",
+    "pens",
+    "robust",
+    "scaffold",
+    "weight-erosion",
+    *LINEAR,
+    *NEEDS,
+)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import torch
 from planned import plan_for
 from room import NAMES, Room
-from test_contract_federation import DAILY, NEEDS, ONCE, OPTIONS, PLAIN, WORK
+from test_contract_federation import DAILY, LINEAR, NEEDS, ONCE, OPTIONS, PLAIN, WORK
 
 from coterie.cli.main import main
 from coterie.core.errors import BadInput, BadRun, Refused
@@ -21,6 +21,7 @@ from coterie.federation.plan_notes import PLANS, known_plans
 from coterie.federation.plan_words import plan_objections, plan_words
 from coterie.federation.policy import STAYS, Policy
 from coterie.federation.session import Session
+from coterie.kernels.natural import only_work
 from coterie.methods import METHODS
 from coterie.page.catalogue import Words
 from coterie.page.library import Library, Site
@@ -51,15 +52,30 @@ def nothing_was_refused(room, record):
 # honest runs
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m not in NEEDS])
+@pytest.mark.parametrize("method", [m for m in METHODS if m not in (*NEEDS, *LINEAR)])
 def test_every_method_keeps_to_its_own_plan(tmp_path, monkeypatch, method):
     room = Room(tmp_path, FREE, names=NAMES[:3], rows=40)
-    folder = tmp_path / "run" if method in DAILY else None
+    folder, work = tmp_path / "run" if method in DAILY else None, only_work(METHODS[method]) or "sgd"
+    options = {k: v for k, v in options_for(method).items() if k in (work, method, "mlp")}
     record = room.play(
-        monkeypatch, folder, rounds=6, method=method, options=options_for(method), seed=1, **MLP
+        monkeypatch, folder, rounds=6, method=method, kernel=work, options=options, seed=1, **MLP
     )
     nothing_was_refused(room, record)
     assert len(record.metrics) == 7
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["local", "fedavg", "fedprox", "finetune", "influence", "ndoye", "pens", *LINEAR, "recalibrated"],
+)
+def test_linear_models_are_solved_within_the_plan(tmp_path, monkeypatch, method):
+    room = Room(tmp_path, FREE, names=NAMES[:3], rows=40)
+    options = {method: OPTIONS[method]} if method in OPTIONS else {}
+    asked = {"method": method, "kernel": "auto", "options": options, "seed": 1, "validation": 0.2}
+    record = room.play(monkeypatch, tmp_path / "run", rounds=4, **asked)
+    nothing_was_refused(room, record)
+    assert record.config["kernel"] in ("ridge", "newton")
+    assert len(record.metrics) == 5
 
 
 WRAPPED = {
@@ -73,6 +89,8 @@ WRAPPED = {
     "private ranking": ("pens", ("private:epsilon=500,scores=noisy,delta=0.001",), {"kernel": "dp(sgd)"}),
     "similar with noise": ("similar", (), {"options": {"similar": {"epsilon": 5.0}}}),
     "without": ("fedavg", ("without:names=b",), {}),
+    "absent, sums of columns": ("partial", ("absent=0.4",), {"kernel": "auto"}),
+    "ownership, sums of columns": ("pooled", ("ownership:share_at_most=0.4",), {"kernel": "auto"}),
     "a circle": ("d-psgd", ("circle:of=a,without=b",), {}),
 }
 

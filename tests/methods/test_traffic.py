@@ -69,6 +69,9 @@ RESTING = {
     **{key: {"beliefs": HOME, "best": HOME} for key in PEERS},
     "ndoye": {"beliefs": HOME},
     "nothing": {"beliefs": HOME},
+    "partial": {"common.beliefs": HERE, "common.scale": HERE, "own": HOME},
+    "pooled": {"beliefs": HERE, "scale": HERE},
+    "recalibrated": {"common.beliefs": HERE, "common.scale": HERE, "own": HOME},
     "influence": {"beliefs": HOME, "first": HERE},
     "similar": {"beliefs": HOME},
     **{key: {"own": HOME} for key in ("one-shot-fedavg", "one-shot-wfedavg", "bayavg", "wbayavg")},
@@ -76,6 +79,7 @@ RESTING = {
     "bayes-local": {"own": HOME, "drawn": THREE_EACH},
     "bayes-central": {"own": HERE, "drawn": HERE * 3},
 }
+LINEAR = ("partial", "pooled", "recalibrated")  # of a model that is solved
 OPTIONS = {
     "advised": {"candidates": ("fedavg",), "choice": ("local", "fedavg", "local")},
     **{key: {"patience": 9} for key in PEERS},
@@ -90,8 +94,8 @@ OPTIONS = {
 def trio(crowd, net_of):
     """A model with batch norm, and three clients for it."""
 
-    def make(*more):
-        module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), *more)
+    def make(*more, linear=False):
+        module = nn.Linear(4, 3) if linear else nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), *more)
         clients = [replace(c, validation=c.train, cluster=0) for c in crowd((6, 6, 6))]
         return net_of(module, clients), module
 
@@ -113,7 +117,7 @@ def resting(state, within="") -> dict[str, list[int]]:
 def test_where_models_rest(name, trio, play):
     method = METHODS.make(name, **OPTIONS.get(name, {}))
     head = [nn.Linear(3, 3)] if name == "nothing" else []  # which needs one
-    (*_, last), _ = play(method, *trio(*head), 4)
+    (*_, last), _ = play(method, *trio(*head, linear=name in LINEAR), 4)
     assert resting(last) == RESTING[name]
 
 

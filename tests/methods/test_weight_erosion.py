@@ -218,16 +218,9 @@ class TestOptions:
             x = rng.normal(size=(rows, 8))
             y = (x.sum(axis=1) + rng.normal(size=rows) > 0).astype(int)
             clients.append(coterie.Client.from_arrays(x, y, name=f"site-{i}"))
-        found = coterie.train(
-            "logistic",
-            clients,
-            "weight-erosion",
-            kernel="sgd",
-            rounds=10,
-            seed=0,
-            per_step=per_step,
-            requester="site-0",
-        ).matrices["alpha"][-1, 0]
+        asked = {"rounds": 10, "seed": 0, "per_step": per_step, "requester": "site-0"}
+        run = coterie.train("logistic", clients, "weight-erosion", kernel="sgd", **asked)
+        found = run.matrices["alpha"][-1, 0]
         assert (found[2:].max() == 0) == gone
         assert gone or found[2:].min() > found[1] > 0.3  # their long ways are less noisy than a small one's
 

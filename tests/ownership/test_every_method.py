@@ -14,11 +14,11 @@ from coterie.nets import Ownership
 from coterie.nets.ownership import as_mixed
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
-from table import COPIES, ROUNDS, assert_same, method_of, net_for, play, start_of
+from table import COPIES, ROUNDS, assert_same, method_of, model_for, net_for, play, start_of
 
 WHOLE = ("bayavg", "wbayavg")  # hand whole models out
 ROWS = [*METHODS, "influence, first order", "pens in turn, stopping", "weight-erosion of one, half a step"]
-ALL = [*((row, "dropout") for row in ROWS), ("fedavg, norms at home", "batchnorm")]
+ALL = [*((row, model_for(row)) for row in ROWS), ("fedavg, norms at home", "batchnorm")]
 UNREACHED = 1 - 5e-10  # a bound, and within what is negligible of none
 
 

@@ -26,7 +26,7 @@ from coterie.runs.tune import tune
 from coterie.sites.features import Features, Staged, stage
 from coterie.sites.folds import deal_folds, first_rows, held_out
 
-QUICK = Settings(data="titanic", rounds=2, validation=0.2, engine="loop")
+QUICK = Settings(data="titanic", kernel="sgd", rounds=2, validation=0.2, engine="loop")
 NOTE = "dealt by deal={}: clients and test rows are the same for every seed"
 
 

@@ -224,7 +224,7 @@ def numbers(levels, scale=1.0, rows=60, spread=1.0):
 @pytest.mark.parametrize("method", ["fedavg", "central", "scaffold"])
 def test_one_model_for_clients_of_other_levels_is_unsuited_and_has_not_diverged(method):
     """The best sum is 30 to 500 times the variance within a client: that is a result."""
-    result = coterie.train("linear", numbers([0, 0, 0, 0, 30]), method, rounds=12)
+    result = coterie.train("linear", numbers([0, 0, 0, 0, 30]), method, kernel="sgd", rounds=12)
     assert min(result.record.final("r2")) < -FAR
 
 
@@ -238,20 +238,20 @@ def test_one_model_for_clients_of_other_levels_is_unsuited_and_has_not_diverged(
 )
 def test_a_server_that_blows_up_in_the_only_round(method, options):
     with pytest.raises(Diverged):
-        coterie.train("linear", numbers([0, 0, 0]), method, rounds=1, **options)
+        coterie.train("linear", numbers([0, 0, 0]), method, kernel="sgd", rounds=1, **options)
 
 
 def test_a_client_of_a_smaller_unit_is_not_hidden_by_the_others():
     (small,), others = numbers([3.4], scale=5.0, spread=0.5), numbers([34000] * 3, spread=5000.0)[1:]
     with pytest.raises(Diverged, match="model of 'c0'"):
-        coterie.train("linear", [small, *others], "local", rounds=2)
+        coterie.train("linear", [small, *others], "local", kernel="sgd", rounds=2)
 
 
 def test_targets_that_are_all_the_same_are_held_against_the_first_model():
     X = np.random.default_rng(0).normal(size=(60, 4)) * 5
     same = [coterie.Client.from_arrays(X, np.full(60, 3400.0), name=n, task="regression") for n in "ab"]
     with pytest.raises(Diverged):
-        coterie.train("linear", same, "local", rounds=6)
+        coterie.train("linear", same, "local", kernel="sgd", rounds=6)
 
 
 def test_classes_by_inputs_far_from_0_are_no_slow_start():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from coterie.cli import screen
@@ -71,7 +72,9 @@ def compare(words: Sequence[str]) -> int:
             if extra["jobs"] > 1:
                 raise BadInput(f"--jobs {extra['jobs']}: {who} sees one run at a time: leave it out")
             extra["jobs"] = 1
-    methods = expanded(extra["methods"], extra["grid"], settings.kernel)
+    methods = expanded(
+        extra["methods"], extra["grid"], lambda name: replace(settings, method=name).with_work().kernel
+    )
     comparison, out, builder = Comparison(settings, methods, extra["seeds"]), out_of(extra), Builder()
     split = comparison.with_method(comparison.methods[0]).split
     path = out or fresh(f"compare-{settings.data}-{split}")

@@ -76,6 +76,10 @@ class Refused(CoterieError):
     """What a site, or the net around it, does not allow."""
 
 
+class Withdrawn(Refused):
+    """Nobody is left in a sum, and there is nothing to go on with in its place."""
+
+
 class Gone(CoterieError):
     """Sites that a round needs do not answer any more."""
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Weights
-from coterie.core.errors import BadInput, Refused
+from coterie.core.errors import BadInput, Refused, Withdrawn
 from coterie.core.held import COORDINATOR, Held, together
 from coterie.core.kernel import Kernel, scores
 from coterie.core.method import Info
@@ -201,12 +201,14 @@ class Ownership(Wrapped):
         for row in rows:
             sent, guest = self.notes.sent.get(int(beliefs.parts[0].ids[row]), (beliefs, row))
             went = sent.only(beliefs.names)
-            if all(int(part.places[guest]) in (place, COORDINATOR) for part in went.parts):
+            if {*went.names} == {*beliefs.names} and all(
+                int(part.places[guest]) in (place, COORDINATOR) for part in went.parts
+            ):
                 return self.net.deliver(went, torch.tensor([guest]), at)
         mine = [row for row, p in enumerate(beliefs.parts[0].places.tolist()) if p == place]
         if len(mine) == 1:
             return self.net.deliver(beliefs, torch.tensor(mine), at)
-        raise Refused(
+        raise Withdrawn(
             f"all sites withdrew from a sum of {self._name(place)}, which has no model to go on with: "
             "loosen the limits, or choose another method"
         )

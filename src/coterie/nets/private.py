@@ -32,8 +32,10 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.choice import Choice
+from coterie.kernels.natural import STEPS
 from coterie.kernels.noisy import NO_BOUND, Noisy, accountable, called
 from coterie.kernels.slopes import Slopes
+from coterie.kernels.solving import solves
 from coterie.nets.accounted import DELTA, EVALUATION, Accounted, identity, requester_of
 from coterie.privacy.accounting import COARSE, accountants, check_budget, check_delta, epsilon
 from coterie.privacy.ledger import EVERYBODY, Budget, as_charges, cost_of
@@ -248,5 +250,6 @@ def no_bound(kernel: Any, remedy: str = "dp") -> str:
     if getattr(kernel, "name", "") == "slopes":
         return f"{name} gives no bound: take --influence.estimate exact, or leave the wrapper private out"
     if getattr(work, "name", None) in WORK:
-        return f'{name} gives no bound: take --kernel "{remedy}({work.name})"'
+        inside = STEPS if solves(work) else work.name
+        return f'{name} gives no bound: take --kernel "{remedy}({inside})"'
     return f"{name} gives no bound: choose another method, or leave the wrapper private out"

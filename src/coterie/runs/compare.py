@@ -96,7 +96,9 @@ class Comparison:
         name, own = parsed(spec)
         if only := only_work(METHODS[name]):
             return str(own.get("kernel", only))  # another is refused where its settings are made
-        work: str = own.get("kernel", "") or replace(self.settings, method=name).with_work().kernel
+        given = {option.rpartition(".")[0]: {} for option in own if "." in option}
+        settings = replace(self.settings, method=name, options={**self.settings.options, **given})
+        work: str = own.get("kernel", "") or settings.with_work().kernel
         return work
 
     def kernels(self) -> list[str]:

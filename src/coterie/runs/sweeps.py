@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from coterie.core.checks import is_list
@@ -27,9 +27,11 @@ Values = tuple[str, ...]
 Entry = str | Mapping[str, Mapping[str, Any]]
 
 
-def expanded(methods: Sequence[str], grid: Sequence[str] = (), kernel: str = "sgd") -> tuple[str, ...]:
+def expanded(
+    methods: Sequence[str], grid: Sequence[str] = (), kernel: str | Callable[[str], str] = "sgd"
+) -> tuple[str, ...]:
     """All specs that these stand for, in order, the last option changing fastest; `kernel` is the local work
-    of those that have none of their own, empty where it has no name.
+    of those that have none of their own, for all or by method, empty where it has no name.
     """
     shared = dict(axis_of(entry, f"grid {entry!r}") for entry in grid)
     used, made = set[str](), list[str]()
@@ -40,9 +42,9 @@ def expanded(methods: Sequence[str], grid: Sequence[str] = (), kernel: str = "sg
             made.append(spec)  # as it was typed, right or wrong
             continue
         own = dict(axis_of(pair, f"method {spec!r}") for pair in pairs)
-        axes = dict(own)
+        axes, work = dict(own), kernel if isinstance(kernel, str) else kernel(name)
         for option, values in shared.items():
-            called = name_in_spec(name, own.get("kernel", (kernel,) if kernel else ()), option)
+            called = name_in_spec(name, own.get("kernel", (work,) if work else ()), option)
             if called is not None:
                 used.add(option)
                 axes.setdefault(called, values)

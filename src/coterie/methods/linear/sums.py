@@ -10,16 +10,18 @@ up. When nothing moves any more, the rounds that are left ask nobody.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput
+from coterie.core.errors import BadInput, Withdrawn
 from coterie.core.held import Held, hold
+from coterie.core.kernel import Trainer
 from coterie.core.method import first_of, losses_of, scatter
-from coterie.core.net import SERVER, Net, Replies, from_server
+from coterie.core.net import SERVER, Beside, Net, Replies, from_server
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.curvature import (
@@ -76,20 +78,19 @@ def one_more_step(state: Common, net: Net, key: Key, apart: bool) -> Common:
     """A round: sums of all who are there, and the common model after it."""
     if state.settled:
         return state
-    n, hosts = len(net.roster), torch.arange(len(net.roster))
     scale = state.scale
     if scale is None:
-        replies = net.visit(ColumnSums(), state.beliefs, from_server(hosts), key.at("scale"))
-        if len(replies) == 0:
+        _, scale = asked(net, ColumnSums(), state.beliefs, key.at("scale"))
+        if scale is None:
             return state
-        scale = summed(net, replies)
     tau, level, _, noise = state.learnt.tolist()
     work = Curvature(tau if apart else 0.0, level if apart else 0.0, noise, apart)
-    replies = net.visit(work, state.beliefs, from_server(hosts), key, beside={SCALE: scale})
-    if len(replies) == 0:
-        return Common(state.beliefs, scale, state.learnt, state.shares, state.losses, state.there)
+    replies, sums = asked(net, work, state.beliefs, key, {SCALE: scale})
+    if sums is None:
+        return replace(state, scale=scale)
+    n = len(net.roster)
     rows = int(net.roster.sizes[replies.hosts].sum())
-    found = {name: rows * t[0].double() for name, t in net.open(summed(net, replies)).items()}
+    found = {name: rows * t[0].double() for name, t in net.open(sums).items()}
     model, design = net.open(state.beliefs), design_in(net, state.beliefs, scale)
     pairs = grid(apart, design.family.intercept)
     best = learnt(Sums(found[BEND], found[SLOPE], found[CONSTANT]), pairs, design.slopes)
@@ -112,20 +113,27 @@ def noise_left(rest: Tensor, rows: int, parameters: int) -> float:
     return max(LEFT, 2 * halves / max(1.0, rows - used - min(parameters, rows / 2)))
 
 
-def summed(net: Net, replies: Replies) -> Held:
-    """Means over all rows of what sites told, at the coordinator."""
+def asked(
+    net: Net, work: Trainer, beliefs: Held, key: Key, beside: Beside | None = None
+) -> tuple[Replies, Held | None]:
+    """What sites tell of their rows, and the mean over all rows of it, at the coordinator; none if nobody is
+    there, or all withdraw.
+    """
+    replies = net.visit(work, beliefs, from_server(torch.arange(len(net.roster))), key, beside=beside)
+    if len(replies) == 0:
+        return replies, None
     sizes = net.roster.sizes[replies.hosts].double()
-    return net.mix((sizes / sizes.sum()).unsqueeze(0), replies.beliefs, SERVER)
+    with suppress(Withdrawn):
+        return replies, net.mix((sizes / sizes.sum()).unsqueeze(0), replies.beliefs, SERVER)
+    return replies, None
 
 
 def design_in(net: Net, beliefs: Held, scale: Held) -> Design:
     """The common scale, without rows, by which coefficients become weights."""
-    like = beliefs.like
+    bias = beliefs.like[linear_names(beliefs.like).bias]
     mean, deviation, centre, unit = scale_of({k: t[0] for k, t in net.open(scale).items()})
     empty = torch.zeros(0, len(mean), dtype=torch.float64)
-    return designed(
-        net.roster.task, len(like[linear_names(like).bias]), empty, empty[:, 0], mean, deviation, centre, unit
-    )
+    return designed(net.roster.task, bias.shape[1], empty, empty[:, 0], mean, deviation, centre, unit)
 
 
 def check_linear(method: str, roster: Roster, start: Beliefs) -> None:
