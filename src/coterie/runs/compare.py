@@ -96,7 +96,7 @@ class Comparison:
         name, own = parsed(spec)
         if only := only_work(METHODS[name]):
             return str(own.get("kernel", only))  # another is refused where its settings are made
-        given = {option.rpartition(".")[0]: {} for option in own if "." in option}
+        given: dict[str, dict[str, Any]] = {o.rpartition(".")[0]: {} for o in own if "." in o}
         settings = replace(self.settings, method=name, options={**self.settings.options, **given})
         work: str = own.get("kernel", "") or settings.with_work().kernel
         return work
