@@ -3,7 +3,9 @@
 `column-sums`    means and mean squares of its columns, and of a regression's target: a common scale
 `curvature`      how its log-likelihood bends around its own best guess near a common model, with what it may
                  differ by summed over, for each way of a grid (`linear/evidence.py`)
-`near`           its own model: the optimum of its likelihood and of how far models lie from the common one
+`near`           its own model: the optimum of its likelihood and of how far models lie from the common one;
+or
+                 the one that it finds alone, where its own rows say clearly that it does not belong
 
 All are over the number of rows, so that the sum over sites weighed by their rows is the mean over all rows.
 With `tau` and `level` 0 the guess is the common model itself, and `curvature` says slope and curvature there:
@@ -25,12 +27,14 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Reply, Tick
 from coterie.core.learner import Batch, Learner
-from coterie.kernels.solving import Solving, coefficients_of, digest, outputs_of, remembered
+from coterie.kernels.ridge import Ridge, strength_of
+from coterie.kernels.solving import Solving, coefficients_of, design_for, digest, outputs_of, remembered
 from coterie.linear.design import Design, designed, written_linear
 from coterie.linear.evidence import grid, marginal, variances
 from coterie.linear.newton import minimise
+from coterie.linear.strength import cross_losses, not_worse, penalties
 
-SCALE = "scale"
+SCALE, ALL = "scale", "all"
 MEANS, SQUARES, TARGET = "means", "squares", "target"
 BEND, SLOPE, CONSTANT, REST = "bend", "slope", "constant", "rest"
 TIGHT = 1e8  # precision of what may not differ
@@ -156,15 +160,81 @@ class Curvature(Around):
 @KERNELS.register("near")
 @dataclass(frozen=True)
 class Near(Around):
-    """A site's own model near a common one."""
+    """A site's own model near a common one; or, where that is clearly worse for it, the one that it finds
+    alone.
+    """
+
+    weigh: bool = False
+    """Ask one's own rows which of the two is better; false: near the common one, whatever they say."""
+
+    varies: ClassVar[tuple[str, ...]] = ("tau", "level", "noise", "weigh")
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return ("loss", "samples", "alone")
+
+    def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
+        if ALL not in beside:
+            raise BadInput(f"this work needs a belief beside it, named {ALL!r}: give one to the visit")
+        zero = torch.zeros((), dtype=torch.float64)
+        return {**super().start(belief, memory, beside), ALL: dict(beside[ALL]), "alone": zero}
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         design, theta = self.guess(learner, carry["belief"], batch, carry[SCALE])
         after = written_linear(carry["belief"], *design.weights(theta))
-        return super().step(learner, {**carry, "belief": dict(after)}, batch, tick)
+        alone = self.weigh and self.alone_is_better(learner, batch, design, theta, carry[ALL])
+        if alone:
+            after = Ridge().solve(learner, after, batch)
+        rest = {k: v for k, v in carry.items() if k != ALL}
+        told = {**rest, "belief": dict(after), "alone": torch.tensor(float(alone), dtype=torch.float64)}
+        return super().step(learner, told, batch, tick)
+
+    def alone_is_better(
+        self, learner: Learner, batch: Batch, design: Design, theta: Tensor, all_: Belief
+    ) -> bool:
+        """Whether rows that are held out lose more near the mean of the others, in which they have no part,
+        than by a model of one's own, by more than a standard error.
+        """
+        spread = torch.where(design.slopes, self.tau, self.level).double().square()
+        others = mean_of_others(self, learner, design, theta, spread, all_)
+        unit = None if learner.units is None else learner.units.numpy()
+        strength = strength_of(learner, batch)
+        own = design_for(learner, batch, scaled=True)
+        check = learner.watch.check
+        if others is None or not len(strength.losses):
+            return False
+        hold = (self.noise_of(learner) / spread.clamp(min=1 / TIGHT)).clamp(max=TIGHT)
+        near = cross_losses(design, hold, others, unit, 0, check)
+        level, zeros = torch.tensor([strength.value]).double(), torch.zeros(len(own.slopes)).double()
+        free = cross_losses(own, penalties(own, level)[0], zeros, unit, 0, check)
+        if near is None or free is None:
+            return False
+        scale = design.unit**2 / own.unit**2 if learner.task == "regression" else 1.0
+        return not not_worse(near * scale - free, unit)
 
     def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
         return belief
+
+    def finish(self, carry: Carry) -> Reply:
+        reply = super().finish(carry)
+        return reply._replace(numbers={**reply.numbers, "alone": carry["alone"]})
+
+
+def mean_of_others(
+    work: Around, learner: Learner, design: Design, theta: Tensor, spread: Tensor, all_: Belief
+) -> Tensor | None:
+    """The common coefficients [q] without a site's own part in the sums of all; None if nothing is left."""
+    everyone = torch.ones(1, len(design.z), dtype=torch.float64)
+    point = design.family.at(theta.unsqueeze(0), design.z, design.u, everyone)
+    noise = work.noise_of(learner)
+    bend, slope = point.curvature[0] / noise, point.slope[0] / noise
+    mine = marginal(bend, bend @ theta - slope, spread.unsqueeze(0))
+    matrix = all_[BEND].double() - mine.curvature[0]
+    factor, wrong = torch.linalg.cholesky_ex((matrix + matrix.T) / 2)
+    if bool(wrong):
+        return None
+    right = (all_[SLOPE].double() - mine.slope[0]).unsqueeze(1)
+    return torch.cholesky_solve(right, factor).squeeze(1)
 
 
 def in_common_scale(learner: Learner, batch: Batch, scale: Belief) -> Design:

@@ -45,13 +45,17 @@ class Sums(NamedTuple):
 
 
 class Learnt(NamedTuple):
-    """What makes all rows most likely, and the common coefficients [q] that go with it."""
+    """What makes all rows most likely, and the common coefficients [q] that go with it: P^{-1} a, of the
+    `precision` P and the `slope` a.
+    """
 
     apart: float
     level: float
     common: float
     mean: Tensor
     evidence: float
+    precision: Tensor
+    slope: Tensor
 
 
 def grid(apart: bool, intercept: bool) -> list[tuple[float, float]]:
@@ -101,6 +105,6 @@ def learnt(sums: Sums, pairs: list[tuple[float, float]], slopes: Tensor) -> Lear
         found = torch.where(wrong > 0, -torch.inf, found)
         at = int(found.argmax())
         if best is None or float(found[at]) > best.evidence:
-            best = Learnt(apart, level, float(sigmas[at]), mean[at], float(found[at]))
+            best = Learnt(apart, level, float(sigmas[at]), mean[at], float(found[at]), matrix[at], a)
     assert best is not None
     return best

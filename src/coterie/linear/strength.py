@@ -77,10 +77,7 @@ def chosen_strength(
     folds = dealt(design.u.numpy(), unit, seed)
     if folds is None:
         return Strength(STRENGTHS[-1], {})
-    kept = torch.cat(
-        [torch.stack([f != i for i in range(int(f.max()) + 1)]) for f in map(torch.from_numpy, folds)]
-    )
-    kept = kept.double()
+    kept = masks_of(folds)
     theta = torch.zeros(len(kept), len(design.slopes), dtype=torch.float64)
     losses, best = dict[float, Tensor](), STRENGTHS[-1]
     at_once = max(1, AT_ONCE // max(1, design.z.numel() * design.family.outputs))
@@ -100,6 +97,43 @@ def chosen_strength(
     if isinstance(design.family, Rowwise) and design.family.kind != "gaussian":
         chosen = next(s for s in losses if not_worse(losses[s] - losses[best], unit))
     return Strength(chosen, {s: float(each.mean()) for s, each in losses.items()})
+
+
+def cross_losses(
+    design: Design,
+    hold: Tensor,
+    towards: Tensor,
+    unit: np.ndarray | None,
+    seed: int,
+    check: Callable[[], None] = lambda: None,
+) -> Tensor | None:
+    """[n] what rows lose while they are held out, by a model that is held [q] towards coefficients [q]; None
+    where there are too few rows to hold any out.
+    """
+    folds = dealt(design.u.numpy(), unit, seed)
+    if folds is None:
+        return None
+    kept = masks_of(folds)
+    many = len(kept)
+    centre = towards.expand(many, -1)
+    theta = minimise(
+        design.family,
+        design.z,
+        design.u,
+        kept,
+        hold.expand(many, -1),
+        centre,
+        centre,
+        check=check,
+        enough=ROUGHLY,
+    )
+    return held_out_losses(design, theta, kept) / len(folds)
+
+
+def masks_of(folds: list[np.ndarray]) -> Tensor:
+    """[fold of each dealing, n] 1 for the rows that are not held out."""
+    each = [torch.stack([f != i for i in range(int(f.max()) + 1)]) for f in map(torch.from_numpy, folds)]
+    return torch.cat(each).double()
 
 
 def not_worse(more: Tensor, unit: np.ndarray | None) -> bool:

@@ -9,6 +9,11 @@ and Hill, 2007, "Data Analysis Using Regression and Multilevel/Hierarchical Mode
 strengths learnt by empirical Bayes. τ = 0 makes it `pooled` with intercepts of the sites' own, a large τ
 training alone with one strength for all: it is personal by nature, and never far from the better of the two.
 
+A site may have nothing in common with the others, which one τ for all cannot say. So in the end each asks its
+own rows: held out, do they lose more near the mean of the others, in which they have no part, than by a model
+of its own (`ridge`)? If so by more than a standard error, the site keeps that one. For this it gets the sums
+over all sites; where there are two, that is what the other told.
+
 What leaves a site are sums over its rows, for each way of a grid in which sites may differ; the coordinator
 needs their sums over sites alone, and makes them through `mix`, sealed if the run is. How much of a site's
 model comes from its own rows (`share`) is told, for the weights that are shown: who learns from whom, and how
@@ -27,11 +32,11 @@ from torch import Tensor
 from coterie.core.belief import Beliefs
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
+from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, scatter
 from coterie.core.net import Net
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.kernels.curvature import SCALE, Near
+from coterie.kernels.curvature import ALL, SCALE, Near
 from coterie.kernels.newton import Newton
 from coterie.methods.linear.pooled import of_all
 from coterie.methods.linear.sums import Common, check_linear, first_common, one_more_step
@@ -67,25 +72,27 @@ class Partial:
         if state.common.settled:
             return state, who_learns(state.common, net)
         common = one_more_step(state.common, net, key, apart=True)
-        if common.scale is None or not bool(common.there.any()):
+        if common.scale is None or common.whole is None or not bool(common.there.any()):
             return State(common, state.own), who_learns(common, net)
         tau, level, _, noise = common.learnt.tolist()
         hosts = common.there.nonzero().flatten()
         near = net.deliver(common.beliefs, torch.zeros(len(hosts), dtype=torch.int64), hosts)
         edges = torch.stack([torch.arange(len(hosts)), hosts], 1)
-        replies = net.visit(
-            Near(tau, level, noise), near, edges, key.at("near"), beside={SCALE: common.scale}
-        )
+        work = Near(tau, level, noise, weigh=common.settled or key.round == key.rounds)
+        beside = {SCALE: common.scale, ALL: common.whole}
+        replies = net.visit(work, near, edges, key.at("near"), beside=beside)
         own = state.own
         if len(replies):
             own = own.put(replies.hosts, replies.beliefs.only(own.names))
+            alone = scatter(replies.numbers["alone"], replies.hosts, len(net.roster), empty=0)
+            common = replace(common, shares=torch.maximum(common.shares, alone))
         return State(common, own), who_learns(common, net)
 
     def models(self, state: State) -> Models:
         return Models(state.own, torch.arange(len(state.own)), state.common.beliefs)
 
     def reveals(self) -> Reveals:
-        return Reveals(coordinator=True, numbers=("loss", "samples", "share"))
+        return Reveals(coordinator=True, numbers=("loss", "samples", "share", "alone"))
 
 
 def who_learns(state: Common, net: Net) -> Info:

@@ -53,6 +53,7 @@ class Common:
     losses    [client] of the last round that asked
     there     [client] who answered then
     settled   whether nothing moves any more
+    whole     what the model is the solution of [1, ...]: the sums of all with the prior, at the coordinator
     """
 
     beliefs: Held
@@ -62,6 +63,7 @@ class Common:
     losses: Tensor
     there: Tensor
     settled: bool = False
+    whole: Held | None = None
 
 
 def first_common(start: Held, net: Net) -> Common:
@@ -106,7 +108,8 @@ def one_more_step(state: Common, net: Net, key: Key, apart: bool) -> Common:
     there[replies.hosts] = True
     shares = scatter(replies.numbers["share"], replies.hosts, n, empty=0)
     beliefs = hold({k: t.unsqueeze(0) for k, t in after.items()}, SERVER)
-    return Common(beliefs, scale, now, shares, losses_of(replies, n), there, settled)
+    whole = hold({BEND: best.precision.float().unsqueeze(0), SLOPE: best.slope.float().unsqueeze(0)}, SERVER)
+    return Common(beliefs, scale, now, shares, losses_of(replies, n), there, settled, whole)
 
 
 def not_too_far(before: Tensor, after: Tensor) -> Tensor:
