@@ -4,7 +4,7 @@
     λ    = argmin Σ_f loss of θ_λf on the rows of f
 
 λ goes over STRENGTHS in the units of a sum of losses, the reciprocal of scikit-learn's C, from the strongest
-down until several in a row are no better. The strongest leaves nothing but the intercept, and an order of
+down; but for a regression, whose models cost little, until several in a row are no better. The strongest leaves nothing but the intercept, and an order of
 rows, by coefficients that are next to 0. For Cox's model, whose loss compares rows, a fold's loss is that of
 all rows less that of the others (Verweij and van Houwelingen, 1993, "Cross-validation in survival analysis").
 
@@ -81,6 +81,7 @@ def chosen_strength(
     theta = torch.zeros(len(kept), len(design.slopes), dtype=torch.float64)
     losses, best = dict[float, Tensor](), STRENGTHS[-1]
     at_once = max(1, AT_ONCE // max(1, design.z.numel() * design.family.outputs))
+    closed = isinstance(design.family, Rowwise) and design.family.kind == "gaussian"
     for strength in reversed(STRENGTHS):  # each from where the one before ended
         found = list[Tensor]()
         for first in range(0, len(kept), at_once):
@@ -91,10 +92,10 @@ def chosen_strength(
         losses[strength] = torch.stack(found).sum(0) / len(folds)
         if float(losses[strength].mean()) < float(losses[best].mean()):  # of equals the stronger
             best = strength
-        if sum(s < best for s in losses) >= ENOUGH:
+        if not closed and sum(s < best for s in losses) >= ENOUGH:
             break
     chosen = best
-    if isinstance(design.family, Rowwise) and design.family.kind != "gaussian":
+    if isinstance(design.family, Rowwise) and not closed:
         chosen = next(s for s in losses if not_worse(losses[s] - losses[best], unit))
     return Strength(chosen, {s: float(each.mean()) for s, each in losses.items()})
 
