@@ -4,9 +4,10 @@
     λ    = argmin Σ_f loss of θ_λf on the rows of f
 
 λ goes over STRENGTHS in the units of a sum of losses, the reciprocal of scikit-learn's C, from the strongest
-down; but for a regression, whose models cost little, until several in a row are no better. The strongest leaves nothing but the intercept, and an order of
-rows, by coefficients that are next to 0. For Cox's model, whose loss compares rows, a fold's loss is that of
-all rows less that of the others (Verweij and van Houwelingen, 1993, "Cross-validation in survival analysis").
+down, but for a regression, whose models cost little, until several in a row are no better. The strongest
+leaves nothing but the intercept, and an order of rows, by coefficients that are next to 0. For Cox's model,
+whose loss compares rows, a fold's loss is that of all rows less that of the others (Verweij and van
+Houwelingen, 1993, "Cross-validation in survival analysis").
 
 Of classes, the strongest is taken that is worse than the best by no more than a standard error (Breiman et
 al., 1984, "Classification and Regression Trees"): the loss of a probability that is too bold has no bound,
