@@ -39,7 +39,8 @@ STRENGTHS = tuple(10.0 ** (e / 2) for e in range(-8, 13))
 ROUGHLY = 1e-6  # near enough to an optimum to choose a strength
 FIRM = 0.01  # holds intercepts, which would be infinite for rows of one class
 MANY = 20_000
-FOLDS, DEALINGS, FEW = 5, 5, 400  # rows are dealt until so many were held out
+FOLDS, DEALINGS, FEW = 10, 3, 400  # rows are dealt until so many were held out
+CLOSED = 20  # folds of a regression, whose models cost little: few rows are not made fewer
 ENOUGH = 4  # weaker strengths in a row that are no better: then no weaker ones are tried
 
 
@@ -75,14 +76,14 @@ def chosen_strength(
     """By cross-validation over the rows of a design; `unit` [n] says which are about one patient."""
     if len(design.z) > MANY:
         design, unit = some_rows(design, unit, seed)
-    folds = dealt(design.u.numpy(), unit, seed)
+    folds = dealt(design.u.numpy(), unit, seed, CLOSED if in_closed_form(design) else FOLDS)
     if folds is None:
         return Strength(STRENGTHS[-1], {})
     kept = masks_of(folds)
     theta = torch.zeros(len(kept), len(design.slopes), dtype=torch.float64)
     losses, best = dict[float, Tensor](), STRENGTHS[-1]
     at_once = max(1, AT_ONCE // max(1, design.z.numel() * design.family.outputs))
-    closed = isinstance(design.family, Rowwise) and design.family.kind == "gaussian"
+    closed = in_closed_form(design)
     for strength in reversed(STRENGTHS):  # each from where the one before ended
         found = list[Tensor]()
         for first in range(0, len(kept), at_once):
@@ -101,6 +102,11 @@ def chosen_strength(
     return Strength(chosen, {s: float(each.mean()) for s, each in losses.items()})
 
 
+def in_closed_form(design: Design) -> bool:
+    """Whether one step of Newton's is the optimum."""
+    return isinstance(design.family, Rowwise) and design.family.kind == "gaussian"
+
+
 def cross_losses(
     design: Design,
     hold: Tensor,
@@ -112,7 +118,7 @@ def cross_losses(
     """[n] what rows lose while they are held out, by a model that is held [q] towards coefficients [q]; None
     where there are too few rows to hold any out.
     """
-    folds = dealt(design.u.numpy(), unit, seed)
+    folds = dealt(design.u.numpy(), unit, seed, CLOSED if in_closed_form(design) else FOLDS)
     if folds is None:
         return None
     kept = masks_of(folds)
@@ -158,11 +164,11 @@ def held_out_losses(design: Design, theta: Tensor, kept: Tensor) -> Tensor:
     return ((more / (1 - kept).sum(1)).unsqueeze(1) * (1 - kept)).sum(0)
 
 
-def dealt(y: np.ndarray, unit: np.ndarray | None, seed: int) -> list[np.ndarray] | None:
+def dealt(y: np.ndarray, unit: np.ndarray | None, seed: int, folds: int = FOLDS) -> list[np.ndarray] | None:
     """Several ways [n] in which rows are dealt to folds; None where there are too few to hold any out."""
     own = np.arange(len(y)) if unit is None else unit
     _, first, of = np.unique(own, return_index=True, return_inverse=True)
-    many = min(FOLDS, len(first))
+    many = min(folds, len(first))
     if many < 2:
         return None
     found = []
