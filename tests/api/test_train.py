@@ -214,7 +214,7 @@ def test_local_work_as_an_object(hospitals):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"learning_rate": 0.1}, "unknown option 'learning_rate': known are batch, epochs, "),
+        ({"learning_rate": 0.1}, "unknown option 'learning_rate': known are batch, clip, epochs, "),
         ({"tune": 2}, "unknown option 'tune': "),
         ({"method": "fedavgg"}, "unknown method 'fedavgg': did you mean fedavg?"),
         ({"init": "comon"}, "unknown init 'comon': did you mean common?"),

@@ -174,25 +174,26 @@ COMPARE = ("compare", *TITANIC, "--methods", "local", "fedavg", "fedavg:weighted
 def test_a_comparison(done):
     printed = done(*COMPARE, "--out", "here")
     figures = [line.split() for line in printed.splitlines() if "±" in line]
-    assert [row[0] for row in figures[:2]] == ["local", "fedavg"]
+    assert [row[0] for row in figures[:3]] == ["nothing", "local", "fedavg"]
     assert "fedavg:weight" in printed
     means = [
         sum(accuracies(f"here/{name}/seed-{seed}") for seed in (0, 1)) / 2 for name in ("local", "fedavg")
     ]
-    assert [row[1] for row in figures[:2]] == [f"{100 * mean:.1f}" for mean in means]
+    assert [row[1] for row in figures[1:3]] == [f"{100 * mean:.1f}" for mean in means]
     assert printed.splitlines()[-1] == "report: here/report.html"
     assert {p.name for p in Path("here").iterdir()} == {
         ".lock",
         "compare.toml",
         "report.html",
         "timings.jsonl",
+        "nothing",
         "local",
         "fedavg",
         "fedavg-weighted-false",
     }
     assert "fedavg:weighted=false" in Path("here/report.html").read_text()
     before = {p: p.stat().st_mtime_ns for p in Path("here").rglob("models.safetensors")}
-    assert len(before) == 6
+    assert len(before) == 8
     again = done("resume", "here")
     assert {p: p.stat().st_mtime_ns for p in before} == before
     assert again.splitlines()[-1] == "report: here/report.html"
@@ -221,7 +222,7 @@ def test_a_comparison_with_nothing_but_its_data(done):
     printed = done("compare", "--data", "titanic", "--rounds", "6", "--seeds", "1")
     assert printed.splitlines()[-1] == "report: runs/compare-titanic-age-strict-2/report.html"
     made = {p.parent.name for p in Path("runs/compare-titanic-age-strict-2").glob("*/seed-0")}
-    assert made == {"local", "fedavg", "finetune", "central"}
+    assert made == {"nothing", "local", "fedavg", "finetune", "central"}
 
 
 @pytest.mark.parametrize("text", ['methods = "local"', 'seeds = "three"', "out = 3"])
@@ -260,7 +261,7 @@ def interrupted(coterie, monkeypatch):
     def run(*words: str) -> str:
         def watcher(bar, label, before=0):
             def watch(record):
-                if record.done == 1:
+                if record.done == 1 and not record.finished:
                     raise KeyboardInterrupt
 
             return watch

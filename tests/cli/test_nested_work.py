@@ -115,10 +115,11 @@ class TestComparison:
         with pytest.raises(BadInput, match="brackets do not match"):
             parsed("fedavg:kernel=dp(sgd")
 
-    def test_its_rate_is_searched(self):
+    def test_what_matters_of_it_is_searched(self):
         tuning = Tuning(self.shared, ("fedavg:kernel=dp(sgd)", "fedavg"), ("dp.clip=0.1..1",), 2, 2)
-        assert [a.name for a in tuning.axes("fedavg:kernel=dp(sgd)")] == ["sgd.lr", "dp.clip"]
-        assert [a.name for a in tuning.axes("fedavg")] == ["sgd.lr"]
+        usual = ["sgd.lr", "sgd.weight_decay", "sgd.schedule", "rounds"]
+        assert [a.name for a in tuning.axes("fedavg:kernel=dp(sgd)")] == [*usual, "dp.clip"]
+        assert [a.name for a in tuning.axes("fedavg")] == usual
 
 
 @pytest.mark.usefixtures("coarsely")
@@ -143,7 +144,7 @@ class TestCommands:
             *["--methods", "fedavg", "fedavg:kernel=dp(sgd)", "--dp.sigma", "2", "--sgd.lr", "0.4"],
         )
         assert code == 0, said
-        clear, private = read_records(tmp_path / "there")
+        _, clear, private = read_records(tmp_path / "there")
         assert (clear.config["kernel"], private.config["kernel"]) == ("sgd", "dp(sgd)")
         assert "dp" not in clear.config
         assert private.config["dp"]["sigma"] == 2.0
@@ -212,7 +213,7 @@ class TestPython:
         found = package.compare(
             nn.Linear(4, 3), self.clients(client_of), methods=methods, rounds=1, seeds=1, sigma=0.5, lr=0.3
         )
-        configs = [result[0].record.config for result in found.results.values()]
+        configs = [found.results[spec][0].record.config for spec in methods]
         assert [c["kernel"] for c in configs] == ["sgd", "bounded(sgd)", "dp(sgd)"]
         assert [c["sgd"]["lr"] for c in configs] == [0.3] * 3
         assert configs[1]["bounded"] == {"clip": 0.1, "sigma": 0.5}

@@ -175,7 +175,7 @@ def test_trials_that_fail_are_shown(coterie):
 
 
 def test_errors_that_nearly_diverged_do_not_hide_the_others():
-    tuning = Tuning(Settings(data="diabetes"), ("local",))
+    tuning = Tuning(Settings(data="diabetes"), ("local",), ("sgd.lr=0.01..1:log",))
     for metric, values, scale in [
         ("rmse", (50.0, 60.0), "linear"),
         ("rmse", (50.0, 5001.0), "log"),

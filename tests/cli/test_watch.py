@@ -46,12 +46,12 @@ def test_a_comparison_is_shown_once(coterie, seen):
     methods = ("--methods", "local", "fedavg", "--seeds", "2", "--jobs", "1")
     assert coterie("compare", *TITANIC, *methods, "--out", "here")[0] == 0
     shown = seen("here", "--once").splitlines()
-    assert shown[1] == "4 runs: 4 finished"
+    assert shown[1] == "6 runs: 6 finished"
     rows = [line.split() for line in shown if line.startswith(("local", "fedavg"))]
     assert [row[:3] for row in rows] == [[m, s, "2/2"] for m in ("local", "fedavg") for s in ("0", "1")]
     assert all(row[3] == "accuracy" and row[-1] == "finished" for row in rows)
     Path("here/local/seed-1/models.safetensors").unlink()
-    assert seen("here", "--once").splitlines()[1] == "4 runs: 3 finished, 1 stopped"
+    assert seen("here", "--once").splitlines()[1] == "6 runs: 5 finished, 1 stopped"
 
 
 @pytest.mark.parametrize("place", ["nowhere", "."])

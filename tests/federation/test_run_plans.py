@@ -36,7 +36,7 @@ MLP = {"model": "mlp", "validation": 0.2}
 def options_for(method: str) -> dict:
     work = {**WORK, "keep": method not in ONCE | {"data-interpolation"}}
     work["momentum"] = 0.0 if method in PLAIN else WORK["momentum"]
-    tables = {"sgd": work, "mlp": {"hidden": [6]}}
+    tables = {**({} if method == "nothing" else {"sgd": work}), "mlp": {"hidden": [6]}}
     return tables | ({method: OPTIONS[method]} if method in OPTIONS else {})
 
 

@@ -18,21 +18,25 @@ from coterie.methods import Nothing
 from coterie.models import MODELS
 
 
-def client(name, y, x=None, kind="classification", **more):
-    x = np.arange(3 * len(y), dtype=float).reshape(len(y), 3) if x is None else x
-    return coterie.Client.from_arrays(x, np.asarray(y), name=name, task=kind, test=0.5, **more)
-
-
 def clients_of(ys, test, task, classes=()):
     """Rows as they are given: training and test rows [client]."""
 
     def part(y):
-        y = torch.tensor(y)
+        y = torch.tensor(y, dtype=torch.int64 if task == "classification" else torch.float32)
         return Samples(torch.arange(2.0 * len(y)).reshape(len(y), 2), y)
 
     made = []
     for i, (train, held) in enumerate(zip(ys, test, strict=True)):
-        made.append(Client(f"c{i}", part(train), part(held), part(train[:0]), task=task, classes=classes))
+        made.append(
+            Client(
+                f"c{i}",
+                part(train),
+                part(held),
+                part(train[:0]),
+                classes=classes,
+                censored=task == "survival",
+            )
+        )
     return made
 
 
@@ -72,18 +76,13 @@ def test_survival_has_one_risk_for_all(net):
     assert found.record.final("concordance") == [0.5, 0.5]
 
 
-SHAPES = {
-    "erosion-cnn": (1, 12, 12),
-    "pens-cnn": (3, 22, 22),
-    "lenet5": (1, 28, 28),
-    "lenet5-small": (1, 28, 28),
-}
+PICTURES = ("erosion-cnn", "lenet5", "lenet5-small", "pens-cnn", "resnet18")
 
 
 @pytest.mark.parametrize("model", [m for m in MODELS if m != "linear"])
 def test_every_model_says_the_same_of_every_row(model):
     options = {"resnet18": {"width": 8}}.get(model, {})
-    shape = SHAPES.get(model, (3, 16, 16) if model == "resnet18" else (4,))
+    shape = (3, 22, 22) if model in PICTURES else (4,)
     module = MODELS.make(model, **options).build(shape, 3, 0)
     y, draws = torch.tensor([0, 0, 2]), torch.Generator().manual_seed(0)
     x = torch.randn(3, *shape, generator=draws)
@@ -109,7 +108,7 @@ class Squeezing(nn.Module):
 )
 def test_a_model_that_does_not_end_in_a_linear_layer_is_refused_and_compared_without(module):
     made = clients_of([[0, 1], [1, 0]], [[0, 1], [1, 0]], "classification", ("a", "b"))
-    with pytest.raises(BadInput, match="let it return what an nn.Linear gives"):
+    with pytest.raises(BadInput, match=r"let it return what an nn\.Linear gives"):
         coterie.train(module, made, "nothing", rounds=1, progress=False)
     with pytest.warns(coterie.CoterieWarning, match="nothing is left out"):
         found = coterie.compare(module, made, ["local"], seeds=1, rounds=1, kernel="sgd", progress=False)
@@ -118,9 +117,7 @@ def test_a_model_that_does_not_end_in_a_linear_layer_is_refused_and_compared_wit
 
 def test_other_work_than_its_own_is_refused():
     made = clients_of([[0, 1], [1, 0]], [[0, 1], [1, 0]], "classification", ("a", "b"))
-    with pytest.raises(
-        BadInput, match="method nothing does the work constant alone; got kernel sgd: leave it out"
-    ):
+    with pytest.raises(BadInput, match="nothing does the work constant alone; got kernel sgd: leave it out"):
         coterie.train("logistic", made, "nothing", kernel="sgd")
 
 

@@ -114,7 +114,7 @@ class TestScaffold:
     @pytest.mark.parametrize(
         ("local", "words"),
         [
-            (Adam(), "need sgd for local work; got adam: use kernel=sgd"),
+            (Adam(), "need sgd or newton for local work; got adam: use kernel=sgd"),
             (SGD(momentum=0.5), "without momentum; got momentum=0.5: set it to 0"),
         ],
     )

@@ -69,7 +69,7 @@ def told(bench, trials):
     advice = advice_of(bench, trials, ABOUT)
     (lines,) = sentences(advice).values()
     (answer,) = advice.answers
-    return answer, " ".join(lines), advice
+    return answer, " ".join(lines[1:]), advice
 
 
 RARE = (26, 1)

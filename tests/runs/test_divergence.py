@@ -179,7 +179,7 @@ def test_a_comparison_goes_on_with_the_other_methods_and_names_what_diverged(rec
     assert "fedavg" not in shown.out
     assert "fedavg:sgd.lr=0.15 has no result, as it diverged in seed 0: round 8" in shown.err
     assert "has no result, as it diverged in seed 1" in (out / "report.html").read_text()
-    assert [r.label for r in read_records(out)] == ["local:sgd.lr=0.01"] * 2
+    assert [r.label for r in read_records(out)] == ["nothing"] * 2 + ["local:sgd.lr=0.01"] * 2
     assert len(diverged_in(out)) == 2
     events = (out / "fedavg-sgd.lr-0.15" / "seed-0" / "events.jsonl").read_text().splitlines()
     assert json.loads(events[-1])["what"] == "diverged"

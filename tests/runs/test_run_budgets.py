@@ -265,7 +265,7 @@ def test_budgets_from_python(tmp_path):
     study = coterie.compare(
         "logistic", clients, ["local", "finetune:tune=1"], seeds=2, out=tmp_path / "s", **settings
     )
-    assert study.summary()["steps"].tolist() == [3 * steps, 3 * steps]
+    assert study.summary()["steps"].tolist() == [0, 3 * steps, 3 * steps]
     with pytest.raises(BadInput, match="finetune"):
         coterie.compare(
             "logistic", clients, ["local", "finetune"], out=tmp_path / "t", **settings | {"budget": ["kwh=1"]}

@@ -30,7 +30,7 @@ def test_resolved_spells_everything_out():
     assert {k: v for k, v in settings.options.items() if k != settings.engine} == {
         "shift": {"distribution": "B", "shares": [], "order": "shuffled"},
         "fedavg": {"weighted": True, "sample": 1.0, "norm": "average"},
-        "sgd": asdict(SGD(lr=0.5)),
+        "sgd": {k: v for k, v in asdict(SGD(lr=0.5)).items() if v is not None},
     }
 
 
@@ -199,5 +199,5 @@ def test_every_source_has_something_natural():
 
 def test_setting_names_are_what_a_table_may_hold():
     asked = {"budget": ("steps=5",), "power": 5.0, "forbid": ("sex",), "require": ("chol",)}
-    given = Settings(clients=1, deal=1, rows=2, history=1, calibrate="none", **asked)
+    given = Settings(clients=1, deal=1, rows=2, history=1, calibrate="none", targets="raw", **asked)
     assert set(given.table()) == {o.name for o in options_of(Settings)}

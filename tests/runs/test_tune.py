@@ -24,7 +24,7 @@ from coterie.core.errors import BadInput, BadRun
 from coterie.core.seeds import Key
 from coterie.methods.server.finetune import FineTune
 from coterie.runs import tune as tuner
-from coterie.runs.compare import slug
+from coterie.runs.compare import comparison_from, slug
 from coterie.runs.experiment import Builder
 from coterie.runs.search import Axis, default_axes, read_axis, suggest
 from coterie.runs.settings import Settings, from_table, read_toml
@@ -33,7 +33,7 @@ from coterie.runs.tune import tune
 from coterie.sites.folds import deal_folds, held_out
 
 ONE = Settings(
-    data="diabetes", rounds=1, engine="loop"
+    data="diabetes", kernel="sgd", rounds=1, engine="loop"
 )  # what the data would be is replaced by the clients above
 REAL = Settings(data="breast-cancer", clients=2, rounds=2, engine="loop")
 RATES = ("sgd.lr=0.05..0.6",)
@@ -277,16 +277,55 @@ def test_specs_carry_the_best_options():
 
 def test_what_a_spec_fixes_is_not_searched():
     tuning = Tuning(ONE, ("fedavg", "fedavg:sample=0.5"), ("fedavg.sample=0.1..1.0",))
-    assert [a.name for a in tuning.axes("fedavg")] == ["sgd.lr", "fedavg.sample"]
-    assert [a.name for a in tuning.axes("fedavg:sample=0.5")] == ["sgd.lr"]
+    usual = ["sgd.lr", "sgd.weight_decay", "sgd.schedule"]
+    assert [a.name for a in tuning.axes("fedavg")] == [*usual, "fedavg.sample"]
+    assert [a.name for a in tuning.axes("fedavg:sample=0.5")] == usual
     assert slug("fedavg:sample=0.5") == "fedavg-sample-0.5"
 
 
 @pytest.mark.parametrize(("kernel", "low", "high"), [("sgd", 0.001, 3.0), ("adam", 1e-05, 0.03)])
-def test_by_default_the_learning_rate_is_searched(kernel, low, high):
-    assert default_axes(kernel) == [Axis(kernel, "lr", low, high, log=True)]
+def test_by_default_what_matters_is_searched(kernel, low, high):
+    rate, decay, schedule, rounds = default_axes(kernel, 30)
+    assert rate == Axis(kernel, "lr", low, high, log=True)
+    assert (decay.name, schedule.values) == (f"{kernel}.weight_decay", ("constant", "cosine"))
+    assert rounds == Axis("", "rounds", values=(7, 15, 30))
+    assert rate.holds(0.01)  # so that the first trial is what is given
+    assert decay.holds(0.0)
     tuning = Tuning(replace(ONE, kernel=kernel), ("fedavg",), ("fedavg.sample=0.5|1",))
-    assert [a.name for a in tuning.axes("fedavg")] == [f"{kernel}.lr", "fedavg.sample"]
+    names = [a.name for a in tuning.axes("fedavg")]  # of a single round, no number of them is searched
+    assert names == [rate.name, decay.name, schedule.name, "fedavg.sample"]
+
+
+def test_what_is_solved_is_searched_by_its_pull_and_a_strength_found_at_home_by_nothing():
+    solved = Tuning(replace(ONE, kernel="auto", rounds=8), ("local", "ditto", "fedavg"), trials=2, folds=2)
+    assert [a.name for a in solved.axes("fedavg")] == ["newton.pull", "newton.penalty"]
+    assert [a.name for a in solved.axes("ditto")] == ["newton.pull", "newton.penalty", "ditto.pull"]
+    assert solved.axes("local") == []
+    tuned = tune(solved)
+    alone = tuned.of("local")
+    assert [t.options for t in alone] == [{}, {}]
+    assert alone[0].folds == alone[1].folds
+    assert tuned.settings("local").kernel == "ridge"
+    assert tuned.of("fedavg")[0].options == {"newton.pull": 1.0, "newton.penalty": 0.0}
+
+
+def test_options_of_other_work_mean_that_work():
+    assert Tuning(replace(ONE, kernel="auto"), ("fedavg",), RATES).settings.kernel == "sgd"
+    assert Tuning(replace(ONE, kernel="auto"), ("fedavg",), ("newton.pull=1..2",)).settings.kernel == "auto"
+
+
+def test_rounds_are_searched_and_written(by_hand, tmp_path):
+    """With lr = 0.25 each round halves what is left: rmse after r rounds is 1.5 / 2^r, and 4 are best."""
+    search = ("rounds=1|2|4", "sgd.lr=0.25|1e-06")
+    tuned = tune(Tuning(replace(ONE, rounds=2), ("local",), search, trials=12), tmp_path / "here")
+    for trial in tuned.trials:
+        left = (1 - 2 * trial.options["sgd.lr"]) ** trial.options["rounds"]
+        assert trial.value == pytest.approx(1.5 * left, abs=1e-5)
+    assert tuned.best("local").options == {"rounds": 4, "sgd.lr": 0.25}
+    assert tuned.specs() == ["local:rounds=4,sgd.lr=0.25"]
+    assert read_toml(tmp_path / "here" / "best" / "local.toml")["rounds"] == 4
+    again = comparison_from(read_toml(tmp_path / "here" / "best.toml"), "best")
+    assert {s.rounds for _, s in again.cells()} == {4}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from coterie.api import checks
-from coterie.api.train import footing_of, given_config, natural_for, parts_of
+from coterie.api.natural import natural_for, parts_of, with_targets
+from coterie.api.train import footing_of, given_config
 from coterie.core.checks import checked
 from coterie.core.client import Client
 from coterie.core.options import coerced
@@ -132,8 +133,11 @@ def advise(
     asked = {"requester": requester, "measure": measure, "candidates": tuple(candidates), "folds": folds}
     settings = Settings(**coerced(Settings, {**common, "rounds": rounds, "seed": seed}, "advise"))
     question = advising.Question(settings, inner)
-    natural = natural_for(model, clients, "advised", own) if kernel is None else kernel
-    work, way = parts_of(natural, "advised", {**options, **asked}, asked=kernel)
+    natural = natural_for(model, clients, "advised", own)
+    usual, given = natural.unless(kernel), {**options, **asked}
+    work, way = parts_of(kernel or natural.kernel, "advised", given, kernel, usual)
+    if kernel is None and features is None:
+        settings = with_targets(settings, model, [(natural, work)])
     key = Key(settings.seed, rounds=settings.rounds)
     footing = footing_of(
         model, clients, settings, init, features, lambda r, start: way.check(r, start, key), own=own

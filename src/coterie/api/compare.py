@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,15 +15,13 @@ import tomli_w
 from torch import nn
 
 from coterie.api import checks
+from coterie.api.natural import natural_for, options_of_work, parts_of, with_targets
 from coterie.api.result import Result
 from coterie.api.train import (
     finished,
     footing_of,
     given_config,
     given_experiment,
-    natural_for,
-    options_of_work,
-    parts_of,
     train,
 )
 from coterie.core.belief import Beliefs
@@ -39,7 +37,7 @@ from coterie.data.rereading import anew
 from coterie.engines.threads import narrow
 from coterie.kernels import nested
 from coterie.kernels.constant import Constant
-from coterie.kernels.natural import STEPS, only_work, work_of_options
+from coterie.kernels.natural import STEPS, Natural, only_work, work_of_options
 from coterie.methods import METHODS
 from coterie.methods.baselines import NOTHING
 from coterie.methods.baselines.nothing import Nothing
@@ -165,9 +163,13 @@ def compare(
     watch = told(common.pop("watch", nobody))
     rest = {k: v for k, v in options.items() if k not in known}
     common["budget"] = specs_of(common.get("budget", ()))
-    ways = ways_of(specs, asked, rest, lambda name: natural_for(model, clients, name, brought))
+    natural = {spec: natural_for(model, clients, name, brought) for spec, (name, _) in specs.items()}
+    free = {spec for spec, (_, own) in specs.items() if not own.get("kernel", asked)}
+    ways = ways_of(specs, asked, rest, natural)
     path = None if out is None else given_folder(str(out), "out")
     first, done = Settings(**coerced(Settings, {**common, "seed": seed}, "compare")), 0
+    works = {s: [(natural[s], ways[s][0])] if s in free and features is None else [] for s in ways}
+    targets = {spec: with_targets(first, model, work).targets for spec, work in works.items()}
     ways = with_nothing(ways, path if resume else None, model, clients, first, rest)
     methods = list(ways)
     results: dict[str, list[Result]] = {spec: [] for spec in ways}
@@ -192,9 +194,12 @@ def compare(
                 begin(path, table, footing, resume)
                 inside.enter_context(closing(locked(path)))
             for spec, (work, way) in ways.items():
-                its = rounds_of(settings, way)
-                config = given_config(footing, model, its, work, way, engine, init, features, brought)
-                experiment = given_experiment(footing, config, its, way, brought)
+                its, ground = rounds_of(settings, way), footing
+                if (wanted := targets.get(spec, first.targets)) != first.targets:
+                    its = replace(its, targets=wanted)
+                    ground = footing_of(model, clients, its, init, features, check, own=brought)
+                config = given_config(ground, model, its, work, way, engine, init, features, brought)
+                experiment = given_experiment(ground, config, its, way, brought)
                 place = None if path is None else path / slug(spec) / f"seed-{settings.seed}"
                 seen = watch_of(f"{spec} seed {settings.seed}", done)
                 results[spec].append(finished(experiment, place, resume, seen, label=spec))
@@ -210,17 +215,18 @@ def ways_of(
     specs: Mapping[str, tuple[str, dict[str, Any]]],
     asked: Any,
     rest: Mapping[str, Any],
-    natural: Callable[[str], str],
+    natural: Mapping[str, Natural],
 ) -> Ways:
     """Each method with the work that it does: its own, what was asked for, or what is natural for it. Options
     that all share (`rest`) go to those that have them.
     """
     of = {name: {o.name for o in options_of(METHODS[name])} for name, _ in specs.values()}
     alone = {option for names in of.values() for option in names}
-    works = {
-        spec: own.pop("kernel", "" if only_work(METHODS[name]) else asked) or natural(name)
+    named = {
+        spec: own.pop("kernel", "" if only_work(METHODS[name]) else asked)
         for spec, (name, own) in specs.items()
     }
+    works = {spec: named[spec] or natural[spec].kernel for spec in specs}
     refuse_other_work(specs, works)
     alone |= {option for work in works.values() for option in options_of_work(work)}
     made = Ways()
@@ -228,7 +234,8 @@ def ways_of(
         here = of[name] | options_of_work(works[spec])
         shared = {k: v for k, v in rest.items() if k not in alone or k in here}
         its = {k.rpartition(".")[2]: v for k, v in own.items()}
-        made[spec] = parts_of(works[spec], name, {**shared, **its}, asked=works[spec])
+        usual = natural[spec].unless(named[spec] or None)
+        made[spec] = parts_of(works[spec], name, {**shared, **its}, works[spec], usual)
     return made
 
 

@@ -43,8 +43,9 @@ from coterie.api.estimator_rows import (
     sites_apart,
     sites_in,
 )
+from coterie.api.natural import alone
 from coterie.api.result import Result
-from coterie.api.train import finished, natural_for, parts_of, ready
+from coterie.api.train import finished, ready
 from coterie.core.client import Client
 from coterie.core.errors import BadData, BadInput, CoterieError, CoterieWarning
 from coterie.core.kernel import Trainer
@@ -260,22 +261,17 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         return data.take(rows[keep]), data.take(rows[out])
 
     def _trained(self, clients: Sequence[Client], seed: int) -> Result:
-        kernel, method, options = self.kernel, self.method, dict(self.options or {})
+        kernel, method, options, targets = self.kernel, self.method, dict(self.options or {}), "auto"
         if len(clients) == 1:  # nobody to learn with
-            natural = kernel if kernel is not None else natural_for(self._model, clients, "local")
-            work, _ = parts_of(natural, method, options, asked=kernel)
-            kernel, method, options = None, Local(work), {}
-        experiment = ready(
-            self._model,
-            clients,
-            method,
-            kernel,
-            options,
-            tested=False,
-            rounds=self.rounds,
-            seed=seed,
-            one_class="allow",
-        )
+            method, targets = alone(self._model, clients, kernel, method, options)
+            kernel, options = None, {}
+        given: dict[str, Any] = {
+            "rounds": self.rounds,
+            "seed": seed,
+            "one_class": "allow",
+            "targets": targets,
+        }
+        experiment = ready(self._model, clients, method, kernel, options, tested=False, **given)
         result = finished(experiment, None, False, lambda record: None)
         # as values: what a run keeps to work them out can neither be pickled nor is needed any more
         result.record.models = Known(dict(result.record.models()))

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from coterie.api import checks
-from coterie.api.train import parts_of, refuse_nothing
+from coterie.api.natural import parts_of
+from coterie.api.train import refuse_nothing
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.checks import checked

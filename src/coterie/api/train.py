@@ -11,24 +11,23 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from coterie.api import checks
+from coterie.api.natural import natural_for, parts_of, with_targets
 from coterie.api.result import Result, result_of
 from coterie.core import belief as tree
-from coterie.core.checks import checked, refuse_wrong
+from coterie.core.checks import checked
 from coterie.core.client import Client, class_count
 from coterie.core.errors import BadInput, BadRun, CoterieWarning, UnknownName
 from coterie.core.kernel import Trainer
 from coterie.core.learner import Loss
 from coterie.core.method import Method
-from coterie.core.options import coerced, options_of, table_of
+from coterie.core.options import coerced, table_of
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.data.fit_together import check_clients
 from coterie.data.rereading import anew
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
-from coterie.kernels import WORK, nested
-from coterie.kernels.natural import natural_work, only_work, refuse_other_than, with_local, work_of_options
-from coterie.methods import METHODS
+from coterie.kernels import nested
 from coterie.metrics.own import NOTHING, Own, own_of
 from coterie.metrics.transform import Transform
 from coterie.models import MODELS
@@ -43,6 +42,7 @@ from coterie.runs.recalibrating import for_use
 from coterie.runs.recalibration import Asked
 from coterie.runs.runner import Outcome, Watch, run, same_threads
 from coterie.runs.settings import Settings, digest
+from coterie.runs.target_scales import note_on_scale, options_with_scale
 from coterie.sites.features import Features
 from coterie.sites.footing import Check, Footing, grounded, precision_of, reinitialised
 from coterie.sites.last_layer import Body
@@ -163,8 +163,12 @@ def ready(
     Clients that are not `tested` may lack test rows, and are then not scored.
     """
     settings = Settings(**coerced(Settings, given, "train"))
-    natural = natural_for(model, clients, method, own) if kernel is None else kernel
-    work, way = parts_of(natural, method, dict(options or {}), asked=kernel)
+    natural = natural_for(model, clients, method, own)
+    work, way = parts_of(
+        kernel or natural.kernel, method, dict(options or {}), kernel, natural.unless(kernel)
+    )
+    if kernel is None and isinstance(method, str) and features is None:
+        settings = with_targets(settings, model, [(natural, work)])
     key = Key(settings.seed, rounds=settings.rounds)
     footing = footing_of(
         model, clients, settings, init, features, lambda r, start: way.check(r, start, key), tested, own
@@ -191,7 +195,10 @@ def footing_of(
         )
     allow = settings.one_class == "allow"
     notes = check_clients(clients, allow_one_class=allow, allow_untested=not tested)
-    module, beliefs = _start(model, clients, init, settings.seed)
+    scale = options_with_scale(
+        settings.targets, clients[0].task, model if isinstance(model, str) else "", {}, clients
+    )
+    module, beliefs = _start(model, clients, init, settings.seed, scale)
     as_given = isinstance(model, nn.Module) and init == "given"
 
     def all_checks(roster: Roster, start: tree.Beliefs) -> None:
@@ -202,9 +209,9 @@ def footing_of(
         clients,
         module,
         beliefs,
-        notes,
+        (*notes, *note_on_scale(scale)),
         all_checks,
-        made=Made(model, {}) if isinstance(model, str) else None,
+        made=Made(model, scale) if isinstance(model, str) else None,
         features=Features.of(features),
         key=Key(settings.seed, rounds=settings.rounds),
         server=lambda drawn: module if as_given else reinitialised(module, drawn),
@@ -262,6 +269,8 @@ def given_config(
         "init": init,
         **own.table(),
     }
+    if footing.made is not None and footing.made.options:
+        config |= {"targets": settings.targets, footing.made.name: dict(footing.made.options)}
     table = table_of(way)
     if work is not None:
         table.pop("local", None)
@@ -303,76 +312,20 @@ def run_in(experiment: Experiment, out: Path | None, resume: bool, watch: Watch,
         folder.close()
 
 
-def natural_for(model: nn.Module | str, clients: Sequence[Client], method: Any, own: Own = NOTHING) -> str:
-    """The local work of a method, by name, on these clients: linear models of tables are solved."""
-    plain = own.loss is None and own.transform is None and all(c.train.x.ndim == 2 for c in clients)
-    named = model if isinstance(model, str) else ""
-    return natural_work(METHODS[method] if isinstance(method, str) else method, plain, named)
-
-
-def parts_of(
-    kernel: str | Trainer | None,
-    method: str | Method,
-    options: dict[str, Any],
-    asked: str | Trainer | None = None,
-) -> tuple[Trainer, Method]:
-    """The local work and the method; each keyword goes to whichever has such an option. Options of sgd mean
-    sgd, if no work was `asked` for.
-    """
-    kernel = kernel if asked is not None else work_of_options(options) or kernel
-    refuse_wrong({"kernel": checks.KERNEL}, {"kernel": asked})
-    if not isinstance(method, str):
-        if not hasattr(method, "round") or not dataclasses.is_dataclass(method):
-            raise BadInput(
-                f"method must be a name or a frozen dataclass with round; got {type(method).__name__}"
-            )
-        if asked is not None or options:
-            named = "kernel" if asked is not None else next(iter(options))
-            raise BadInput(
-                f"a method given as an object brings its own options and local work; {named} goes there"
-            )
-        return getattr(method, "local", None), method
-    if only := only_work(METHODS[method]):
-        refuse_other_than(only, method, only if asked is None else str(getattr(asked, "name", asked)))
-        kernel = only
-    kernel = "sgd" if kernel is None else kernel
-    way_type, for_work = METHODS[method], options_of_work(kernel)
-    for_way = {o.name for o in options_of(way_type)}
-    for option in options:
-        if option not in for_work | for_way:
-            raise UnknownName("option", option, for_work | for_way)
-    work = kernel
-    if isinstance(kernel, str):
-        of_work = {n: {o.name for o in options_of(WORK[n])} for n in nested.names_in(kernel)}
-        work = nested.made(
-            kernel, {n: {k: v for k, v in options.items() if k in own} for n, own in of_work.items()}
-        )
-    mine = {k: v for k, v in options.items() if k in for_way}
-    mine = coerced(way_type, mine, f"method {method}") | with_local(way_type, work)
-    return work, METHODS.make(method, **mine)  # type: ignore[return-value]
-
-
-def options_of_work(kernel: str | Trainer | None) -> set[str]:
-    """What local work that is given by name takes: its own options, and those of the work inside it."""
-    if kernel is not None and not isinstance(kernel, str):
-        return set()
-    return {o.name for name in nested.names_in(kernel or "sgd") for o in options_of(WORK[name])}
-
-
 def refuse_nothing(module: nn.Module) -> None:
     if not any(True for _ in module.parameters()):
         raise BadInput("the model has no parameters, so there is nothing to train: give one that has")
 
 
 def _start(
-    model: nn.Module | str, clients: Sequence[Client], init: str, seed: int
+    model: nn.Module | str, clients: Sequence[Client], init: str, seed: int, options: Mapping[str, Any]
 ) -> tuple[nn.Module, tree.Beliefs]:
     if init not in ("given", "common", "independent"):
         raise UnknownName("init", init, ("given", "common", "independent"))
     seeds = [Key(seed, ("model", i)).integer() for i in range(len(clients))]
     shape = tuple(clients[0].train.x.shape[1:])
     if isinstance(model, str):
-        module = MODELS.make(model).build(shape, class_count(clients), seeds[0])
+        module = MODELS.make(model, **options).build(shape, class_count(clients), seeds[0])
     elif isinstance(model, nn.Module):
         if any(nn.parameter.is_lazy(p) for p in model.parameters()):
             raise BadInput("the model has layers without a shape yet: run one batch through it first")

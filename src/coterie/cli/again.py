@@ -14,6 +14,7 @@ from coterie.cli import screen
 from coterie.cli.flags import parse
 from coterie.cli.run import played
 from coterie.core.errors import BadInput, BadRun
+from coterie.methods.baselines import NOTHING
 from coterie.runs.about import command_line
 from coterie.runs.compare import is_comparison, read_records, slug
 from coterie.runs.deciding import place_of
@@ -76,7 +77,7 @@ def again(words: Sequence[str]) -> int:
 
 def refuse_comparison(path: Path) -> None:
     if is_comparison(path):
-        first = read_records(path)[0]
+        first = next(r for r in read_records(path) if r.label != NOTHING)
         place = path / slug(first.label) / f"seed-{first.config['seed']}"
         raise BadRun(f"{path} is a comparison, and one run is done again: name one of its runs, try {place}")
 

@@ -146,15 +146,18 @@ def _worked(
         return base, []
     named: dict[str, Any] = {kind: peek(words, kind) or getattr(base, kind) for kind in NAMED}
     bare = dataclasses.replace(base, options={})
-    natural = list[str]()
+    natural, tables = list[str](), dict[str, Mapping[str, Any]]()
     with contextlib.suppress(CoterieError):  # of a part that nobody knows, which is said elsewhere
         for method in methods or [named["method"]]:
-            natural.append(dataclasses.replace(bare, **{**named, "method": method}).with_work().kernel)
+            worked = dataclasses.replace(bare, **{**named, "method": method}).with_work()
+            natural.append(worked.kernel)
+            tables |= worked.options
     of_steps = re.compile(rf"(?<![\w-]){STEPS}\.")
     given = STEPS in base.options or any(of_steps.search(word.lstrip("-")) for word in words)
     if given and STEPS not in natural and not kernels:
         return dataclasses.replace(base, kernel=STEPS), []
-    return base, list(dict.fromkeys(natural))
+    merged = {name: {**table, **base.options.get(name, {})} for name, table in tables.items()}
+    return dataclasses.replace(base, options={**base.options, **merged}), list(dict.fromkeys(natural))
 
 
 def _parts(

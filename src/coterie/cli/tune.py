@@ -26,8 +26,9 @@ from coterie.storage.paths import given_folder
 HELP = """Picks learning rates and method options by cross-validation on the clients' training rows alone.
 
 Each method is tuned by itself. What is searched is an option with a range (sgd.lr=0.01..1:log,
-finetune.tune=1..10) or values (fedavg.weighted=true|false); by default the learning rate. The same command
-goes on where it was cut off.
+finetune.tune=1..10) or values (fedavg.weighted=true|false, rounds=10|30); by default what matters of the
+local work: rate, weight decay, schedule and rounds, or pull and penalty. The same command goes on where it
+was cut off.
 
 examples:
   coterie tune --data titanic --methods local fedavg finetune --trials 20 --out runs/tune-titanic

@@ -23,6 +23,7 @@ from coterie.core.dropout import SeededDropout
 from coterie.core.errors import BadInput
 from coterie.core.groups import Groups, beside, each
 from coterie.core.survival import cox
+from coterie.core.target_scale import scale_of
 from coterie.core.watch import Watch
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -92,7 +93,7 @@ class Learner:
         transform: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.task, self.rule, self.transform = task, loss or LOSSES[task], transform
-        self.watch = Watch()
+        self.watch, self.scale = Watch(), scale_of(model)
         self.training = copy.deepcopy(model).train()
         self.scoring = copy.deepcopy(model).eval()
         self.trainable = tuple(n for n, p in model.named_parameters() if p.requires_grad)
@@ -108,6 +109,11 @@ class Learner:
         """One number for each row [n] of a batch, of which those of weight 0 are padding."""
         rule: Callable[..., Tensor] = self.rule
         return rule(outputs, y, weight) if self.couples else rule(outputs, y)
+
+    def losses_of_step(self, outputs: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """The same in the unit of the model's targets, where it has one: what steps go down."""
+        losses, plain = self.losses(outputs, y, weight), self.rule is not squared_error
+        return losses if plain or self.scale.unit == 1 else losses / self.scale.unit**2
 
     def losses_in(self, outputs: Tensor, y: Tensor, groups: Groups, apart: Tensor | None = None) -> Tensor:
         """The same of rows [n] of several clients: no row is beside another client's, nor are those of one
@@ -181,7 +187,7 @@ class Learner:
                 out = functional_call(self.training, {**belief, **buffers}, (batch.x,))
             except ValueError as error:
                 raise BadInput(self.explained(error)) from None
-        total = (self.losses(out, batch.y, batch.weight) * batch.weight).sum()
+        total = (self.losses_of_step(out, batch.y, batch.weight) * batch.weight).sum()
         return total / batch.weight.sum().clamp(min=1), list(buffers.values())
 
     @staticmethod

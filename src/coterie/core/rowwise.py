@@ -118,7 +118,7 @@ def _tapped(
         belief = dict(zip((*names, *learner.trainable), (*still, *moving), strict=True))
         with dropout_of(learner, seed), Taps([belief[u.weight] for u in uses], taps) as tapped:
             out = functional_call(learner.training, belief, (rows[0],))
-        return (learner.losses(out, rows[1], rows[2]) * rows[2]).sum(), tuple(tapped.inputs)
+        return (learner.losses_of_step(out, rows[1], rows[2]) * rows[2]).sum(), tuple(tapped.inputs)
 
     edges, rows = batch.x.shape[:2]
     with torch.enable_grad():

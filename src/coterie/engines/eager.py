@@ -25,7 +25,7 @@ class EagerLearner(Learner):
 
     def __init__(self, learner: Learner) -> None:
         self.task, self.rule, self.scoring = learner.task, learner.rule, learner.scoring
-        self.transform, self.watch = learner.transform, learner.watch
+        self.transform, self.watch, self.scale = learner.transform, learner.watch, learner.scale
         self.training = copy.deepcopy(learner.training)
         self.buffers, self.drops = learner.buffers, learner.drops
         self.layout = Layout(learner.trainable, belief_of(learner.training))
@@ -74,7 +74,7 @@ class EagerLearner(Learner):
 
     def _loss(self, batch: Batch) -> Tensor:
         x = channels_last(batch.x) if self._pictures else batch.x
-        losses = self.losses(self._forward(x), batch.y, batch.weight)
+        losses = self.losses_of_step(self._forward(x), batch.y, batch.weight)
         return (losses * batch.weight).sum() / batch.weight.sum().clamp(min=1)
 
     def clipped(self, belief: Belief, batch: Batch, seed: Tensor, clip: float) -> dict[str, Tensor]:

@@ -42,6 +42,7 @@ class Constant(Solving):
     """Always the same answer: the shares of the classes, or the mean, of a client's own training rows."""
 
     numbers: ClassVar[tuple[str, ...]] = ()
+    gradients: ClassVar[int] = 0
 
     def suits(self, model: nn.Module) -> None:
         """Any that ends in the right layer, which shows in a forward pass alone (`tries`)."""

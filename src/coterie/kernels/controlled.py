@@ -6,7 +6,8 @@
 
 c is beside the visit as `server`, c_i as `own`; their tensors are named control/NAME and own/NAME. The reply
 brings, beside the model y, the new c_i as own/NAME and Δ_i as control/NAME. Without a schedule Σ η_k is K η,
-and this is option II of the paper. That the way from x to y is a sum of gradients holds for plain SGD alone.
+and this is option II of the paper. That the way from x to y is a sum of gradients holds for plain SGD, and
+for `newton`, whose one step ends where x - y is the gradient at y over its pull μ: η is 1 / μ then.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner, with_term
 from coterie.kernels.around import Around, charges_of, innermost
+from coterie.kernels.newton import Newton
 from coterie.kernels.sgd import SGD
 
 SERVER, OWN = "server", "own"
@@ -35,14 +37,14 @@ class Controlled(Around):
     """The same work, corrected by what all clients' gradients are and this client's usually is."""
 
     inner: Trainer = SGD()
-    """The local work itself: plain SGD."""
+    """The local work itself: plain SGD, or newton."""
 
     def __post_init__(self) -> None:
         plain = innermost(self.inner)
-        if not isinstance(plain, SGD):
+        if not isinstance(plain, SGD | Newton):
             name = getattr(plain, "name", type(plain).__name__)
-            raise BadInput(f"control variates need sgd for local work; got {name}: use kernel=sgd")
-        if plain.momentum:
+            raise BadInput(f"control variates need sgd or newton for local work; got {name}: use kernel=sgd")
+        if isinstance(plain, SGD) and plain.momentum:
             raise BadInput(
                 f"control variates need sgd without momentum; got momentum={plain.momentum}: set it to 0"
             )
@@ -71,7 +73,9 @@ class Controlled(Around):
             return {n: c[n] - own[n] for n in learner.trainable}
 
         after = super().step(with_term(learner, correction), carry, batch, tick)
-        return {**after, "way": carry["way"] + (tick.rate * innermost(self.inner).lr).to(carry["way"].dtype)}
+        plain = innermost(self.inner)
+        rate = 1 / plain.pull if isinstance(plain, Newton) else plain.lr
+        return {**after, "way": carry["way"] + (tick.rate * rate).to(carry["way"].dtype)}
 
     def finish(self, carry: Carry) -> Reply:
         reply = super().finish(carry)

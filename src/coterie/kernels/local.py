@@ -101,9 +101,10 @@ class LocalWork(ABC):
         belief.update(gradient.buffers)
         memory["t"] = t = memory["t"] + 1
         rate, told = self.terms(learner, belief, tick)
+        grads = self.cut_gradients({n: gradient.grads[n] for n in learner.trainable})
         for n in learner.trainable:
             mine = {m: memory[f"{m}/{n}"] for m in self.memories()} | told.get(n, {})
-            belief[n], mine = self.update(belief[n], gradient.grads[n], mine, t, rate)
+            belief[n], mine = self.update(belief[n], grads[n], mine, t, rate)
             memory.update({f"{m}/{n}": value for m, value in mine.items()})
         seen = batch.weight.sum().to(carry["samples"].dtype)
         return {
@@ -113,6 +114,10 @@ class LocalWork(ABC):
             "loss": carry["loss"] + gradient.loss.detach().to(seen.dtype) * seen,
             "samples": carry["samples"] + seen,
         }
+
+    def cut_gradients(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Those of a batch, by parameter, as updates take them."""
+        return found
 
     def terms(
         self, learner: Learner, belief: Belief, tick: Tick
@@ -132,6 +137,15 @@ def check_plain(method: str, work: Any) -> None:
         raise BadInput(
             f"{method} makes several steps of each batch, which {getattr(work, 'name', type(work).__name__)} "
             "has no rule for: use sgd, adam or adamw, or ditto with any work"
+        )
+    refuse_clip(method, work)
+
+
+def refuse_clip(what: str, work: Any) -> None:
+    """Where gradients are made in a way of their own, nothing would cut them."""
+    if getattr(work, "clip", None) is not None:
+        raise BadInput(
+            f"{what} makes gradients of its own, which sgd's clip={work.clip} does not reach: leave it out"
         )
 
 

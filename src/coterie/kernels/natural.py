@@ -2,15 +2,22 @@
 
 A linear model of a table is solved rather than trained in small steps. Alone, by the optimum of one's own
 penalised likelihood (`ridge`); in a method that goes on from a model that came, by the optimum near it
-(`newton`). A method whose local work has to go in small steps says by which in `small_steps`, as a class
-attribute. Pictures, and models of one's own, are trained by `sgd`, as are papers' presets, which name it. A
-method that is one kind of work and no other names it in `only_work`.
+(`newton`). Any other model of a table is trained by `adamw`, whose steps have a bounded length whatever the
+loss, with the options in `ON_TABLES`, and a regression on scaled targets (`core/target_scale.py`). Pictures,
+and models of one's own, are trained by `sgd`, as are papers' presets, which name it.
+
+A method says by class attributes where it differs:
+
+    only_work        that it is one kind of work and no other
+    solved_by        by what linear models are solved; "" if its local work has to go in small steps
+    small_steps      by what it goes in small steps: "sgd", where its theory is of plain gradients
+    scales_targets   that it goes in small steps elsewhere, as at the server, which need scaled targets
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK
@@ -19,17 +26,41 @@ from coterie.core.options import options_of
 AUTO, STEPS = "auto", "sgd"
 LINEAR = ("logistic", "linear")
 """Models, by name, that are one linear map."""
+ON_TABLES: Mapping[str, Mapping[str, Any]] = {
+    "adamw": {"lr": 0.005, "weight_decay": 1.0, "schedule": "cosine"},
+    "sgd": {"lr": 0.3, "clip": 1.0, "schedule": "cosine"},
+}
+"""Options of work in small steps that suit tables of a few dozen to a few thousand rows a site."""
+LINEAR_RATE = 0.03
+"""Of adamw on a linear model, which learns too little of few rows before it learns too much."""
 
 
-def natural_work(method: Any, table: bool, model: str) -> str:
-    """The work of a method, given as its class, on a table or something else, with a model of that name."""
+class Natural(NamedTuple):
+    """Local work by name, its options where they differ from its own, and whether targets are scaled."""
+
+    kernel: str
+    options: Mapping[str, Any] = {}
+    scaled: bool = False
+
+    def unless(self, kernel: Any) -> Mapping[str, Any]:
+        """Its options, unless somebody names other work."""
+        return self.options if kernel is None else {}
+
+
+def natural_work(method: Any, table: bool, model: str) -> Natural:
+    """The work of a method, given as its class, on a table or something else, with a model of that name; ""
+    is a module of one's own.
+    """
     if only := only_work(method):
-        return only
-    steps: str = getattr(method, "small_steps", "")
-    if not table or model not in (*LINEAR, AUTO) or steps:
-        return steps or STEPS
-    own: str = getattr(method, "solved_by", "newton")
-    return own
+        return Natural(only)
+    if not table or not model:
+        return Natural(STEPS)
+    solved: str = getattr(method, "solved_by", "newton")
+    if solved and model in (*LINEAR, AUTO):
+        return Natural(solved, scaled=getattr(method, "scales_targets", False))
+    steps: str = getattr(method, "small_steps", "adamw")
+    linear = {"lr": LINEAR_RATE} if steps == "adamw" and model in (*LINEAR, AUTO) else {}
+    return Natural(steps, {**ON_TABLES[steps], **linear}, scaled=True)
 
 
 def only_work(method: Any) -> str:

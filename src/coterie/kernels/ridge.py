@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -33,6 +34,8 @@ class Ridge(Solving):
     """How strongly coefficients are held, in the units of a sum of losses (scikit-learn's 1/C); by default
     what cross-validation within the training rows finds best."""
 
+    in_units: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if self.penalty is not None and not 0 < self.penalty < math.inf:
             raise BadInput(f"penalty={self.penalty} must be above 0 and finite: try 1, or leave it out")
@@ -46,7 +49,7 @@ class Ridge(Solving):
             strength = self.penalty if self.penalty is not None else strength_of(learner, batch, design).value
             return self.at(design, strength, belief, learner)
 
-        mark = digest("ridge", self.penalty, learner.task, batch.x, batch.y, units_of(learner))
+        mark = digest("ridge", self.penalty, learner.task, learner.scale, batch.x, batch.y, units_of(learner))
         found: Belief = remembered(mark, make)
         return {**belief, **found}
 

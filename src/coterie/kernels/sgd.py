@@ -5,7 +5,8 @@
     θ ← θ - η v            (Nesterov: θ ← θ - η (g + μ v))
 
 η is `lr` times the schedule's factor, μ is `momentum`, λ is `weight_decay`. The same numbers as
-torch.optim.SGD without dampening.
+torch.optim.SGD without dampening. With `clip` the gradient of a batch, ∇L(θ), is cut to that norm first, as
+by torch.nn.utils.clip_grad_norm_, so that no step goes farther than a bound.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from coterie.core.errors import BadInput
@@ -31,6 +33,8 @@ class SGD(LocalWork):
     """Look ahead along the momentum."""
     weight_decay: float = 0.0
     """Pull of every trained parameter towards 0."""
+    clip: float | None = None
+    """The norm that a batch's gradient is cut to; by default none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,9 +44,18 @@ class SGD(LocalWork):
             raise BadInput(f"weight_decay={self.weight_decay} must be at least 0: try 1e-4")
         if self.nesterov and not self.momentum:
             raise BadInput("nesterov needs a momentum above 0: try momentum=0.9")
+        if self.clip is not None and not 0 < self.clip < math.inf:
+            raise BadInput(f"clip={self.clip} must be above 0 and finite: try 1, or leave it out")
 
     def memories(self) -> tuple[str, ...]:
         return ("velocity",) if self.momentum else ()
+
+    def cut_gradients(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self.clip is None:
+            return found
+        norm = torch.stack([g.square().sum() for g in found.values()]).sum().sqrt()
+        factor = (self.clip / norm.clamp(min=torch.finfo(norm.dtype).tiny)).clamp(max=1)
+        return {n: factor * g for n, g in found.items()}
 
     def update(
         self, param: Tensor, grad: Tensor, memory: dict[str, Tensor], t: Tensor, rate: Tensor

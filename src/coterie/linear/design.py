@@ -22,6 +22,7 @@ from coterie.core.belief import Belief
 from coterie.core.client import Task
 from coterie.core.errors import BadInput
 from coterie.core.learner import LOSSES, Learner
+from coterie.core.target_scale import TargetScale
 from coterie.linear.families import Family, family_of
 
 
@@ -43,7 +44,8 @@ def names_in(tensors: Mapping[str, Tensor]) -> Names | None:
 
 def why_not_linear(model: nn.Module) -> str:
     """Why a module is not one linear map that can be solved; nothing if it is."""
-    plain = all(isinstance(m, nn.Linear | nn.Flatten | nn.Sequential) for m in model.modules())
+    kinds = nn.Linear | nn.Flatten | nn.Sequential | TargetScale
+    plain = all(isinstance(m, kinds) for m in model.modules())
     if not plain or names_in(dict(model.named_parameters())) is None:
         return "it is no single linear map"
     return ""

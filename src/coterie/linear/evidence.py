@@ -70,16 +70,19 @@ def variances(pairs: list[tuple[float, float]], slopes: Tensor) -> Tensor:
 def marginal(curvature: Tensor, z: Tensor, spread: Tensor) -> Sums:
     """A, a and s of one site, of H [q, q] and z [q], for each diagonal of T [g, q]."""
     root = spread.sqrt()
+    if not bool(spread.any()):
+        whole = curvature.expand(len(spread), -1, -1), z.expand(len(spread), -1)
+        return Sums(*whole, torch.zeros(len(spread), dtype=z.dtype))
     inside = torch.eye(len(z), dtype=z.dtype) + root.unsqueeze(2) * curvature * root.unsqueeze(1)
     factor = torch.linalg.cholesky(inside)
     right = torch.cat([curvature, z.unsqueeze(1)], 1)
     scaled = root.unsqueeze(2) * right  # R [H, z]
     back = torch.cholesky_solve(scaled, factor)  # B^{-1} R [H, z]
     less = (root.unsqueeze(1) * curvature) @ back  # H R B^{-1} R [H, z]
-    whole = right - less
+    left = right - less
     gained = (scaled[..., -1] * back[..., -1]).sum(1) / 2
     size = factor.diagonal(dim1=1, dim2=2).log().sum(1)
-    return Sums(whole[..., :-1], whole[..., -1], gained - size)
+    return Sums(left[..., :-1], left[..., -1], gained - size)
 
 
 def learnt(sums: Sums, pairs: list[tuple[float, float]], slopes: Tensor) -> Learnt:

@@ -8,6 +8,10 @@ down until several in a row are no better. The strongest leaves nothing but the 
 rows, by coefficients that are next to 0. For Cox's model, whose loss compares rows, a fold's loss is that of
 all rows less that of the others (Verweij and van Houwelingen, 1993, "Cross-validation in survival analysis").
 
+Of classes, the strongest is taken that is worse than the best by no more than a standard error (Breiman et
+al., 1984, "Classification and Regression Trees"): the loss of a probability that is too bold has no bound,
+and with few rows what looks best often is. A regression's is the best itself.
+
 Rows of one patient are in one fold, and each class or range of the target is spread over the folds. With few
 rows a single dealing says little: rows are dealt several times over, and losses are added up. With more than
 MANY rows the strength is found on so many of them: it is the precision of a prior of the coefficients, which
@@ -16,6 +20,7 @@ does not depend on how many rows there are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -24,12 +29,12 @@ import torch
 from torch import Tensor
 
 from coterie.linear.design import Design
-from coterie.linear.families import AT_ONCE, Cox
+from coterie.linear.families import AT_ONCE, Rowwise
 from coterie.linear.newton import ENOUGH as EXACT
 from coterie.linear.newton import minimise
 
-STRENGTHS = tuple(10.0 ** (e / 2) for e in range(-4, 13))
-"""From 0.01 to a million."""
+STRENGTHS = tuple(10.0 ** (e / 2) for e in range(-8, 13))
+"""From 0.0001 to a million."""
 ROUGHLY = 1e-6  # near enough to an optimum to choose a strength
 FIRM = 0.01  # holds intercepts, which would be infinite for rows of one class
 MANY = 20_000
@@ -74,33 +79,47 @@ def chosen_strength(
         return Strength(STRENGTHS[-1], {})
     kept = torch.cat(
         [torch.stack([f != i for i in range(int(f.max()) + 1)]) for f in map(torch.from_numpy, folds)]
-    ).double()
+    )
+    kept = kept.double()
     theta = torch.zeros(len(kept), len(design.slopes), dtype=torch.float64)
-    losses, best = dict[float, float](), STRENGTHS[-1]
+    losses, best = dict[float, Tensor](), STRENGTHS[-1]
     at_once = max(1, AT_ONCE // max(1, design.z.numel() * design.family.outputs))
     for strength in reversed(STRENGTHS):  # each from where the one before ended
-        total = 0.0
+        found = list[Tensor]()
         for first in range(0, len(kept), at_once):
             some = slice(first, first + at_once)
-            mask, strengths = kept[some], torch.full((len(kept[some]),), strength, dtype=torch.float64)
-            theta[some] = fitted(design, strengths, mask, check, theta[some], ROUGHLY)
-            total += float(held_out_loss(design, theta[some], mask).sum())
-        losses[strength] = total / (len(folds) * len(design.u))
-        best = min(best, strength, key=lambda s: (losses[s], -s))  # of equals the stronger
-        worse = [s for s in losses if s < best]
-        if len(worse) >= ENOUGH:
+            strengths = torch.full((len(kept[some]),), strength, dtype=torch.float64)
+            theta[some] = fitted(design, strengths, kept[some], check, theta[some], ROUGHLY)
+            found.append(held_out_losses(design, theta[some], kept[some]))
+        losses[strength] = torch.stack(found).sum(0) / len(folds)
+        if float(losses[strength].mean()) < float(losses[best].mean()):  # of equals the stronger
+            best = strength
+        if sum(s < best for s in losses) >= ENOUGH:
             break
-    return Strength(best, losses)
+    chosen = best
+    if isinstance(design.family, Rowwise) and design.family.kind != "gaussian":
+        chosen = next(s for s in losses if not_worse(losses[s] - losses[best], unit))
+    return Strength(chosen, {s: float(each.mean()) for s, each in losses.items()})
 
 
-def held_out_loss(design: Design, theta: Tensor, mask: Tensor) -> Tensor:
-    """[p] the loss of the rows that do not count."""
-    if isinstance(design.family, Cox):
-        everyone = torch.ones_like(mask)
-        return design.family.loss(theta, design.z, design.u, everyone) - design.family.loss(
-            theta, design.z, design.u, mask
-        )
-    return design.family.loss(theta, design.z, design.u, 1 - mask)
+def not_worse(more: Tensor, unit: np.ndarray | None) -> bool:
+    """Whether rows [n] lose no more by a strength than a standard error, over patients where there are."""
+    if unit is not None:
+        _, of = np.unique(unit, return_inverse=True)
+        totals = torch.zeros(int(of.max()) + 1, dtype=torch.float64)
+        more = totals.index_add_(0, torch.from_numpy(of), more)
+    return bool(more.mean() <= more.std() / math.sqrt(len(more)))
+
+
+def held_out_losses(design: Design, theta: Tensor, kept: Tensor) -> Tensor:
+    """[n] what rows lose where they do not count, over problems; of Cox's model, whose rows have no losses of
+    their own, a fold's loss is spread over its rows.
+    """
+    if isinstance(design.family, Rowwise):
+        return (design.family.losses(theta, design.z, design.u) * (1 - kept)).sum(0)
+    whole = design.family.loss(theta, design.z, design.u, torch.ones_like(kept))
+    more = whole - design.family.loss(theta, design.z, design.u, kept)
+    return ((more / (1 - kept).sum(1)).unsqueeze(1) * (1 - kept)).sum(0)
 
 
 def dealt(y: np.ndarray, unit: np.ndarray | None, seed: int) -> list[np.ndarray] | None:

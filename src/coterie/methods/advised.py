@@ -253,7 +253,8 @@ def made(spec: str, local: Trainer, requester: str) -> Method:
     cls = METHODS[name]
     own = coerced(cls, read_pairs(tail, f"candidate {spec!r}"), f"method {name}")
     if getattr(local, "solves", False):  # each way does what is natural for it
-        local = WORK.make(natural_work(cls, True, AUTO))
+        kernel, usual, _ = natural_work(cls, True, AUTO)
+        local = WORK.make(kernel, **usual)
     known = {o.name for o in options_of(cls)}
     whose = {"requester": requester} if "requester" in known else {}
     return METHODS.make(name, **with_local(cls, local), **{**whose, **own})

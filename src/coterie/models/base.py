@@ -6,14 +6,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import nn
 
 from coterie.core.errors import BadInput
 from coterie.core.registry import Registry
+from coterie.core.target_scale import Scale, TargetScale
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class Model(Protocol):
@@ -25,7 +29,7 @@ class Model(Protocol):
 MODELS: Registry[Model] = Registry("model")
 
 
-def seeded(seed: int, make: Callable[[], nn.Module]) -> nn.Module:
+def seeded(seed: int, make: Callable[[], M]) -> M:
     """What `make` builds, with torch's usual initialisation drawn from `seed`; its global state stays.
 
     Only the CPU's generator is used, whatever devices there are, so that weights do not depend on them.
@@ -33,6 +37,21 @@ def seeded(seed: int, make: Callable[[], nn.Module]) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return make()
+
+
+def check_scale(model: str, centre: float | None, unit: float | None) -> None:
+    """Refuses what no target can be measured by."""
+    if centre is not None and not math.isfinite(centre):
+        raise BadInput(f"model {model}: centre={centre} must be finite: try the mean of the targets")
+    if unit is not None and not 0 < unit < math.inf:
+        raise BadInput(f"model {model}: unit={unit} must be above 0 and finite: try the targets' deviation")
+
+
+def with_scale(made: nn.Sequential, centre: float | None, unit: float | None) -> nn.Sequential:
+    """Layers with the scale of their targets behind them, if there is one."""
+    if centre is not None or unit is not None:
+        made.add_module("scale", TargetScale(Scale(centre or 0.0, unit or 1.0)))
+    return made
 
 
 def count_parameters(module: nn.Module) -> int:

@@ -4,7 +4,8 @@
 
 Grimberg 2020 (Titanic, 9 features to 2 classes), Makni 2022 (MNIST, 784 to 10). Both names build the same
 module; which it is follows from the loss, cross-entropy, squared error or partial likelihood. There are two
-names because that is what people look for, and each refuses what the other is for.
+names because that is what people look for, and each refuses what the other is for. A linear regression may be
+trained on scaled targets (`core/target_scale.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from coterie.core.errors import BadInput
-from coterie.models.base import MODELS, check_sizes, seeded
+from coterie.models.base import MODELS, check_scale, check_sizes, seeded, with_scale
 
 
 @MODELS.register("logistic")
@@ -34,7 +35,17 @@ class Logistic:
 @MODELS.register("linear")
 @dataclass(frozen=True)
 class Linear:
-    """One number out: linear regression, or of a survival the risk of Cox's model."""
+    """One number out: linear regression, or of a survival the risk of Cox's model.
+
+    centre       where the zero of a regression's targets is while it learns
+    unit         how long their one is then; without either they are learnt as they are
+    """
+
+    centre: float | None = None
+    unit: float | None = None
+
+    def __post_init__(self) -> None:
+        check_scale("linear", self.centre, self.unit)
 
     def build(self, inputs: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
         check_sizes("linear", inputs, outputs)
@@ -42,8 +53,9 @@ class Linear:
             raise BadInput(
                 f"model linear has 1 output, a number; got outputs={outputs}: use logistic for classes"
             )
-        return seeded(seed, lambda: linear_map(inputs, outputs))
+        made = seeded(seed, lambda: linear_map(inputs, outputs))
+        return with_scale(made, self.centre, self.unit)
 
 
-def linear_map(inputs: tuple[int, ...], outputs: int) -> nn.Module:
+def linear_map(inputs: tuple[int, ...], outputs: int) -> nn.Sequential:
     return nn.Sequential(OrderedDict(flatten=nn.Flatten(), head=nn.Linear(math.prod(inputs), outputs)))

@@ -13,7 +13,7 @@ from typing import Literal
 from torch import nn
 
 from coterie.core.errors import BadInput, UnknownName, shown
-from coterie.models.base import MODELS, check_sizes, seeded
+from coterie.models.base import MODELS, check_scale, check_sizes, seeded, with_scale
 
 WIDEST = 10**9  # units of a layer; far fewer fit into memory
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
@@ -26,10 +26,14 @@ class Mlp:
 
     hidden       units of each hidden layer
     activation   relu or tanh
+    centre       where the zero of a regression's targets is while it learns
+    unit         how long their one is then; without either they are learnt as they are
     """
 
     hidden: tuple[int, ...] = (64,)
     activation: Literal["relu", "tanh"] = "relu"
+    centre: float | None = None
+    unit: float | None = None
 
     def __post_init__(self) -> None:
         if not self.hidden or min(self.hidden) < 1:
@@ -43,12 +47,14 @@ class Mlp:
             )
         if self.activation not in ACTIVATIONS:
             raise UnknownName("activation", self.activation, ACTIVATIONS)
+        check_scale("mlp", self.centre, self.unit)
 
     def build(self, inputs: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
         check_sizes("mlp", inputs, outputs)
-        return seeded(seed, lambda: self.layers(math.prod(inputs), outputs))
+        made = seeded(seed, lambda: self.layers(math.prod(inputs), outputs))
+        return with_scale(made, self.centre, self.unit) if outputs == 1 else made
 
-    def layers(self, features: int, outputs: int) -> nn.Module:
+    def layers(self, features: int, outputs: int) -> nn.Sequential:
         layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
         for i, units in enumerate(self.hidden, start=1):
             layers[f"hidden{i}"] = nn.Linear(features, units)

@@ -27,10 +27,11 @@ from coterie.engines.threads import narrow
 from coterie.methods.advised import Advised
 from coterie.runs.about import about_run
 from coterie.runs.answers import Advice, advice_in, advice_of
-from coterie.runs.experiment import Builder, settled
+from coterie.runs.experiment import Builder
 from coterie.runs.folder import Folder
 from coterie.runs.jobs import Say, processes, side_by_side
 from coterie.runs.settings import Settings, from_table, read_toml
+from coterie.runs.settled import settled
 from coterie.runs.trying import Bench, Files, Memory, Place, Store, every
 from coterie.runs.tune import same_data
 from coterie.sites.footing import Footing

@@ -51,7 +51,7 @@ MANY = 10_000  # seeds
 @dataclass(frozen=True)
 class Comparison:
     """`methods` are names, or names with options: "fedavg:weighted=false,sgd.lr=0.5"; kernel=dp(sgd) among
-    them is the method's own local work.
+    them is the method's own local work, rounds=10 its own number of rounds.
     """
 
     settings: Settings
@@ -79,8 +79,8 @@ class Comparison:
     def with_method(self, spec: str) -> Settings:
         """The shared settings with one method, and only the options that concern it."""
         name, own = parsed(spec)
-        kernel = self.work_of(spec)
-        own.pop("kernel", None)
+        kernel, named = self.work_of(spec), own.pop("kernel", self.settings.kernel)
+        rounds = own.pop("rounds", self.settings.rounds)
         others = {m.partition(":")[0] for m in self.methods} - {name}
         others |= {n for k in self.kernels() for n in names_in(k)} - {*names_in(kernel)}
         options = {k: dict(v) for k, v in self.settings.options.items() if k not in others}
@@ -88,15 +88,15 @@ class Comparison:
             table, _, key = option.rpartition(".")
             options.setdefault(table or name, {})[key] = value
         given = {k: v for k, v in options.items() if v}
-        rounds = 1 if name == NOTHING else self.settings.rounds
-        return replace(self.settings, method=name, kernel=kernel, rounds=rounds, options=given).resolved()
+        rounds = 1 if name == NOTHING else rounds
+        return replace(self.settings, method=name, kernel=named, rounds=rounds, options=given).resolved()
 
     def work_of(self, spec: str) -> str:
         """The local work of a method: its own, the shared one, or what is natural for it."""
         name, own = parsed(spec)
         if only := only_work(METHODS[name]):
             return str(own.get("kernel", only))  # another is refused where its settings are made
-        given = {option.rpartition(".")[0]: {} for option in own if "." in option}
+        given: dict[str, dict[str, Any]] = {o.rpartition(".")[0]: {} for o in own if "." in o}
         settings = replace(self.settings, method=name, options={**self.settings.options, **given})
         work: str = own.get("kernel", "") or settings.with_work().kernel
         return work
@@ -131,9 +131,8 @@ def with_nothing(comparison: Comparison, builder: Builder) -> tuple[Comparison, 
 
 
 def left_out(error: Exception) -> str:
-    return (
-        f"{NOTHING} is not among these, so nobody says what always the same answer has: {lines_of(error)[0]}"
-    )
+    """Why a comparison does without."""
+    return f"{NOTHING} is left out, so what always the same answer has is not known: {lines_of(error)[0]}"
 
 
 def comparison_from(table: Mapping[str, Any], where: str) -> Comparison:
@@ -215,7 +214,8 @@ def read_records(path: Path) -> list[Record]:
     records = [read_record(place, spec) for place, spec, _ in places_in(path) if is_run(place)]
     failed = {r.label for r in records if r.diverged()}
     begun = [r for r in records if r.metrics and r.label not in failed]
-    if not begun:
+    others = [spec for _, spec, _ in places_in(path) if spec != NOTHING]
+    if not begun or (others and all(r.label == NOTHING for r in begun)):  # a yardstick is no result
         for place, _, _ in places_in(path):
             refuse_without_result(place)
         raise BadRun(f"{path} has no results yet: {way_on(path)}")
@@ -251,6 +251,8 @@ def parsed(spec: str) -> tuple[str, dict[str, Any]]:
     table = read_pairs(tail, f"method {spec!r}")
     own = {k: table.pop(k) for k in ("kernel",) if k in table}
     own = {k: spelled(names_in(str(v))) for k, v in own.items()}
+    if "rounds" in table:
+        own |= coerced(Settings, {"rounds": table.pop("rounds")}, f"method {name}")
     values = own | coerced(cls, {k: v for k, v in table.items() if "." not in k}, f"method {name}")
     for option, value in table.items():
         kernel, dot, key = option.partition(".")

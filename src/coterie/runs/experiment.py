@@ -51,6 +51,8 @@ from coterie.runs.prepared import Origin, preparation_of
 from coterie.runs.rehearsal import affordable, refuse_unforeseen
 from coterie.runs.room import check_model, check_work
 from coterie.runs.settings import PARTS, Settings
+from coterie.runs.settled import settled
+from coterie.runs.target_scales import note_on_scale, note_on_sites, options_with_scale
 from coterie.sites.folds import folds_of
 from coterie.sites.footing import Check, Footing, check_outputs, grounded
 from coterie.sites.last_layer import Body
@@ -189,9 +191,10 @@ class Builder:
         built = [model_of.build(roster.shape, roster.outputs, s) for s in seeds[: None if several else 1]]
         check_outputs(built[0], roster, torch.zeros(1, *roster.shape))
         made = Made(settings.model, settings.options.get(settings.model, {}), settings.plugins)
+        noted = (*met.notes, *note_on_sites(settings.targets, roster.task, settings.model, made.options))
         beliefs = tree.stack([tree.belief_of(m) for m in built])
         columns = tuple(str(column["name"]) for column in met.common["columns"])
-        return Footing((), roster, built[0], beliefs, met.notes, made=made, met=met, columns=columns)
+        return Footing((), roster, built[0], beliefs, noted, made=made, met=met, columns=columns)
 
     def _deal(self, settings: Settings, check: Check) -> Footing:
         if hasattr(settings.made("net"), "meet"):
@@ -199,6 +202,9 @@ class Builder:
         key, dealt = Key(settings.seed), self._dealt(settings)
         roster = roster_of(dealt.clients)
         settings = settings.for_task(roster.task)
+        own = settings.options.get(settings.model, {})
+        own = options_with_scale(settings.targets, roster.task, settings.model, own, dealt.clients)
+        settings = dataclasses.replace(settings, options={**settings.options, settings.model: own})
         model_of = settings.made("model")
         check_model(model_of, settings.model, roster)
         seeds = [key.at("model", i).integer() for i in range(len(roster))]
@@ -209,9 +215,9 @@ class Builder:
             dealt.clients,
             model,
             tree.stack([tree.belief_of(m) for m in built]),
-            dealt.notes,
+            (*dealt.notes, *note_on_scale(own)),
             check,
-            made=Made(settings.model, settings.options.get(settings.model, {}), settings.plugins),
+            made=Made(settings.model, own, settings.plugins),
             features=settings.features,
             key=Key(settings.seed, rounds=settings.rounds),
             deal=settings.deal,
@@ -226,26 +232,13 @@ class Builder:
 
 
 DEALING = ("data", "rows", "split", "clients", "deal", "test", "validation", "one_class", "forbid", "require")
-GROUND = ("model", "seed", "init", "device", "net")
+GROUND = ("model", "targets", "seed", "init", "device", "net")
 
 
 def _told(settings: Settings, names: Sequence[str]) -> list[Any]:
     """These settings, and the options of the parts among them."""
     values = [getattr(settings, name) for name in names]
     return [*values, *(settings.options.get(v, {}) for n, v in zip(names, values, strict=True) if n in PARTS)]
-
-
-def settled(settings: Settings, footing: Footing) -> Settings:
-    """Settings that name the model that the task decided on, the sites that were met, and the kit, so that a
-    run goes on later with the same.
-    """
-    settings = settings.for_task(footing.roster.task)
-    if footing.met is None:
-        return settings
-    tables = {name: dict(table) for name, table in settings.options.items()}
-    tables[settings.net]["sites"] = tuple(footing.roster.names)
-    tables[settings.net]["kit"] = str(footing.met.lines.kit.folder.absolute())
-    return dataclasses.replace(settings, options=tables)
 
 
 def _deal_rows(settings: Settings, data: Dataset) -> Dealt:

@@ -1,8 +1,9 @@
 """What is searched, and what to try next.
 
 An option is searched over a range (sgd.lr=0.01..1:log, finetune.tune=1..10) or a list of values
-(fedavg.weighted=true|false). What to try next comes from Optuna's tree-structured Parzen estimator (Bergstra
-et al., 2011, "Algorithms for Hyper-Parameter Optimization"), as a pure function of what was tried and a key.
+(fedavg.weighted=true|false), and so is the number of rounds (rounds=10|30). What to try next comes from
+Optuna's tree-structured Parzen estimator (Bergstra et al., 2011, "Algorithms for Hyper-Parameter
+Optimization"), as a pure function of what was tried and a key.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Options = dict[str, Any]  # by dotted name: {"sgd.lr": 0.3, "finetune.tune": 4}
 
 @dataclass(frozen=True)
 class Axis:
-    """One searched option: a number from `low` to `high`, or one of `values`."""
+    """One searched option: a number from `low` to `high`, or one of `values`; of no table, a setting."""
 
     table: str
     option: str
@@ -35,7 +36,7 @@ class Axis:
 
     @property
     def name(self) -> str:
-        return f"{self.table}.{self.option}"
+        return f"{self.table}.{self.option}" if self.table else self.option
 
     def ends(self) -> tuple[Any, ...]:
         return self.values or (self.low, self.high)
@@ -96,26 +97,54 @@ def need_optuna() -> Any:
     return optuna
 
 
-def default_axes(kernel: str) -> list[Axis]:
-    """The learning rate, around its default."""
-    rates = [o.default for o in options_of(WORK[kernel]) if o.name == "lr"]
-    return [Axis(kernel, "lr", float(f"{r / 100:.3g}"), float(f"{r * 30:.3g}"), log=True) for r in rates]
+DECAYS = {"adamw": (0.01, 0.1, 1.0, 3.0)}
+"""Values of weight decay where it is apart from the gradient; it shrinks by the learning rate times it."""
+ROUNDS = "rounds"
+
+
+def default_axes(kernel: str, rounds: int) -> list[Axis]:
+    """What matters of local work that ends after so many rounds at most: how far steps go (on a log scale,
+    around their default), how they shrink, how weights are held, and when to stop.
+
+    `newton` has none of these: its pull is the length of a step and, as rounds are given, when to stop.
+    """
+    known = {o.name: o.default for o in options_of(WORK[kernel])}
+    if "pull" in known:
+        holds = Axis(kernel, "penalty", values=(0.0, 0.001, 0.01, 0.1, 1.0))
+        return [Axis(kernel, "pull", 0.01, 100.0, log=True), holds]
+    if "lr" not in known:
+        return []
+    rate = known["lr"]
+    axes = [Axis(kernel, "lr", float(f"{rate / 100:.3g}"), float(f"{rate * 30:.3g}"), log=True)]
+    if "weight_decay" in known:
+        decays = DECAYS.get(kernel, (0.0, 0.001, 0.01, 0.1))
+        axes += [Axis(kernel, "weight_decay", values=decays)]
+        axes += [Axis(kernel, "schedule", values=("constant", "cosine"))]
+    stops = tuple(sorted({max(1, rounds // 4), max(1, rounds // 2), rounds}))
+    return axes + ([Axis("", ROUNDS, values=stops)] if len(stops) > 1 else [])
 
 
 def read_axis(entry: str, classes: Mapping[str, type]) -> Axis:
     """sgd.lr=0.01..1:log, finetune.tune=1..10 or fedavg.weighted=true|false, in the option's own type."""
     name, equals, text = entry.partition("=")
     table, dot, option = name.strip().partition(".")
+    if table == ROUNDS and not dot:
+        table, dot, option = "", ".", ROUNDS
     if not (equals and dot and text):
         raise BadInput(f"search {entry!r} needs the form table.option=low..high: try sgd.lr=0.01..1:log")
     if table not in classes:
         raise BadInput(
-            f"search {entry!r}: {table!r} is not tuned here: name an option of {', '.join(classes)}"
+            f"search {entry!r}: {table!r} is not tuned here: name an option of "
+            f"{', '.join(c for c in classes if c)}"
         )
     option = option.replace("-", "_")
 
     def typed(word: str) -> Any:
-        return plain(coerced(classes[table], {option: scalar(word.strip())}, f"search of {table}")[option])
+        return plain(
+            coerced(classes[table], {option: scalar(word.strip())}, f"search of {table or 'settings'}")[
+                option
+            ]
+        )
 
     if ".." not in text:
         values = tuple(typed(word) for word in text.split("|"))

@@ -30,6 +30,7 @@ from coterie.nets import NETS
 from coterie.nets.ground import check_wraps
 from coterie.runs.budget import WATTS, check_power, read_budget
 from coterie.runs.recalibration import Asked
+from coterie.runs.target_scales import SCALED, Targets, takes_scale
 from coterie.sites.features import Features
 from coterie.storage.plugins import load_plugins
 
@@ -84,7 +85,10 @@ class Settings:
     """How clients learn together; `coterie methods` shows all."""
     kernel: str = AUTO
     """The work of a client in a round; work may go around work, as in dp(sgd). auto solves linear models of
-    tables, and takes sgd otherwise, or where options of sgd are given."""
+    tables, trains others of tables by adamw, and takes sgd otherwise, or where options of sgd are given."""
+    targets: Targets = "auto"
+    """Whether a regression learns targets as they are or in a scale that all sites share; predictions are in
+    their own unit. auto scales them where kernel auto goes in small steps."""
     rounds: int = 30
     """Rounds of training."""
     seed: int = 0
@@ -177,14 +181,18 @@ class Settings:
         """
         if only := only_work(METHODS[self.method]):
             refuse_other_than(only, self.method, only if self.kernel == AUTO else self.kernel)
-            return replace(self, kernel=only)
+            return replace(self, kernel=only, targets="auto")
         if self.kernel != AUTO:
             return self
-        if [name for name in self.options if name in WORK] == [STEPS]:
-            return replace(self, kernel=STEPS)
         data = data_for(self.data, self.net)
         model = self.model if self.model != AUTO else NATURAL.get(data, ("", "mlp"))[1]
-        return replace(self, kernel=natural_work(METHODS[self.method], data in TABLES, model))
+        kernel, options, scaled = natural_work(METHODS[self.method], data in TABLES, model)
+        if kernel != STEPS and [name for name in self.options if name in WORK] == [STEPS]:
+            return replace(self, kernel=STEPS)
+        tables = {**self.options, kernel: {**options, **self.options.get(kernel, {})}}
+        fits = self.features is None and (self.model == AUTO or takes_scale(self.model))
+        targets = SCALED if self.targets == AUTO and scaled and fits else self.targets
+        return replace(self, kernel=kernel, targets=targets, options=tables if options else self.options)
 
     def parts(self) -> dict[str, str]:
         """The name of each part; work around work is one, as it is written."""
@@ -200,7 +208,8 @@ class Settings:
         takes any.
         """
         if kind == "kernel":
-            return nested.made(self.with_work().kernel, self.options)
+            worked = self.with_work()
+            return nested.made(worked.kernel, worked.options)
         name = getattr(self, kind)
         cls = PARTS[kind][name]
         more = with_local(cls, more["local"]) if "local" in more else more
@@ -250,7 +259,14 @@ class Settings:
         tables = ("options", "features")
         flat = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in tables}
         # left out, so that runs of earlier versions go on
-        unsaid = {"budget": [], "power": WATTS, "calibrate": "auto", "forbid": [], "require": []}
+        unsaid = {
+            "budget": [],
+            "power": WATTS,
+            "calibrate": "auto",
+            "forbid": [],
+            "require": [],
+            "targets": AUTO,
+        }
         flat = {name: v for name, v in flat.items() if name not in unsaid or v != unsaid[name]}
         return {
             **{k: v for k, v in flat.items() if v is not None},

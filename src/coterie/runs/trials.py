@@ -17,7 +17,7 @@ from coterie.kernels.nested import names_in
 from coterie.methods import METHODS
 from coterie.metrics.summary import HIGHER_IS_BETTER
 from coterie.runs.compare import Comparison, parsed, slug
-from coterie.runs.search import Axis, Options, default_axes, read_axis
+from coterie.runs.search import ROUNDS, Axis, Options, default_axes, read_axis
 from coterie.runs.settings import Settings, from_table, read_toml
 from coterie.storage.atomic import write_whole
 
@@ -28,8 +28,8 @@ MANY = 10_000  # trials of a method, and folds
 class Tuning:
     """What to tune: `methods` as in a comparison, `search` as ("sgd.lr=0.01..1:log", "fedavg.sample=0.5|1").
 
-    Without an entry for the kernel, its lr is searched on a log scale, from a hundredth of its default to
-    thirty times it: 0.001 to 3 for sgd.
+    Without an entry for the kernel, what matters of it is searched (`search.default_axes`), and of a method
+    what it names itself in `searched`, as "pull=0.01..10:log".
     """
 
     settings: Settings
@@ -61,30 +61,39 @@ class Tuning:
         """A method's settings, with these options in place of those given."""
         settings = self.shared.with_method(spec)
         tables = {k: dict(v) for k, v in settings.options.items()}
-        for name, value in (options or {}).items():
+        given = dict(options or {})
+        rounds = given.pop(ROUNDS, settings.rounds)
+        for name, value in given.items():
             table, _, option = name.partition(".")
             tables.setdefault(table, {})[option] = value
-        return replace(settings, options=tables)
+        return replace(settings, options=tables, rounds=rounds)
 
     def axes(self, spec: str) -> list[Axis]:
-        """What is searched for a method; what its spec fixes is not."""
+        """What is searched for a method; what its spec fixes is not. Work that finds its own strength, as
+        ridge does, may leave nothing: then there is one trial.
+        """
         name, fixed = parsed(spec)
         around = names_in(self.shared.work_of(spec))
         fixed.pop("kernel", None)
         kernel = around[-1]
         works = {n: WORK[n] for k in self.shared.kernels() for n in names_in(k)}
         classes = {m.partition(":")[0]: METHODS[m.partition(":")[0]] for m in self.methods}
-        every = [read_axis(entry, {**works, **classes}) for entry in self.search]
+        known = {**works, **classes, "": Settings}
+        every = [read_axis(entry, known) for entry in self.search]
         for axis in every:
             if [a.name for a in every].count(axis.name) > 1:
                 raise BadInput(f"search names {axis.name!r} twice: name each option once")
         if all(axis.table != kernel for axis in every):
-            every = [*default_axes(kernel), *every]
-        mine = [a for a in every if a.table in (*around, name)]
-        mine = [a for a in mine if (a.option if a.table == name else a.name) not in fixed]
-        if not mine:
+            named = {a.name for a in every}
+            own = [] if any(a.table == name for a in every) else getattr(classes[name], "searched", ())
+            usual = default_axes(kernel, self.settings.rounds)
+            usual += [read_axis(f"{name}.{entry}", known) for entry in own]
+            every = [*(a for a in usual if a.name not in named), *every]
+        mine = [a for a in every if a.table in (*around, name, "")]
+        free = [a for a in mine if (a.option if a.table == name else a.name) not in fixed]
+        if not free and (mine or not hasattr(WORK[kernel], "solve")):
             raise BadInput(f"nothing to search for method {spec!r}: name one of its options with --search")
-        return mine
+        return free
 
     def table(self) -> dict[str, Any]:
         shared = {k: v for k, v in self.settings.table().items() if k != "method"}

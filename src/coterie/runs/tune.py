@@ -172,7 +172,8 @@ def attempt(
 
 def as_given(settings: Settings, axes: Sequence[Axis]) -> Options | None:
     """The options that the settings have now, if all of them lie within what is searched."""
-    now = {a.name: settings.options.get(a.table, {}).get(a.option) for a in axes}
+    tables: Mapping[str, Mapping[str, Any]] = {"": vars(settings), **settings.options}
+    now = {a.name: tables.get(a.table, {}).get(a.option) for a in axes}
     return now if all(a.holds(now[a.name]) for a in axes) else None
 
 
@@ -183,9 +184,12 @@ def made(settings: Settings, footing: Footing) -> Method:
 
 
 def check_ends(tuning: Tuning, spec: str, whole: Footing) -> None:
-    """Refuses a bound or a value that no choice of the other searched options goes with."""
-    axes = tuning.axes(spec)
-    for axis, end in ((a, e) for a in axes for e in a.ends()):
+    """Refuses a bound or a value that no choice of the other searched options goes with, where a person gave
+    it.
+    """
+    axes, given = tuning.axes(spec), {entry.partition("=")[0].strip() for entry in tuning.search}
+    named = [a for a in axes if {a.name, a.name.replace("_", "-")} & given]
+    for axis, end in ((a, e) for a in named for e in a.ends()):
         others = [[(a.name, e) for e in a.ends()] for a in axes if a is not axis]
         refusal = None
         for choice in itertools.product(*others):

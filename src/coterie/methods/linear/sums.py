@@ -37,6 +37,7 @@ from coterie.kernels.curvature import (
 from coterie.linear.design import Design, designed, linear_names, names_in, read_linear, written_linear
 from coterie.linear.evidence import Sums, grid, learnt
 
+FURTHEST = 1.0  # of a coefficient in deviations of a column, in one round
 STILL = 1e-5  # of a coefficient in deviations of a column: less is no change
 LEFT = 0.01  # of a target's variance, at least, is noise
 
@@ -95,7 +96,8 @@ def one_more_step(state: Common, net: Net, key: Key, apart: bool) -> Common:
     pairs = grid(apart, design.family.intercept)
     best = learnt(Sums(found[BEND], found[SLOPE], found[CONSTANT]), pairs, design.slopes)
     before = design.coefficients(*read_linear({k: t[0] for k, t in model.items()}))
-    after = written_linear({k: t[0] for k, t in model.items()}, *design.weights(best.mean))
+    mean = best.mean if net.roster.task == "regression" else not_too_far(before, best.mean)
+    after = written_linear({k: t[0] for k, t in model.items()}, *design.weights(mean))
     left = noise_left(found[REST], rows, len(best.mean)) if net.roster.task == "regression" else 1.0
     now = torch.tensor([best.apart, best.level, best.common, left], dtype=torch.float64)
     same = torch.equal(now[:3], state.learnt[:3]) and abs(left - noise) < 1e-3 * noise
@@ -105,6 +107,14 @@ def one_more_step(state: Common, net: Net, key: Key, apart: bool) -> Common:
     shares = scatter(replies.numbers["share"], replies.hosts, n, empty=0)
     beliefs = hold({k: t.unsqueeze(0) for k, t in after.items()}, SERVER)
     return Common(beliefs, scale, now, shares, losses_of(replies, n), there, settled)
+
+
+def not_too_far(before: Tensor, after: Tensor) -> Tensor:
+    """Newton's step, shortened if a coefficient goes further than FURTHEST: where the likelihood is no
+    parabola, far steps overshoot.
+    """
+    move = after - before
+    return before + move * min(1.0, FURTHEST / max(float(move.abs().max()), 1e-30))
 
 
 def noise_left(rest: Tensor, rows: int, parameters: int) -> float:

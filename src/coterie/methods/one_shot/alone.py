@@ -57,6 +57,8 @@ class Alone:
     """Draws whose predictions are averaged; 0 predicts with the mean."""
 
     paced: ClassVar[str] = "exchanges models in its last round"
+    solved_by: ClassVar[str] = ""
+    small_steps: ClassVar[str] = "sgd"
 
     def __post_init__(self) -> None:
         if not 0 <= self.warm < 1:

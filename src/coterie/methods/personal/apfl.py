@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
@@ -66,6 +67,8 @@ class APFL:
     """Weigh clients by their number of training samples, or all alike."""
     sample: float = 1.0
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
+
+    solved_by: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         fedavg.FedAvg(sample=self.sample)

@@ -21,6 +21,7 @@ from coterie.core.net import Net, Replies
 from coterie.core.seeds import Key
 from coterie.kernels.around import innermost, reworked
 from coterie.kernels.local import LocalWork
+from coterie.kernels.newton import Newton
 from coterie.kernels.sgd import SGD
 from coterie.kernels.taken import OWN, Taken
 
@@ -58,8 +59,14 @@ def listed(names: Sequence[str] | Beliefs, most: int = 8) -> str:
 
 
 def for_epochs(method: str, option: str, work: Trainer, epochs: int) -> Trainer:
-    """The same local work for so many epochs; 0 leaves it as it is."""
+    """The same local work for so many epochs; 0 leaves it as it is, and work that solves has none."""
     inside: Any = innermost(work)
+    if isinstance(inside, Newton):
+        if epochs:
+            raise BadInput(
+                f"{option}={epochs}, but newton solves with all rows at once: leave it at 0, or use sgd"
+            )
+        return work
     if not isinstance(inside, LocalWork):
         name = getattr(inside, "name", type(inside).__name__)
         raise BadInput(f"{method} needs work by one gradient a step (sgd, adam, adamw, ...); got {name}")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
@@ -55,6 +56,8 @@ class Ditto:
     """Weigh clients by their number of training samples, or all alike."""
     sample: float = 1.0
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
+
+    searched: ClassVar[tuple[str, ...]] = ("pull=0.01..10:log",)
 
     def __post_init__(self) -> None:
         fedavg.FedAvg(sample=self.sample)

@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -69,6 +69,8 @@ class FedAMP:
     """How strong attention is, at most sigma / (clients - 1); auto: sigma / clients."""
     pull: float = 0.3
     """How strongly a client's model is held near its mean, the paper's lambda / alpha."""
+
+    scales_targets: ClassVar[bool] = True  # its attention is by distances of about 1
 
     def __post_init__(self) -> None:
         for option in ("sigma", "alpha"):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -58,6 +59,8 @@ class FedRep:
     """Weigh clients by their number of training samples, or all alike."""
     sample: float = 1.0
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
+
+    solved_by: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         fedavg.FedAvg(sample=self.sample)

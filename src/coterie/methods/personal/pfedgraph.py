@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -68,6 +69,9 @@ class PFedGraph:
     """How much sizes count against likeness: near 0 few friends, large everybody by size."""
     strength: float = 0.01
     """How strongly local work is pulled towards the direction of a client's mean, the paper's lambda."""
+
+    solved_by: ClassVar[str] = ""
+    small_steps: ClassVar[str] = "sgd"
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < math.inf:

@@ -30,6 +30,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -70,6 +71,8 @@ class FedOpt(ABC):
     """Average batch norm like all else, or leave it local: each client keeps its own (FedBN)."""
     server_lr: float = 0.1
     """Learning rate of the server."""
+
+    scales_targets: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         fedavg.FedAvg(sample=self.sample, norm=self.norm)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from coterie.core.errors import BadInput
 from coterie.core.kernel import Trainer
@@ -34,6 +35,8 @@ class FedProx(FedAvg):
 
     mu: float = 0.01
     """How strong the pull is; 0 is fedavg."""
+
+    searched: ClassVar[tuple[str, ...]] = ("mu=0.001..10:log",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

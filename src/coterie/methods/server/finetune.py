@@ -56,6 +56,8 @@ class FineTune:
 
     paced: ClassVar[str] = "fine-tunes in its last rounds"
 
+    searched: ClassVar[tuple[str, ...]] = ("tune=1|2|5|10",)
+
     def __post_init__(self) -> None:
         if self.tune < 1:
             raise BadInput(f"tune={self.tune} must be at least 1: use fedavg to leave tuning out")

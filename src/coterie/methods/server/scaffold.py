@@ -15,11 +15,11 @@ be summed there, so that a reply has twice the size of a model's and so has what
 With `weighted`, the sums over clients are weighed by their numbers of rows, 1/|S| becoming n_i / Σ_S n and
 1/N becoming n_i / Σ n; c is then the weighed mean of all c_i, as else it is the plain one.
 
-Deviations. With a schedule K η_l is the sum of the rates. Local work has to be SGD without momentum: x - y_i
-is no sum of gradients else. Batch norm's statistics are averaged. A client that does not answer keeps its
-c_i. Option I, a second pass over the data at x, is left out. Where FLamby's program (owkin/FLamby,
-flamby/strategies/scaffold.py) keeps c - c_i at clients, which needs everybody in every round, its numbers
-are those of weighted=true here.
+Deviations. With a schedule K η_l is the sum of the rates. Local work has to be SGD without momentum, or one
+exact step of `newton` (`controlled.py`): x - y_i is no sum of gradients else. Batch norm's statistics are
+averaged. A client that does not answer keeps its c_i. Option I, a second pass over the data at x, is left
+out. Where FLamby's program (owkin/FLamby, flamby/strategies/scaffold.py) keeps c - c_i at clients, which
+needs everybody in every round, its numbers are those of weighted=true here.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -61,13 +62,15 @@ class Scaffold:
     """One model for all, trained by gradients that are corrected for what is peculiar to a client."""
 
     local: Trainer = SGD()
-    """The work of a client in a round: SGD without momentum."""
+    """The work of a client in a round: SGD without momentum, or newton."""
     weighted: bool = False
     """Weigh clients by their number of training samples, or all alike."""
     sample: float = 1.0
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
     server_step: float = 1.0
     """How far to go from the old model to the average, above 0; beyond 1 goes past it."""
+
+    small_steps: ClassVar[str] = "sgd"
 
     def __post_init__(self) -> None:
         FedAvg(sample=self.sample)
