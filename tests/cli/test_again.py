@@ -200,7 +200,7 @@ def test_the_commands_of_the_page_work(coterie, tmp_path):
     for line in shell:
         said = coterie(*shlex.split(line)[1:])
         assert said.code == 0, (line, said.err)
-    assert read_record(tmp_path / "runs" / "with-client-1").done == 10
+    assert read_record(tmp_path / "runs" / "with-client-2").done == 10
     assert read_record(tmp_path / "runs" / "second").config["wrap"] == [
         "without:names=client-3",
         "circle:of=client-2,without=client-1",

@@ -30,6 +30,14 @@ from coterie.runs.settings import Settings
 
 NAMES = ("a", "b", "c", "d")
 HELPERS = ("ada", "ben", "tom")
+BY_CLASS = ("sensitivity", "specificity", "net_benefit")
+"""Figures that say how many rows are of a class, which sites keep unless their policy has label_counts."""
+
+
+def told_scores(line):
+    """A round's scores, without what sites keep."""
+    kinds = (line["scores"] or {}).items()
+    return {kind: {k: v for k, v in figures.items() if k not in BY_CLASS} for kind, figures in kinds}
 
 
 class Room:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from room import Room
+from room import Room, told_scores
 from test_meeting import ALIKE, hello
 
 from coterie.core.errors import BadInput, BadRun, Several
@@ -87,7 +87,7 @@ def room(tmp_path):
 
 def on_one_machine(room, **more):
     options = {"table": {"recipe": str(room.recipe)}}
-    settings = Settings(data="table", engine="loop", rounds=3, options=options, **more)
+    settings = Settings(data="table", kernel="sgd", engine="loop", rounds=3, options=options, **more)
     return run(prepare(settings, None), None, "run").record
 
 
@@ -98,7 +98,7 @@ def test_a_site_is_left_out_and_the_others_have_the_numbers_of_one_machine(
     far, near = room.play(monkeypatch, tmp_path / "run", **asked), on_one_machine(room, **asked)
     assert far.clients == near.clients == ["a", "b", "d"]
     assert far.about["features"] == near.about["features"] == ["age", "weight"]
-    assert [m["scores"] for m in far.metrics] == [m["scores"] for m in near.metrics]
+    assert [told_scores(m) for m in far.metrics] == [told_scores(m) for m in near.metrics]
     assert all(np.array_equal(far.weights[r], w) for r, w in near.weights.items())
     why = "site 'c': it does not record weight, which is required"
     assert far.about["notes"][:2] == ["column pulse is forbidden: it is no input of any model", why]

@@ -115,7 +115,7 @@ FEDAVG, PENS = ("--method", "fedavg"), ("--method", "pens", "--pens.rounds-step1
 BEYOND = {
     "kernels": (
         {"kernels": ("adam", "calibrate", "tallied")},
-        FEDAVG,
+        (*FEDAVG, "--kernel", "sgd"),
         "kernel 'sgd' is not in the policy's list (adam, calibrate, tallied)",
     ),
     "models": ({"models": ("mlp",)}, FEDAVG, "model 'logistic' is not in the policy's list (mlp)"),

@@ -6,6 +6,7 @@ import json
 
 import hosts
 import pytest
+from room import told_scores
 from ward import wait_until
 
 from coterie.cli.main import main
@@ -37,7 +38,7 @@ def on_one_machine(ward, out, *words):
 def close(left, right, most=1e-5):
     """Scores of two runs, round by round."""
     for one, other in zip(left, right, strict=True):
-        for name, figures in one["scores"].items():
+        for name, figures in told_scores(one).items():
             for metric, values in figures.items():
                 pairs = zip(values, other["scores"][name][metric], strict=True)
                 for x, y in pairs:

@@ -74,7 +74,7 @@ def test_from_the_shell(tmp_path, capsys):
     assert main(["compare", *words, "--out", str(tmp_path / "all")]) == 0
     records = {r.label: r.config for r in read_records(tmp_path / "all")}
     ways = ("local:", "fedavg:weighted=true,", "fedavg:weighted=false,")
-    assert list(records) == [f"{way}sgd.lr={lr}" for way in ways for lr in (0.1, 0.5)]
+    assert list(records) == ["nothing", *(f"{way}sgd.lr={lr}" for way in ways for lr in (0.1, 0.5))]
     one = records["fedavg:weighted=false,sgd.lr=0.5"]
     assert (one["fedavg"]["weighted"], one["sgd"]["lr"]) == (False, 0.5)
     page = (tmp_path / "all" / "report.html").read_text()

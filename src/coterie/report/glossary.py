@@ -144,6 +144,17 @@ TERMS = (
         ("logit",),
     ),
     Term(
+        "partial pooling",
+        "each its own, but not far from all",
+        "Each client's model lies around a common one; how far apart they may lie is learnt from all rows.",
+    ),
+    Term(
+        "penalty",
+        "how firmly coefficients are held",
+        "What a large coefficient costs when a linear model is solved: a strong one leaves little more than "
+        "the mean, and keeps a model of few rows from learning chance.",
+    ),
+    Term(
         "drift",
         "distance to the average model",
         "How far a client's model is from the mean of all clients' models, as a straight line between their "

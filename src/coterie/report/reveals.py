@@ -23,9 +23,10 @@ of scores: 1 for whom a client would average with, 0 for whom not.
 pass the coordinator's process unread.
 `loss` is a mean over a client's training rows (for `fedfomo` over its validation rows too), `samples` their
 number; `taken` is the share of an average that a client took over, `alpha` that of its own model in a
-mixture, `chosen` which of several it took; a slope is a number for each other client, distances are norms of
-differences of models; quantiles are 19 numbers of each column of the training rows
-([similarity](similarity.md) tells of other sketches, too).
+mixture, `chosen` which of several it took, `share` how much of its model comes from its own rows; a slope is
+a number for each other client, distances are norms of differences of models; quantiles are 19 numbers of each
+column of the training rows ([similarity](similarity.md) tells of other sketches, too). What `pooled`,
+`partial` and `recalibrated` have mixed are no models but [sums over rows](privacy.md#sums-over-rows).
 
 With nothing opened and no rows moved, all methods work but `central`, `bayes-central` (yardsticks that need
 all rows in one place) and `guided`, `fedkg`, `fedunique` (their metrics look at layers). `oracle` is no
