@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from coterie.core.belief import Belief
 from coterie.core.errors import BadInput
@@ -34,8 +35,8 @@ from coterie.linear.evidence import grid, marginal, variances
 from coterie.linear.newton import minimise
 from coterie.linear.strength import cross_losses, not_worse, penalties
 
-SCALE, ALL = "scale", "all"
-MEANS, SQUARES, TARGET = "means", "squares", "target"
+SCALE, ALL, CENTRES, UNITS = "scale", "all", "centres", "units"
+MEANS, SQUARES = "means", "squares"
 BEND, SLOPE, CONSTANT, REST = "bend", "slope", "constant", "rest"
 TIGHT = 1e8  # precision of what may not differ
 
@@ -43,18 +44,36 @@ TIGHT = 1e8  # precision of what may not differ
 @KERNELS.register("column-sums")
 @dataclass(frozen=True)
 class ColumnSums(Solving):
-    """Means and mean squares of a site's columns and targets."""
+    """Means and mean squares of a site's columns and targets, around centres and in units that it is given;
+    without any, the asinh of its own means and deviations: that fits into a sealed sum whatever their size,
+    and its mean over sites is near enough to centres and units to lose no digits by.
+    """
+
+    def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
+        return {**super().start(belief, memory, beside), UNITS: dict(beside.get(UNITS, {}))}
 
     def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
         return belief
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         carry = super().step(learner, carry, batch, tick)
+        rough = carry.pop(UNITS)
         x = batch.x.reshape(len(batch.x), -1).double().cpu()
         y = batch.y.double().cpu() if learner.task == "regression" else torch.zeros(1, dtype=torch.float64)
-        target = torch.stack([y.mean(), y.square().mean()])
-        found = {MEANS: x.mean(0), SQUARES: x.square().mean(0), TARGET: target}
+        table = torch.cat([x, y.unsqueeze(1)], 1) if len(y) == len(x) else F.pad(x, (0, 1))
+        if rough:
+            centre, unit = roughly(rough)
+            table = (table - centre) / unit
+            found = {MEANS: table.mean(0), SQUARES: table.square().mean(0)}
+        else:
+            found = {MEANS: table.mean(0).asinh(), SQUARES: table.std(0, correction=0).asinh()}
         return {**carry, "belief": {n: t.float() for n, t in found.items()}}
+
+
+def roughly(told: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Centres and units of columns and target, from the mean over sites of what they told without any."""
+    centre, unit = told[MEANS].double().sinh(), told[SQUARES].double().sinh()
+    return centre, torch.where(unit > 1e-9 * centre.abs(), unit, centre.abs().clamp(min=1.0))
 
 
 @dataclass(frozen=True)
@@ -137,9 +156,9 @@ class Curvature(Around):
         spread = torch.where(design.slopes, self.tau, self.level).double().square()
         used = torch.linalg.solve(torch.eye(len(theta)).double() + bend * spread, bend * spread).trace()
         told = {
-            BEND: sums.curvature / rows,
-            SLOPE: sums.slope / rows,
-            CONSTANT: sums.constant / rows,
+            BEND: noise * sums.curvature / rows,
+            SLOPE: noise * sums.slope / rows,
+            CONSTANT: noise * sums.constant / rows,
             REST: torch.stack([point.loss[0] / rows, used / rows]),
         }
         share = used / max(1, len(theta))
@@ -243,9 +262,12 @@ def in_common_scale(learner: Learner, batch: Batch, scale: Belief) -> Design:
 
 
 def scale_of(sums: Mapping[str, Any]) -> tuple[Tensor, Tensor, float, float]:
-    """Means and deviations of columns [d], and of the target, from what `column-sums` told of all."""
+    """Means and deviations of columns [d], and of the target, from what `column-sums` told of all: sums, and
+    the centres and units that they are in.
+    """
+    centre, unit = (sums[name].double() for name in (CENTRES, UNITS))
     mean, square = sums[MEANS].double(), sums[SQUARES].double()
     spread = (square - mean.square()).clamp(min=0)
-    deviation = torch.where(spread > 1e-6 * (1 + square), spread, 0.0).sqrt()
-    centre, squared = (float(t) for t in sums[TARGET])
-    return mean, deviation, centre, math.sqrt(max(0.0, squared - centre**2)) or 1.0
+    deviation = torch.where(spread > 1e-6 * (1 + square), spread, 0.0).sqrt() * unit
+    mean = centre + mean * unit
+    return mean[:-1], deviation[:-1], float(mean[-1]), float(deviation[-1]) or 1.0

@@ -26,12 +26,15 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.curvature import (
     BEND,
+    CENTRES,
     CONSTANT,
     REST,
     SCALE,
     SLOPE,
+    UNITS,
     ColumnSums,
     Curvature,
+    roughly,
     scale_of,
 )
 from coterie.linear.design import Design, designed, linear_names, names_in, read_linear, written_linear
@@ -83,9 +86,10 @@ def one_more_step(state: Common, net: Net, key: Key, apart: bool) -> Common:
         return state
     scale = state.scale
     if scale is None:
-        _, scale = asked(net, ColumnSums(), state.beliefs, key.at("scale"))
+        scale = scale_of_all(net, state.beliefs, key)
         if scale is None:
             return state
+        state = replace(state, beliefs=at_the_centre(net, state.beliefs, scale))
     tau, level, _, noise = state.learnt.tolist()
     work = Curvature(tau if apart else 0.0, level if apart else 0.0, noise, apart)
     replies, sums = asked(net, work, state.beliefs, key, {SCALE: scale})
@@ -94,6 +98,7 @@ def one_more_step(state: Common, net: Net, key: Key, apart: bool) -> Common:
     n = len(net.roster)
     rows = int(net.roster.sizes[replies.hosts].sum())
     found = {name: rows * t[0].double() for name, t in net.open(sums).items()}
+    found |= {name: found[name] / noise for name in (BEND, SLOPE, CONSTANT)}
     model, design = net.open(state.beliefs), design_in(net, state.beliefs, scale)
     pairs = grid(apart, design.family.intercept)
     best = learnt(Sums(found[BEND], found[SLOPE], found[CONSTANT]), pairs, design.slopes)
@@ -110,6 +115,26 @@ def one_more_step(state: Common, net: Net, key: Key, apart: bool) -> Common:
     beliefs = hold({k: t.unsqueeze(0) for k, t in after.items()}, SERVER)
     whole = hold({BEND: best.precision.float().unsqueeze(0), SLOPE: best.slope.float().unsqueeze(0)}, SERVER)
     return Common(beliefs, scale, now, shares, losses_of(replies, n), there, settled, whole)
+
+
+def scale_of_all(net: Net, beliefs: Held, key: Key) -> Held | None:
+    """Sums of columns and targets, at the coordinator, made in units that sites agree on first."""
+    _, sizes = asked(net, ColumnSums(), beliefs, key.at("sizes"))
+    if sizes is None:
+        return None
+    _, sums = asked(net, ColumnSums(), beliefs, key.at("scale"), {UNITS: sizes})
+    if sums is None:
+        return None
+    centre, unit = roughly(net.open(sizes))
+    return hold({**net.open(sums), CENTRES: centre, UNITS: unit}, SERVER)
+
+
+def at_the_centre(net: Net, beliefs: Held, scale: Held) -> Held:
+    """A model that says the mean of all targets, whatever the inputs."""
+    design = design_in(net, beliefs, scale)
+    like = {name: t[0] for name, t in net.open(beliefs).items()}
+    made = written_linear(like, *design.weights(torch.zeros(len(design.slopes), dtype=torch.float64)))
+    return hold({name: t.unsqueeze(0) for name, t in made.items()}, SERVER)
 
 
 def not_too_far(before: Tensor, after: Tensor) -> Tensor:
