@@ -7,13 +7,21 @@ import math
 from rich.table import Table
 
 from coterie.methods.advised import ALONE
-from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
+from coterie.metrics.summary import HIGHER_IS_BETTER
 from coterie.report import words
+from coterie.report.answer_words import (
+    amount,
+    between,
+    called,
+    changed,
+    figure_of,
+    in_brackets,
+    other_class,
+)
 from coterie.report.learnable import of_answer
 from coterie.report.tables import BELOW
 from coterie.report.terminal import fitting
 from coterie.runs.answers import Advice, Answer, Gift
-from coterie.runs.choosing import SHARES
 from coterie.runs.record import COORDINATOR
 from coterie.runs.trying import ALIKE, THEIRS
 
@@ -57,7 +65,7 @@ def sentences(advice: Advice) -> dict[str, list[str]]:
 def lines_for(advice: Advice, answer: Answer) -> list[str]:
     said = [of_answer(answer), with_whom(advice, answer), why(answer), gain(advice, answer)]
     said += [sureness(advice, answer), measured(advice), order(advice, answer), trust(answer)]
-    said += [gives(advice, answer), costs(advice, answer)]
+    said += [other_class(advice, answer), gives(advice, answer), costs(advice, answer)]
     return [line for line in said if line]
 
 
@@ -314,58 +322,6 @@ def cost_of_asking(advice: Advice) -> str:
     )
 
 
-def changed(found: Interval, metric: str) -> str:
-    """accuracy rises by 3.1 points (95 % interval −0.4 to 6.6)"""
-    name, higher = words.called(metric), HIGHER_IS_BETTER[metric]
-    if not float(words.figure(abs(found.mean), metric).replace("\u202f", "") or 0):
-        return f"{name} stays as it is{between(found, metric)}"
-    way = "rises" if (found.mean > 0) == higher else "falls"
-    return f"{name} {way} by {size(abs(found.mean), metric)}{between(found, metric)}"
-
-
-def between(found: Interval, metric: str) -> str:
-    """The interval, as of a gain: above 0 is better."""
-    if not (ends := ends_of(found, metric)):
-        return " (no interval: all parts say the same)" if found.seeds > 1 else ""
-    better = "" if HIGHER_IS_BETTER[metric] else ", above 0 is better"
-    return f" (95 % interval {ends[0]} to {ends[1]}{better})"
-
-
-def ends_of(found: Interval, metric: str) -> list[str]:
-    """Of an interval, as of a gain; nothing where there is none."""
-    low, high = found.bounds
-    if math.isnan(low):
-        return []
-    like = found.mean or (high - low) / 2
-    return [words.figure(end, metric, sign=True, like=like) for end in (low, high)]
-
-
-def in_brackets(found: Interval, metric: str) -> str:
-    """+3.1 [−0.4 to +6.6]"""
-    if math.isnan(found.mean):
-        return words.NONE
-    return (
-        f"{words.figure(found.mean, metric, sign=True)} [{' to '.join(ends_of(found, metric)) or words.NONE}]"
-    )
-
-
-def size(value: float, metric: str) -> str:
-    text = words.figure(value, metric)
-    return f"{text} point{'' if text == '1.0' else 's'}" if metric in words.PERCENT else text
-
-
-def amount(value: float, metric: str) -> str:
-    return f"{words.called(metric)} {figure_of(value, metric)}"
-
-
-def figure_of(value: float, metric: str) -> str:
-    return words.figure(value, metric) + (" %" if metric in words.PERCENT else "")
-
-
-def called(spec: str) -> str:
-    return "alone" if spec == ALONE else spec
-
-
 def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
     """One row for each client: without a model, alone, what is advised and promised, what each way gains."""
     ways, metric = [spec for spec in advice.ways if spec != ALONE], advice.metric
@@ -389,9 +345,8 @@ def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
 
 
 def legend(advice: Advice) -> str:
-    by_rows = advice.metric in SHARES
     said = LEGEND.format(
-        kind="of two shares of these rows" if by_rows else "over parts, corrected for rows that they share",
+        kind="over held-out rows, or over parts where rows are not known; corrected for rows that trainings share",
         ways=words.several(len(advice.ways) - 1, "way"),
         sure=f"{advice.sure:g}",
         s="" if advice.sure == 1 else "s",

@@ -11,7 +11,8 @@ from coterie.core.method import Reveals
 from coterie.methods.advised import ALONE
 from coterie.metrics.summary import Interval
 from coterie.report import glossary, page_tables, plotly_data, reveals, words
-from coterie.report.answers import WAYS, called, cells, cost_of_asking, legend, sentences
+from coterie.report.answer_words import called
+from coterie.report.answers import WAYS, cells, cost_of_asking, legend, sentences
 from coterie.report.inks import Ink, inks
 from coterie.report.learnable import of_answers
 from coterie.report.page import document

@@ -7,7 +7,8 @@ from html import escape
 
 from coterie.methods.advised import ALONE
 from coterie.report import page_tables, views
-from coterie.report.answers import WAYS, called
+from coterie.report.answer_words import called
+from coterie.report.answers import WAYS
 
 
 def part(by_label: views.Groups) -> str:

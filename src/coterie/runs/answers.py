@@ -22,7 +22,8 @@ from coterie.core.method import asking
 from coterie.methods.advised import ALONE
 from coterie.metrics.learnt import UNKNOWN, Learnt, Shown
 from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
-from coterie.runs.choosing import Choice, choice_of, figures, outer_folds
+from coterie.runs.choosing import Choice, choice_of, figures, gain_over_alone, outer_folds
+from coterie.runs.other_class import TREES
 from coterie.runs.record import COORDINATOR
 from coterie.runs.trying import REASONS, Bench, Place, Trials
 from coterie.runs.yardstick import Outcome, outcome_of, parts_without
@@ -63,6 +64,7 @@ class Answer:
     no_model    what always the same answer would have of the measure; NaN where that is not known
     outcome     what most of its rows are, and how many are not; None where nobody knows, or rows are numbers
     learnt      whether there is anything to learn for it
+    trees       what boosted trees of its own rows gain over the model alone; None where they were not tried
     without     in how many held-out parts there is none of the rarer kind; None where nobody knows
     """
 
@@ -84,6 +86,7 @@ class Answer:
     outcome: Outcome | None = None
     without: int | None = None
     learnt: Learnt = UNKNOWN
+    trees: Interval | None = None
 
     @property
     def alone(self) -> bool:
@@ -179,7 +182,17 @@ def answer(bench: Bench, trials: Trials, client: int, choice: Choice) -> Answer:
         outcome=outcome_of(roster, client),
         without=parts_without([fold.roster for fold in bench.outer], client),
         learnt=choice.learnt,
+        trees=trees_of(trials, bench, client),
     )
+
+
+def trees_of(trials: Trials, bench: Bench, client: int) -> Interval | None:
+    """What another class of models gains, alone; None where it was not tried."""
+    folds = outer_folds(bench)
+    known = figures(trials, TREES, bench.metric, client, folds)
+    if any(math.isnan(value) for value in known):
+        return None
+    return gain_over_alone(trials, bench, client, [TREES] * len(folds))
 
 
 def reasons(bench: Bench, trials: Trials, client: int) -> dict[str, dict[str, float]]:
@@ -235,6 +248,7 @@ def advice_in(table: Mapping[str, Any]) -> Advice:
                 "no_model": figure(one.get("no_model")),
                 "outcome": Outcome(*one["outcome"]) if one.get("outcome") else None,
                 "learnt": learnt_in(one.get("learnt")),
+                "trees": told(one.get("trees")),
             }
         )
         for one in table["answers"]

@@ -34,6 +34,7 @@ from coterie.metrics.own import Own
 from coterie.metrics.summary import HIGHER_IS_BETTER
 from coterie.nets.ground import Connector
 from coterie.runs.experiment import Experiment, experiment_of
+from coterie.runs.other_class import TREES, trees_on, tries_trees
 from coterie.runs.record import Record
 from coterie.runs.row_gains import values_of
 from coterie.runs.runner import run
@@ -142,12 +143,13 @@ class Bench:
         outer, inner = range(self.method.folds), range(self.inner)
         folds = [*((o, OUTER) for o in outer), *((o, i) for o in outer for i in inner)]
         tried = [Place(*fold, spec) for fold in folds for spec in self.ways]
-        return [*tried, *(Place(o, OUTER, NOTHING) for o in outer)]
+        beside = (NOTHING, TREES) if tries_trees(self.footing.clients, self.metric) else (NOTHING,)
+        return [*tried, *(Place(o, OUTER, spec) for spec in beside for o in outer)]
 
     @property
     def specs(self) -> list[str]:
         """All that is tried, by its spec."""
-        return [*self.ways, NOTHING]
+        return [*self.ways, NOTHING, TREES]
 
     def footing_at(self, place: Place) -> Footing:
         if place.inner == OUTER:
@@ -185,6 +187,9 @@ class Bench:
         """One trial; one that diverges has failed and is kept as such, training alone must not. Always the
         same answer, which nobody asked for, may be refused.
         """
+        if place.spec == TREES:
+            scores, rows = trees_on(self.footing_at(place).clients, self.metric)
+            return Trial({self.metric: scores}, rows=rows)
         try:
             experiment = self.experiment(place)
         except (BadInput, BadData) as error:
