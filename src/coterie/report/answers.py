@@ -346,7 +346,7 @@ def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
 
 def legend(advice: Advice) -> str:
     said = LEGEND.format(
-        kind="over held-out rows, or over parts where rows are not known; corrected for rows that trainings share",
+        kind="over held-out rows, or parts where rows are not known, corrected for rows that trainings share",
         ways=words.several(len(advice.ways) - 1, "way"),
         sure=f"{advice.sure:g}",
         s="" if advice.sure == 1 else "s",
