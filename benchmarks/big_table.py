@@ -41,6 +41,9 @@ print(model.score(((test - mean) / deviation).to_numpy(), y_test))
 PANDAS = "import sys, pandas; pandas.read_csv(sys.argv[1])"
 
 
+ASKED = "site 1"
+
+
 def big_table(rows: int, seed: int = 0, sites: int = SITES) -> pd.DataFrame:
     """Numbers of one to three decimals and two that are as precise as they get, whole numbers, words, no and
     yes; some cells missing; a hospital, and an outcome that depends on most of the columns.
@@ -104,6 +107,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "big.csv"
         table.to_csv(file, index=False)
+        asked_of = Path(folder) / "asked.csv"  # a model is of one site, and is asked about rows of that site
+        table.assign(hospital=ASKED).to_csv(asked_of, index=False)
         print(f"{len(table):,} rows x {table.shape[1]} columns, {file.stat().st_size / 1e6:.0f} MB")
         del table
         measure(file, Path(folder), given)
@@ -131,7 +136,15 @@ def measure(file: Path, folder: Path, given: argparse.Namespace) -> None:
             str(recipe),
         ],
         "run": ["run", "--recipe", str(recipe), "--method", given.method, *rounds, "--out", str(run)],
-        "predict": ["predict", str(run), str(file), "--out", str(folder / "predicted.csv")],
+        "predict": [
+            "predict",
+            str(run),
+            str(folder / "asked.csv"),
+            "--client",
+            ASKED,
+            "--out",
+            str(folder / "predicted.csv"),
+        ],
     }
     beside = {
         "inspect": ("pandas.read_csv", pandas),
