@@ -30,6 +30,9 @@ from coterie.linear.strength import Strength, chosen_strength, fitted
 class Ridge(Solving):
     """A linear model's penalised optimum, its strength chosen by cross-validation; what came is forgotten."""
 
+    forgets: ClassVar[bool] = True
+    """What it finds does not depend on the model that came: once is enough."""
+
     penalty: float | None = None
     """How strongly coefficients are held, in the units of a sum of losses (scikit-learn's 1/C); by default
     what cross-validation within the training rows finds best."""

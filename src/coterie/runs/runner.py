@@ -119,6 +119,7 @@ def _played(
     ledger = Ledger(folder.path if folder else None, experiment, record)
     watch(record)
     safe, last_saved = state, done
+    shown, scored_state = None, object()
     try:
         for r in range(done + 1, rounds + 1) if not record.ended else ():
             seen.round(r)
@@ -139,7 +140,9 @@ def _played(
                 now = only_for(method.models(after), who) if scored else None
                 live, figured = [*handles_in(after), *handles_in(safe)], None
                 if now is not None:
-                    figured = calmly(net, live, r, partial(evaluate, experiment, now, r))
+                    if after is not scored_state:  # the same models have the same figures
+                        shown = calmly(net, live, r, partial(evaluate, experiment, now, r))
+                    figured, scored_state = shown, after
                 told = measured(experiment, info, now)
             state, done = after, r
             loss = figures(info.loss.where(who, math.nan))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from coterie.core.belief import Beliefs
 from coterie.core.held import Held
@@ -25,9 +26,12 @@ from coterie.kernels.sgd import SGD
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Each client's own belief [client, ...], at home."""
+    """Each client's own belief [client, ...], at home; where work forgets what came, [client] the loss of who
+    has done it, NaN for the others.
+    """
 
     beliefs: Held
+    solved: Tensor | None = None
 
 
 @METHODS.register("local")
@@ -50,10 +54,17 @@ class Local:
         return State(handed_out(start, net))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        n = len(net.roster)
-        edges = to_own(n)[asking(self.requester, net.roster.names)]
-        replies = net.visit(self.local, state.beliefs, edges, key)
-        return State(settle(net, state.beliefs, replies)), by_oneself(n, replies)
+        n, who = len(net.roster), asking(self.requester, net.roster.names)
+        if not getattr(self.local, "forgets", False):
+            replies = net.visit(self.local, state.beliefs, to_own(n)[who], key)
+            return State(settle(net, state.beliefs, replies)), by_oneself(n, replies)
+        known = torch.full((n,), torch.nan, dtype=torch.float64) if state.solved is None else state.solved
+        left = who[known[who].isnan()]  # a second visit would find the same
+        if len(left):
+            replies = net.visit(self.local, state.beliefs, to_own(n)[left], key)
+            known = losses_of(replies, n).where(known.isnan(), known)
+            state = State(settle(net, state.beliefs, replies), known)
+        return state, Info(torch.diag((~known.isnan()).double()), known)
 
     def models(self, state: State) -> Models:
         return Models(state.beliefs, of=torch.arange(len(state.beliefs)))
