@@ -38,7 +38,7 @@ STRENGTHS = (*(10.0 ** (e / 2) for e in range(-8, 7)), 1e4, 1e6)
 """From 0.0001 to a million, finer where it matters."""
 ROUGHLY = 1e-6  # near enough to an optimum to choose a strength
 FIRM = 0.01  # holds intercepts, which would be infinite for rows of one class
-MANY = 20_000
+MANY = 5_000
 FOLDS, DEALINGS, FEW = 10, 3, 200  # rows are dealt until so many were held out
 CLOSED = 20  # folds of a regression, whose models cost little: few rows are not made fewer
 ENOUGH = 4  # weaker strengths in a row that are no better: then no weaker ones are tried
