@@ -93,7 +93,6 @@ def test_trials_come_first_and_their_choice_is_in_the_record_and_on_the_page(tmp
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"candidates": ()}, "no candidates"),
         ({"candidates": ("fedavg", "fedavg")}, "named twice"),
         ({"candidates": ("advised",)}, "candidate of itself"),
         ({"candidates": ("fedaverage",)}, "unknown method"),
