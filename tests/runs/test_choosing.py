@@ -167,9 +167,9 @@ def test_joining_is_advised_where_the_promise_is_clear():
     outer = {ALONE: [0.55, 0.6, 0.5, 0.6, 0.55], "fedavg": [0.9, 0.85, 0.9, 0.95, 0.9]}
     answer, said, advice = told(bench, trials_of(bench, outer))
     assert answer.choice == "fedavg"
-    # 90 and 56 of 100 right, and 100 rows to come: as of 45 and 28 of 50, for which Wilson has 0.7864 to 0.9565
-    # and 0.4231 to 0.6884, so the difference of 0.34 is less by √(0.1136² + 0.1284²) = 0.1714 and more by
-    # √(0.0565² + 0.1369²) = 0.1481
+    # 90 and 56 of 100 right, and 100 rows to come: as of 45 and 28 of 50, for which Wilson has 0.7864 to
+    # 0.9565 and 0.4231 to 0.6884, so the difference of 0.34 is less by √(0.1136² + 0.1284²) = 0.1714 and more
+    # by √(0.0565² + 0.1369²) = 0.1481
     assert answer.expected.bounds == (pytest.approx(0.1686, abs=1e-4), pytest.approx(0.4881, abs=1e-4))
     assert (
         "How sure: quite. Chosen without each part in turn, the advice was to join others 5 of 5 times"

@@ -189,7 +189,8 @@ AS_IN_PLAIN: dict[str, dict[str, Any]] = {"pens": PENS, "ndoye": BARE, "influenc
 STUDIES = {
     "study-titanic": Study(Comparison(Settings(data="titanic", kernel="sgd"), FOUR, 5), "plain_titanic.py"),
     "study-hospitals": Study(
-        Comparison(Settings(data="heart-disease", kernel="sgd", options=AS_IN_PLAIN), NINE, 3), "plain_hospitals.py"
+        Comparison(Settings(data="heart-disease", kernel="sgd", options=AS_IN_PLAIN), NINE, 3),
+        "plain_hospitals.py",
     ),
     "study-digits": Study(
         Comparison(

@@ -11,8 +11,8 @@ training alone with one strength for all: it is personal by nature, and never fa
 
 A site may have nothing in common with the others, which one τ for all cannot say. So in each round it asks
 its own rows: held out, do they lose more near the mean of the others, in which they have no part, than by a
-model of its own (`ridge`)? If so by more than a standard error, the site keeps that one. For this it gets the sums
-over all sites; where there are two, that is what the other told.
+model of its own (`ridge`)? If so by more than a standard error, the site keeps that one. For this it gets the
+sums over all sites; where there are two, that is what the other told.
 
 What leaves a site are sums over its rows, for each way of a grid in which sites may differ; the coordinator
 needs their sums over sites alone, and makes them through `mix`, sealed if the run is. How much of a site's
