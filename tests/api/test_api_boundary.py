@@ -27,8 +27,8 @@ def clients() -> list[Client]:
 NAMES = "must be a text of 1 to 100 characters without line breaks: try 'hospital-a'"
 WORK = (
     "kernel=<class 'torch.optim.adamw.AdamW'> must be the name of local work (adam, adamw, bounded, "
-    "dp, hmc, newton, psgld, ridge, sgd, sgld, swag) or an object such as coterie.SGD(lr=0.1), not an "
-    "optimiser of torch: try 'adamw', or write your own as docs/own-parts.md shows"
+    "constant, dp, hmc, newton, psgld, ridge, sgd, sgld, swag) or an object such as coterie.SGD(lr=0.1), "
+    "not an optimiser of torch: try 'adamw', or write your own as docs/own-parts.md shows"
 )
 
 

@@ -477,8 +477,8 @@ def test_an_optimiser_of_torch_is_refused_in_one_line(hospitals, kernel):
         with pytest.raises(BadInput) as caught:
             call(linear(), hospitals, kernel=kernel)
         assert str(caught.value).endswith(
-            "must be the name of local work (adam, adamw, bounded, dp, hmc, newton, psgld, ridge, sgd, sgld, "
-            "swag) or an object such as "
+            "must be the name of local work (adam, adamw, bounded, constant, dp, hmc, newton, psgld, ridge, "
+            "sgd, sgld, swag) or an object such as "
             "coterie.SGD(lr=0.1), not an optimiser of torch: try 'adamw', or write your own as "
             "docs/own-parts.md shows"
         )

@@ -49,7 +49,7 @@ def test_a_comparison_tells_of_all_its_runs(hospitals):
         "logistic", hospitals, ["local", "fedavg:weighted=true|false"], seeds=2, rounds=1, watch=seen.append
     )
     told = {(s.label, s.seed): s.round for s in seen}
-    labels = ("local", "fedavg:weighted=true", "fedavg:weighted=false")
+    labels = ("nothing", "local", "fedavg:weighted=true", "fedavg:weighted=false")
     assert told == {(label, seed): 1 for label in labels for seed in (0, 1)}
 
 
@@ -110,11 +110,12 @@ def test_wandb_stays_offline_and_has_a_run_for_each_seed(hospitals, monkeypatch,
     watch = coterie.watching.wandb(project="mine", folder=tmp_path / "here")
     coterie.compare("logistic", hospitals, ["local"], seeds=2, watch=watch, **ONE)
     assert [(log.asked["mode"], log.asked["name"], log.asked["project"]) for log in logs] == [
-        ("offline", f"local-seed-{seed}", "mine") for seed in (0, 1)
+        ("offline", f"{name}-seed-{seed}", "mine") for seed in (0, 1) for name in ("nothing", "local")
     ]
-    assert logs[0].asked["config"]["sgd.lr"] == 0.3
-    assert [step for step, _ in logs[0].lines] == [0, 1, 2, 3]
-    assert 0 < logs[0].lines[-1][1]["test/accuracy"] <= 1
+    _, local, *_ = logs
+    assert local.asked["config"]["sgd.lr"] == 0.3
+    assert [step for step, _ in local.lines] == [0, 1, 2, 3]
+    assert 0 < local.lines[-1][1]["test/accuracy"] <= 1
     assert all(log.over for log in logs)
     with pytest.raises(UnknownName, match="unknown mode 'onlin'"):
         coterie.watching.wandb(mode="onlin")

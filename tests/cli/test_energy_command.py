@@ -60,7 +60,7 @@ def test_every_run_of_a_comparison_is_tracked_by_itself(coterie, fake, tmp_path)
         "c",
     )
     assert code == 0, said
-    assert len(list((tmp_path / "c").rglob("energy.json"))) == 4
+    assert len(list((tmp_path / "c").rglob("energy.json"))) == 6  # `nothing` is a run too
     code, out, _ = coterie("energy", "c")
     assert code == 0
     assert "the mean over seeds" in out

@@ -21,7 +21,7 @@ from coterie.nets.remote import Remote
 DTYPE = torch.float64
 # one for each way of looking at rows: batches, one place, folds, slopes, others' models, crowds, layers
 SOME = ("fedavg", "central", "ndoye", "influence, first order", "pens", "fl-swag", "guided")
-SOLVING = ("local, solved", "fedavg of some, solved", "pooled", "partial", "recalibrated, solved")
+SOLVING = ("nothing", "local, solved", "fedavg of some, solved", "pooled", "partial", "recalibrated, solved")
 REFUSED = ("random-weighted", "random-weighted trained last")
 
 

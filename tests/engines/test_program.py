@@ -107,7 +107,7 @@ def test_a_second_run_of_the_same_model_records_nothing(monkeypatch):
         for i in range(3)
     ]
     first, second, other = (
-        coterie.train("logistic", clients, method, rounds=4, seed=seed)
+        coterie.train("logistic", clients, method, kernel="sgd", rounds=4, seed=seed)
         for method, seed in (("fedavg", 0), ("fedavg", 1), ("local", 1))
     )
     assert len(recorded) == 4  # start, step, finish, predictions

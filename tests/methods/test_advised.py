@@ -10,7 +10,10 @@ import torch
 
 import coterie
 from coterie.core.errors import BadInput, Several
-from coterie.methods.advised import ALONE, Advised, Gain, choose, standard_error
+from coterie.kernels import SGD
+from coterie.kernels.newton import Newton
+from coterie.methods.advised import ALONE, SOLVED, Advised, Gain, choose, standard_error
+from coterie.methods.advised import CANDIDATES as USUAL
 from coterie.metrics.classification import sensitivity
 
 CANDIDATES = ("fedavg", "finetune:tune=1", "similar")
@@ -90,10 +93,14 @@ def test_trials_come_first_and_their_choice_is_in_the_record_and_on_the_page(tmp
     assert "alone (1 of 1 seeds)" in page
 
 
+def test_without_candidates_the_usual_ones_of_the_local_work_are_tried():
+    assert tuple(Advised(local=SGD()).ways) == (ALONE, *USUAL)
+    assert tuple(Advised(local=Newton()).ways) == (ALONE, *SOLVED)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"candidates": ()}, "no candidates"),
         ({"candidates": ("fedavg", "fedavg")}, "named twice"),
         ({"candidates": ("advised",)}, "candidate of itself"),
         ({"candidates": ("fedaverage",)}, "unknown method"),

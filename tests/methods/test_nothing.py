@@ -68,11 +68,10 @@ def test_the_mean_of_targets_in_their_own_unit():
     assert found.record.final("rmse") == pytest.approx([1.0, 3.0], abs=1e-6)
 
 
-@pytest.mark.parametrize("net", ["in-process", "processes"])
-def test_survival_has_one_risk_for_all(net):
+def test_survival_has_one_risk_for_all():
     times = [[3.0, -2.0, 5.0, 1.0], [2.0, 4.0, -6.0]]
     made = clients_of(times, times, "survival")
-    found = coterie.train("linear", made, "nothing", rounds=1, net=net, progress=False)
+    found = coterie.train("linear", made, "nothing", rounds=1, progress=False)
     assert found.record.final("concordance") == [0.5, 0.5]
 
 

@@ -98,7 +98,7 @@ def test_a_comparisons_cell(tmp_path, refused):
     coterie.compare("logistic", named_clients(), ["local", "fedavg"], seeds=1, rounds=1, out=tmp_path / "all")
     found = load(tmp_path / "all" / "fedavg" / "seed-0", "north")
     assert found.facts["method"] == "fedavg"
-    cells = ", ".join(str(tmp_path / "all" / m / "seed-0") for m in ("fedavg", "local"))
+    cells = ", ".join(str(tmp_path / "all" / m / "seed-0") for m in ("fedavg", "local", "nothing"))
     said = f"{tmp_path / 'all'} is a comparison of several runs: name one of its runs: {cells}"
     with refused(BadInput, said):
         load(tmp_path / "all", "north")

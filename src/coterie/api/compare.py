@@ -33,6 +33,7 @@ from coterie.core.method import Method
 from coterie.core.options import coerced, options_of
 from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
+from coterie.data.fit_together import check_clients
 from coterie.data.rereading import anew
 from coterie.engines.threads import narrow
 from coterie.kernels import nested
@@ -170,6 +171,7 @@ def compare(
     first, done = Settings(**coerced(Settings, {**common, "seed": seed}, "compare")), 0
     works = {s: [(natural[s], ways[s][0])] if s in free and features is None else [] for s in ways}
     targets = {spec: with_targets(first, model, work).targets for spec, work in works.items()}
+    check_clients(clients, allow_one_class=first.one_class == "allow")  # before anything counts their labels
     ways = with_nothing(ways, path if resume else None, model, clients, first, rest)
     methods = list(ways)
     results: dict[str, list[Result]] = {spec: [] for spec in ways}

@@ -159,6 +159,7 @@ def many(folder: Path, quick: bool) -> tuple[Side, Side]:
         split="iid",
         clients=clients,
         model="logistic",
+        kernel="sgd",
         rounds=rounds,
         plugins=(str(SCRIPTS / "pictures.py"),),
         options={"pictures": {"path": str(data)}},
@@ -186,9 +187,10 @@ BARE = {"bar": "none"}
 AS_IN_PLAIN: dict[str, dict[str, Any]] = {"pens": PENS, "ndoye": BARE, "influence": BARE}
 
 STUDIES = {
-    "study-titanic": Study(Comparison(Settings(data="titanic"), FOUR, 5), "plain_titanic.py"),
+    "study-titanic": Study(Comparison(Settings(data="titanic", kernel="sgd"), FOUR, 5), "plain_titanic.py"),
     "study-hospitals": Study(
-        Comparison(Settings(data="heart-disease", options=AS_IN_PLAIN), NINE, 3), "plain_hospitals.py"
+        Comparison(Settings(data="heart-disease", kernel="sgd", options=AS_IN_PLAIN), NINE, 3),
+        "plain_hospitals.py",
     ),
     "study-digits": Study(
         Comparison(

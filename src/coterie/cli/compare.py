@@ -78,14 +78,14 @@ def compare(words: Sequence[str]) -> int:
     comparison, out, builder = Comparison(settings, methods, extra["seeds"]), out_of(extra), Builder()
     split = comparison.with_method(comparison.methods[0]).split
     path = out or fresh(f"compare-{settings.data}-{split}")
-    comparison, without = with_nothing(comparison, builder)
+    asked, (comparison, without) = comparison, with_nothing(comparison, builder)
     made = not_there(path)
     create(path, comparison, builder)
     screen.say_dim([without] if without else [])
     try:
         records = run_all(path, comparison, command_line(), builder, extra["jobs"], watch, tracker)
     except (BadInput, BadData, Refused):  # a mistake that only the work itself could show
-        if not any(path.rglob("metrics.jsonl")):
+        if not any((path / place / "metrics.jsonl").exists() for place, _ in asked.cells()):
             empty(path, made)
         raise
     return close(path, records)

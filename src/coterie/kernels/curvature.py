@@ -183,11 +183,6 @@ class Near(Around):
     alone.
     """
 
-    weigh: bool = False
-    """Ask one's own rows which of the two is better; false: near the common one, whatever they say."""
-
-    varies: ClassVar[tuple[str, ...]] = ("tau", "level", "noise", "weigh")
-
     @property
     def numbers(self) -> tuple[str, ...]:
         return ("loss", "samples", "alone")
@@ -201,7 +196,7 @@ class Near(Around):
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         design, theta = self.guess(learner, carry["belief"], batch, carry[SCALE])
         after = written_linear(carry["belief"], *design.weights(theta))
-        alone = self.weigh and self.alone_is_better(learner, batch, design, theta, carry[ALL])
+        alone = self.alone_is_better(learner, batch, design, theta, carry[ALL])
         if alone:
             after = Ridge().solve(learner, after, batch)
         rest = {k: v for k, v in carry.items() if k != ALL}

@@ -31,7 +31,8 @@ def minimise(
     enough: float = ENOUGH,
 ) -> Tensor:
     """θ [p, q] of rows x [n, d] and y [n] that count by `mask` [p, n], held by a penalty [p, q] towards
-    [p, q] or 0, with a `tilt` [p, q] added to the slope if there is one; from a start [p, q].
+    [p, q] or 0, with a `tilt` [p, q] added to the slope if there is one; from a start [p, q]. NaN where rows
+    are: such a problem has no minimum, and its start would be mistaken for one.
     """
     centre = torch.zeros_like(start) if towards is None else towards
     lean = torch.zeros_like(start) if tilt is None else tilt
@@ -44,6 +45,7 @@ def minimise(
 
     result, going, here = start.clone(), torch.arange(len(start)), start.clone()
     value, slope, curvature = around(here, going)
+    result[value.isnan()] = torch.nan
     for _ in range(STEPS):
         check()
         step = solved(curvature, slope)

@@ -98,7 +98,7 @@ def chosen_strength(
             break
     chosen = best
     if isinstance(design.family, Rowwise) and not closed:
-        chosen = next(s for s in losses if not_worse(losses[s] - losses[best], unit))
+        chosen = next((s for s in losses if not_worse(losses[s] - losses[best], unit)), best)
     return Strength(chosen, {s: float(each.mean()) for s, each in losses.items()})
 
 

@@ -79,7 +79,8 @@ class Comparison:
     def with_method(self, spec: str) -> Settings:
         """The shared settings with one method, and only the options that concern it."""
         name, own = parsed(spec)
-        kernel, named = self.work_of(spec), own.pop("kernel", self.settings.kernel)
+        shared = AUTO if only_work(METHODS[name]) else self.settings.kernel
+        kernel, named = self.work_of(spec), own.pop("kernel", shared)
         rounds = own.pop("rounds", self.settings.rounds)
         others = {m.partition(":")[0] for m in self.methods} - {name}
         others |= {n for k in self.kernels() for n in names_in(k)} - {*names_in(kernel)}

@@ -30,6 +30,7 @@ from coterie.data.tables.leak_values import (
     MOST_VALUES,
     Text,
     common_value,
+    counted_values,
     differing,
     filled_for_one_class,
     ranges_of_a_number,
@@ -282,10 +283,8 @@ def column_scores(
     """Of everything that there is to tell at a place, by the rows that may; and, of columns with many values
     or words, by those apart from a common value, which may stand for empty. Each with what is too good of it.
     """
-    import pandas as pd
-
     x, has = x[place.rows], has[place.rows]
-    many = len(pd.unique(x[~np.isnan(x)]))
+    many = len(counted_values(x)[0])
     few = category or many <= max(FEW_VALUES, len(place.names))
     common, told = common_value(x[varied[place.rows]]), list[ColumnScore]()
     for goal in place.goals:

@@ -9,10 +9,10 @@ and Hill, 2007, "Data Analysis Using Regression and Multilevel/Hierarchical Mode
 strengths learnt by empirical Bayes. τ = 0 makes it `pooled` with intercepts of the sites' own, a large τ
 training alone with one strength for all: it is personal by nature, and never far from the better of the two.
 
-A site may have nothing in common with the others, which one τ for all cannot say. So in the end each asks its
-own rows: held out, do they lose more near the mean of the others, in which they have no part, than by a model
-of its own (`ridge`)? If so by more than a standard error, the site keeps that one. For this it gets the sums
-over all sites; where there are two, that is what the other told.
+A site may have nothing in common with the others, which one τ for all cannot say. So in each round it asks
+its own rows: held out, do they lose more near the mean of the others, in which they have no part, than by a
+model of its own (`ridge`)? If so by more than a standard error, the site keeps that one. For this it gets the
+sums over all sites; where there are two, that is what the other told.
 
 What leaves a site are sums over its rows, for each way of a grid in which sites may differ; the coordinator
 needs their sums over sites alone, and makes them through `mix`, sealed if the run is. How much of a site's
@@ -78,9 +78,8 @@ class Partial:
         hosts = common.there.nonzero().flatten()
         near = net.deliver(common.beliefs, torch.zeros(len(hosts), dtype=torch.int64), hosts)
         edges = torch.stack([torch.arange(len(hosts)), hosts], 1)
-        work = Near(tau, level, noise, weigh=common.settled or key.round == key.rounds)
         beside = {SCALE: common.scale, ALL: common.whole}
-        replies = net.visit(work, near, edges, key.at("near"), beside=beside)
+        replies = net.visit(Near(tau, level, noise), near, edges, key.at("near"), beside=beside)
         own = state.own
         if len(replies):
             own = own.put(replies.hosts, replies.beliefs.only(own.names))
