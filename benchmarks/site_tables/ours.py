@@ -6,7 +6,7 @@ import numpy as np
 
 import coterie
 from coterie.methods import METHODS
-from coterie.methods.advised import ALONE, CANDIDATES
+from coterie.methods.advised import ALONE, SOLVED
 
 from .splitting import Part, Split
 
@@ -24,9 +24,9 @@ METHODS_TRIED = (
     "recalibrated",
 )
 """By their names; those that this Coterie does not have are left out, and said to be."""
-OFFERED = (ALONE, *CANDIDATES)
+OFFERED = (ALONE, *SOLVED)
 """What `advised` may choose."""
-CONTENDERS = (*METHODS_TRIED, *(c for c in CANDIDATES if c not in METHODS_TRIED), "advised")
+CONTENDERS = (*METHODS_TRIED, *(c for c in SOLVED if c not in METHODS_TRIED), "advised")
 TOGETHER = ("partial",)
 """Methods of which it is asked whether they beat training alone."""
 MODELS = {"classification": "logistic", "regression": "linear", "survival": "linear"}

@@ -38,6 +38,7 @@ from coterie.linear.strength import cross_losses, not_worse, penalties
 SCALE, ALL, CENTRES, UNITS = "scale", "all", "centres", "units"
 MEANS, SQUARES = "means", "squares"
 BEND, SLOPE, CONSTANT, REST = "bend", "slope", "constant", "rest"
+SURE = 2.0  # standard errors: with one, many small sites would leave by chance
 TIGHT = 1e8  # precision of what may not differ
 
 
@@ -207,7 +208,7 @@ class Near(Around):
         self, learner: Learner, batch: Batch, design: Design, theta: Tensor, all_: Belief
     ) -> bool:
         """Whether rows that are held out lose more near the mean of the others, in which they have no part,
-        than by a model of one's own, by more than a standard error.
+        than by a model of one's own, by more than SURE standard errors.
         """
         spread = torch.where(design.slopes, self.tau, self.level).double().square()
         others = mean_of_others(self, learner, design, theta, spread, all_)
@@ -224,7 +225,7 @@ class Near(Around):
         if near is None or free is None:
             return False
         scale = design.unit**2 / own.unit**2 if learner.task == "regression" else 1.0
-        return not not_worse(near * scale - free, unit)
+        return not not_worse(near * scale - free, unit, SURE)
 
     def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
         return belief

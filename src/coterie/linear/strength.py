@@ -144,13 +144,15 @@ def masks_of(folds: list[np.ndarray]) -> Tensor:
     return torch.cat(each).double()
 
 
-def not_worse(more: Tensor, unit: np.ndarray | None) -> bool:
-    """Whether rows [n] lose no more by a strength than a standard error, over patients where there are."""
+def not_worse(more: Tensor, unit: np.ndarray | None, errors: float = 1.0) -> bool:
+    """Whether rows [n] lose no more by a strength than so many standard errors, over patients where there
+    are.
+    """
     if unit is not None:
         _, of = np.unique(unit, return_inverse=True)
         totals = torch.zeros(int(of.max()) + 1, dtype=torch.float64)
         more = totals.index_add_(0, torch.from_numpy(of), more)
-    return bool(more.mean() <= more.std() / math.sqrt(len(more)))
+    return bool(more.mean() <= errors * more.std() / math.sqrt(len(more)))
 
 
 def held_out_losses(design: Design, theta: Tensor, kept: Tensor) -> Tensor:

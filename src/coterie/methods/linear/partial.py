@@ -9,10 +9,10 @@ and Hill, 2007, "Data Analysis Using Regression and Multilevel/Hierarchical Mode
 strengths learnt by empirical Bayes. τ = 0 makes it `pooled` with intercepts of the sites' own, a large τ
 training alone with one strength for all: it is personal by nature, and never far from the better of the two.
 
-A site may have nothing in common with the others, which one τ for all cannot say. So in each round it asks
-its own rows: held out, do they lose more near the mean of the others, in which they have no part, than by a
-model of its own (`ridge`)? If so by more than a standard error, the site keeps that one. For this it gets the
-sums over all sites; where there are two, that is what the other told.
+A site may have nothing in common with the others, which one τ for all cannot say. So each asks its own rows:
+held out, do they lose more near the mean of the others, in which they have no part, than by a model of its
+own (`ridge`)? If so by more than two standard errors, the site keeps that one. For this it gets the sums over
+all sites; where there are two, that is what the other told.
 
 What leaves a site are sums over its rows, for each way of a grid in which sites may differ; the coordinator
 needs their sums over sites alone, and makes them through `mix`, sealed if the run is. How much of a site's
