@@ -83,7 +83,7 @@ def test_a_question_goes_on_where_it_was_cut_off(tmp_path):
     whole = advise(question(folds=2), tmp_path / "whole", jobs=2)
     parts = advise(question(folds=2), tmp_path / "parts")
     files = sorted((tmp_path / "parts" / "trials").rglob("*.json"))
-    assert len(files) == len(sorted((tmp_path / "whole" / "trials").rglob("*.json"))) == 3 * (2 + 4) + 2
+    assert len(files) == len(sorted((tmp_path / "whole" / "trials").rglob("*.json"))) == 3 * (2 + 4) + 2 + 2
     for file in files[::2]:
         file.unlink()
     (tmp_path / "parts" / "advice.json").unlink()

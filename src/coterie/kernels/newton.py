@@ -76,6 +76,7 @@ class Newton(Solving):
 
         mark = digest(
             repr(self),
+            tuple(belief),
             learner.task,
             learner.scale,
             batch.x,

@@ -52,7 +52,16 @@ class Ridge(Solving):
             strength = self.penalty if self.penalty is not None else strength_of(learner, batch, design).value
             return self.at(design, strength, belief, learner)
 
-        mark = digest("ridge", self.penalty, learner.task, learner.scale, batch.x, batch.y, units_of(learner))
+        mark = digest(
+            "ridge",
+            tuple(belief),
+            self.penalty,
+            learner.task,
+            learner.scale,
+            batch.x,
+            batch.y,
+            units_of(learner),
+        )
         found: Belief = remembered(mark, make)
         return {**belief, **found}
 

@@ -142,7 +142,7 @@ def advice_of(bench: Bench, trials: Trials, about: Mapping[str, Any]) -> Advice:
         inner=bench.inner,
         sure=method.sure,
         spent={
-            "runs": len(trials),
+            "runs": sum(place.spec != TREES for place in trials),
             "models": sum(e[2] for e in everything),
             "bytes": sum(e[3] for e in everything),
         },

@@ -140,9 +140,10 @@ def _played(
                 now = only_for(method.models(after), who) if scored else None
                 live, figured = [*handles_in(after), *handles_in(safe)], None
                 if now is not None:
-                    if after is not scored_state:  # the same models have the same figures
+                    if after is not scored_state:  # the same models have the same figures, at the same sites
                         shown = calmly(net, live, r, partial(evaluate, experiment, now, r))
-                    figured, scored_state = shown, after
+                    varies = experiment.config.get("wrap") or net.away()
+                    figured, scored_state = shown, None if varies else after
                 told = measured(experiment, info, now)
             state, done = after, r
             loss = figures(info.loss.where(who, math.nan))
