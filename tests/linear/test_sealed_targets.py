@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import coterie
 
@@ -32,3 +34,17 @@ def test_targets_and_columns_of_any_size(sites, method):
     assert clear == pytest.approx(sealed, rel=1e-3)
     if method == "partial":  # noise has a deviation of 20, targets one of 60
         assert max(clear) < 32
+
+
+def test_what_is_remembered_of_rows_fits_the_model_that_asks(sites):
+    """The same rows, solved for tensors of other names and another precision."""
+    one, two = nn.Linear(4, 1), nn.Sequential(nn.Flatten(), nn.Linear(4, 1)).double()
+    ask = {"kernel": "ridge", "rounds": 1, "progress": False}
+    first, second = (coterie.train(model, sites, "local", **ask).models["s0"] for model in (one, two))
+    mine, other = dict(first.named_parameters()), dict(second.named_parameters())
+    assert {t.dtype for t in mine.values()} == {torch.float32}
+    assert {t.dtype for t in other.values()} == {torch.float64}
+    assert len(mine) == len(other) == 2
+    assert set(mine) != set(other)
+    for a, b in zip(mine.values(), other.values(), strict=True):
+        assert torch.allclose(a.double(), b, rtol=1e-4)

@@ -4,8 +4,7 @@
 `curvature`      how its log-likelihood bends around its own best guess near a common model, with what it may
                  differ by summed over, for each way of a grid (`linear/evidence.py`)
 `near`           its own model: the optimum of its likelihood and of how far models lie from the common one;
-or
-                 the one that it finds alone, where its own rows say clearly that it does not belong
+                 or the one that it finds alone, where its own rows say clearly that it does not belong
 
 All are over the number of rows, so that the sum over sites weighed by their rows is the mean over all rows.
 With `tau` and `level` 0 the guess is the common model itself, and `curvature` says slope and curvature there:
@@ -33,7 +32,7 @@ from coterie.kernels.solving import Solving, coefficients_of, design_for, digest
 from coterie.linear.design import Design, designed, written_linear
 from coterie.linear.evidence import grid, marginal, variances
 from coterie.linear.newton import minimise
-from coterie.linear.strength import cross_losses, not_worse, penalties
+from coterie.linear.strength import MANY, cross_losses, not_worse, penalties, some_rows
 
 SCALE, ALL, CENTRES, UNITS = "scale", "all", "centres", "units"
 MEANS, SQUARES = "means", "squares"
@@ -106,12 +105,12 @@ class Around(Solving):
 
     def guess(self, learner: Learner, belief: Belief, batch: Batch, scale: Belief) -> tuple[Design, Tensor]:
         """The rows in the common scale, and the site's own coefficients [q] near the common ones."""
+        design = in_common_scale(learner, batch, scale)
+        centre = coefficients_of(design, belief)
+        if not self.tau and not self.level:
+            return design, centre
 
-        def make() -> tuple[Design, Tensor]:
-            design = in_common_scale(learner, batch, scale)
-            centre = coefficients_of(design, belief)
-            if not self.tau and not self.level:
-                return design, centre
+        def make() -> Tensor:
             spread = torch.where(design.slopes, self.tau, self.level).double()
             hold = (self.noise_of(learner) / spread.square().clamp(min=1 / TIGHT)).unsqueeze(0)
             everyone = torch.ones(1, len(design.z), dtype=torch.float64)
@@ -125,12 +124,11 @@ class Around(Solving):
                 centre.unsqueeze(0),
                 check=learner.watch.check,
             )
-            return design, theta[0]
+            return theta[0]
 
         options = ("near", self.tau, self.level, self.noise, learner.task)
         mark = digest(*options, batch.x, batch.y, *belief.values(), *scale.values())
-        found: tuple[Design, Tensor] = remembered(mark, make)
-        return found
+        return design, remembered(mark, make)  # coefficients alone: rows would be kept for each round
 
     def noise_of(self, learner: Learner) -> float:
         return self.noise if learner.task == "regression" else 1.0
@@ -218,6 +216,9 @@ class Near(Around):
         check = learner.watch.check
         if others is None or not len(strength.losses):
             return False
+        if len(design.z) > MANY:  # the same rows of both
+            (design, some), (own, _) = some_rows(design, unit, 0), some_rows(own, unit, 0)
+            unit = some
         hold = (self.noise_of(learner) / spread.clamp(min=1 / TIGHT)).clamp(max=TIGHT)
         near = cross_losses(design, hold, others, unit, 0, check)
         level, zeros = torch.tensor([strength.value]).double(), torch.zeros(len(own.slopes)).double()

@@ -20,7 +20,7 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK
 from coterie.core.learner import Batch, Learner
-from coterie.kernels.solving import Solving, design_for, digest, remembered
+from coterie.kernels.solving import Solving, design_for, digest, outputs_of, remembered
 from coterie.linear.design import Design, written_linear
 from coterie.linear.strength import Strength, chosen_strength, fitted
 
@@ -54,7 +54,7 @@ class Ridge(Solving):
 
         mark = digest(
             "ridge",
-            tuple(belief),
+            [(name, tuple(t.shape), t.dtype) for name, t in belief.items()],
             self.penalty,
             learner.task,
             learner.scale,
@@ -80,7 +80,7 @@ def strength_of(learner: Learner, batch: Batch, design: Design | None = None) ->
         unit = None if learner.units is None else learner.units.numpy()
         return chosen_strength(rows, unit, 0, learner.watch.check)
 
-    mark = digest("strength", learner.task, batch.x, batch.y, units_of(learner))
+    mark = digest("strength", learner.task, outputs_of(learner), batch.x, batch.y, units_of(learner))
     found: Strength = remembered(mark, make)
     return found
 
