@@ -276,6 +276,7 @@ def test_many_small_frames_do_not_keep_a_receiver_s_queue_long(tmp_path, monkeyp
     ward = Ward(tmp_path / "ward")
     try:
         a, lead = ward.post("a", lambda card, header, body: body), ward.post("lead")
+        until(lambda: "lead" in a.members())  # the relay's note of it must not be among what is not taken
         stop, take = threading.Event(), a._line._wire.take
         a._line._wire.take = lambda header, part: stop.wait(10)
         flood = {"to": "a", "kind": "refusal", "number": 1}
