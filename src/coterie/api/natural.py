@@ -80,7 +80,7 @@ def parts_of(
         refuse_other_than(only, method, only if asked is None else str(getattr(asked, "name", asked)))
         kernel = only
     kernel = "sgd" if kernel is None else kernel
-    way_type, for_work = METHODS[method], options_of_work(kernel)
+    way_type, for_work = METHODS[method], set() if only else options_of_work(kernel)
     for_way = {o.name for o in options_of(way_type)}
     for option in options:
         if option not in for_work | for_way:

@@ -21,7 +21,7 @@ from coterie.cli.words import named as flag_named
 from coterie.core.errors import BadInput, CoterieError, Gathered, UnknownName, naming_flags_of, shown
 from coterie.core.options import Option, coerced, options_of, table_of
 from coterie.kernels import WORK, nested
-from coterie.kernels.natural import AUTO, STEPS
+from coterie.kernels.natural import AUTO, STEPS, only_work
 from coterie.runs.settings import NATURAL, PARTS, Settings, data_for, from_table, read_toml, unused
 from coterie.sites.features import Features
 from coterie.storage.paths import given_path
@@ -150,7 +150,7 @@ def _worked(
     with contextlib.suppress(CoterieError):  # of a part that nobody knows, which is said elsewhere
         for method in methods or [named["method"]]:
             worked = dataclasses.replace(bare, **{**named, "method": method}).with_work()
-            natural.append(worked.kernel)
+            natural += [] if only_work(PARTS["method"][method]) else [worked.kernel]
             tables |= worked.options
     of_steps = re.compile(rf"(?<![\w-]){STEPS}\.")
     given = STEPS in base.options or any(of_steps.search(word.lstrip("-")) for word in words)

@@ -24,6 +24,7 @@ from coterie.core.learner import LOSSES, Batch, Learner
 from coterie.kernels.solving import Solving
 from coterie.linear.families import family_of
 from coterie.linear.newton import minimise
+from coterie.linear.slope_level import slope_and_levels
 from coterie.linear.strength import FIRM
 
 
@@ -62,8 +63,10 @@ def put_right(learner: Learner, outputs: Tensor, y: Tensor, trust: float) -> tup
     if learner.task == "regression":
         unit = float(y.std(correction=0)) or 1.0
         y, outputs = y / unit, outputs / unit
-    if many > 2:  # one slope for all classes: b from the margins, then a level for each class
-        return several(outputs, y, trust)
+    if many > 2:  # one slope for all classes, and a level for each
+        middle = outputs.mean(0)
+        slope, levels = slope_and_levels((outputs - middle).numpy(), y.long().numpy(), trust, FIRM)
+        return torch.from_numpy(levels) - slope * middle, slope
     eta = outputs[:, 1:] - outputs[:, :1] if many == 2 else outputs
     middle = eta.mean(0, keepdim=True)
     spread = float(eta.std(correction=0))
@@ -80,31 +83,6 @@ def put_right(learner: Learner, outputs: Tensor, y: Tensor, trust: float) -> tup
         return torch.zeros(1, dtype=torch.float64), b
     a = float(theta[1] - b * middle) * unit
     return torch.tensor([-a / 2, a / 2] if many == 2 else [a], dtype=torch.float64), b
-
-
-def several(outputs: Tensor, y: Tensor, trust: float, turns: int = 50) -> tuple[Tensor, float]:
-    """The same with several classes: Newton's method in b and a level for each."""
-    many, label = outputs.shape[1], y.long()
-    hot = torch.nn.functional.one_hot(label, many).double()
-    eta = outputs - outputs.mean(0)
-    value = torch.cat([torch.ones(1), torch.zeros(many)]).double()
-    hold = torch.tensor([trust, *[FIRM] * many], dtype=torch.float64)
-    towards = torch.cat([torch.ones(1), torch.zeros(many)]).double()
-    for _ in range(turns):
-        p = (value[0] * eta + value[1:]).softmax(1)
-        off = p - hot
-        slope = torch.cat([(off * eta).sum().view(1), off.sum(0)]) + hold * (value - towards)
-        mean = (p * eta).sum(1, keepdim=True)
-        bb = (p * (eta - mean).square()).sum().view(1, 1)
-        ba = (p * (eta - mean)).sum(0, keepdim=True)
-        aa = torch.diag(p.sum(0)) - p.T @ p
-        bend = torch.cat([torch.cat([bb, ba], 1), torch.cat([ba.T, aa], 1)]) + torch.diag(hold)
-        step = torch.linalg.solve(bend, slope)
-        step = step * min(1.0, 2.0 / float(step.abs().max().clamp(min=1e-12)))
-        value = value - step
-        if float(step.abs().max()) < 1e-10:
-            break
-    return value[1:] - value[0] * outputs.mean(0), float(value[0])
 
 
 def last_layer(model: nn.Module) -> str:

@@ -26,13 +26,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from coterie.linear.slope_level import log_softmax, losses, slope_and_levels
 from coterie.metrics.calibration import brier, ece, logits_of, normalised_nll
 
 ENOUGH = 40  # rows that are not of the commonest class
 OF_CLASS = 20  # rows of each class, for intercepts
 LEAST = 1e-12  # probability of which a logarithm is taken
-STEPS = 100  # of Newton's method, at most
-CLOSE = 1e-10  # change of the objective at which it ends, by row
 BOTH, SLOPE = "slope and intercept", "slope"
 FOLDS = 5
 BY_VALIDATION, BY_FOLDS = "validation rows", f"{FOLDS} folds of training rows"
@@ -118,16 +117,6 @@ def outputs_of(p: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(np.asarray(p, dtype=np.float64), LEAST))
 
 
-def log_softmax(z: np.ndarray) -> np.ndarray:
-    top = z - z.max(axis=1, keepdims=True)
-    return np.asarray(top - np.log(np.exp(top).sum(axis=1, keepdims=True)))
-
-
-def losses(z: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """-log p(y|x) of each row."""
-    return np.asarray(-log_softmax(z)[np.arange(len(y)), y])
-
-
 def too_few(counts: np.ndarray | list[int]) -> str:
     """Why rows with so many of each class are not enough; nothing where they are."""
     most, rows = max(counts, default=0), int(sum(counts))
@@ -163,35 +152,8 @@ def chosen(p: np.ndarray, y: np.ndarray, fold: np.ndarray, source: str) -> Recal
 
 
 def fitted(z: np.ndarray, y: np.ndarray, intercepts: bool) -> tuple[float, np.ndarray]:
-    """b and a [class], by Newton's method with halved steps; the objective is convex."""
-    z = z - z.mean(axis=1, keepdims=True)
-    k = z.shape[1]
-    free = np.arange(1 + k) if intercepts else np.arange(1)
-    start = np.concatenate([[1.0], np.zeros(k)])
-    truth = np.eye(k)[y]
-
-    def objective(at: np.ndarray) -> float:
-        pull = ((at - start) ** 2).sum() / 2
-        return float(losses(at[0] * z + at[1:], y).sum() + pull)
-
-    at, value = start, objective(start)
-    for _ in range(STEPS):
-        p = np.exp(log_softmax(at[0] * z + at[1:]))
-        mean = (p * z).sum(axis=1, keepdims=True)
-        slope = np.concatenate([[((p - truth) * z).sum()], (p - truth).sum(axis=0)]) + at - start
-        bend = np.eye(1 + k)
-        bend[0, 0] += (p * (z - mean) ** 2).sum()
-        bend[0, 1:] = bend[1:, 0] = (p * (z - mean)).sum(axis=0)
-        bend[1:, 1:] += np.diag(p.sum(axis=0)) - p.T @ p
-        step = np.zeros(1 + k)
-        step[free] = np.linalg.solve(bend[np.ix_(free, free)], slope[free])
-        size = 1.0
-        while (after := objective(at - size * step)) > value and size > 1e-6:
-            size /= 2
-        at, before, value = at - size * step, value, after
-        if before - value < CLOSE * len(y):
-            break
-    return float(at[0]), at[1:]
+    """b and a [class]."""
+    return slope_and_levels(z, y, 1.0, 1.0 if intercepts else math.inf)
 
 
 def settled(

@@ -83,7 +83,8 @@ class Comparison:
         kernel, named = self.work_of(spec), own.pop("kernel", shared)
         rounds = own.pop("rounds", self.settings.rounds)
         others = {m.partition(":")[0] for m in self.methods} - {name}
-        others |= {n for k in self.kernels() for n in names_in(k)} - {*names_in(kernel)}
+        mine = set[str]() if only_work(METHODS[name]) else {*names_in(kernel)}
+        others |= {n for k in self.kernels() for n in names_in(k)} - mine
         options = {k: dict(v) for k, v in self.settings.options.items() if k not in others}
         for option, value in own.items():
             table, _, key = option.rpartition(".")

@@ -199,8 +199,9 @@ class Settings:
         return {kind: getattr(self, kind) for kind in PARTS}
 
     def tables(self) -> list[str]:
-        """The names that options may be given for."""
-        parts = ((kind, getattr(self.with_work(), kind)) for kind in PARTS)
+        """The names that options may be given for; a method that is one kind of work alone leaves it none."""
+        fixed = {"kernel"} if only_work(METHODS[self.method]) else set[str]()
+        parts = ((kind, getattr(self.with_work(), kind)) for kind in PARTS if kind not in fixed)
         return [n for kind, name in parts for n in (names_in(name) if kind == "kernel" else (name,))]
 
     def made(self, kind: str, **more: Any) -> Any:
@@ -237,7 +238,8 @@ class Settings:
             with wrong.one():
                 if kind == "kernel":
                     spelled, mine = nested.tables_of(named.made(kind))
-                    named, tables = replace(named, kernel=spelled), tables | mine
+                    fixed = only_work(METHODS[named.method])
+                    named, tables = replace(named, kernel=spelled), tables if fixed else tables | mine
                 else:
                     tables[name] = table_of(named.made(kind))
         used: list[str] = []

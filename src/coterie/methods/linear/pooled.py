@@ -34,10 +34,13 @@ from coterie.methods.linear.sums import Common, check_linear, first_common, one_
 class Pooled:
     """One linear model for all, exactly that of all rows in one place, from sums over sites."""
 
-    local: Trainer = Newton()
-    """Not used: sites tell sums."""
-
+    only_work: ClassVar[str] = "newton"
     works: ClassVar[bool] = False
+
+    @property
+    def local(self) -> Trainer:
+        """Newton's steps, of sums that sites tell: nobody chooses them."""
+        return Newton()
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         check_linear("pooled", roster, start)
