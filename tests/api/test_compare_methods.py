@@ -198,3 +198,22 @@ def test_a_method_is_checked_with_its_local_work_as_train_does(hospitals):
 def test_an_option_that_only_one_of_the_methods_has(hospitals):
     made = coterie.compare(nn.Linear(4, 2), hospitals, ["local", "finetune"], seeds=1, rounds=3, tune=1)
     assert made.records[2].config["finetune"]["tune"] == 1
+
+
+def test_options_that_method_and_work_both_have_go_where_they_are_said_to():
+    """ditto and newton both have a pull: the plain name is the method's, as in the shell."""
+    rng = np.random.default_rng(0)
+    clients = []
+    for i in range(3):
+        x = rng.normal(size=(60, 4))
+        y = (x[:, 0] + x[:, i] + rng.normal(size=60) > 0).astype(int)
+        clients.append(coterie.Client.from_arrays(x, y, name=f"s{i}"))
+    specs = [f"ditto:pull={pull},newton.pull=2" for pull in (0.01, 10)]
+    compared = coterie.compare("logistic", clients, specs, rounds=3, seeds=1, progress=False)
+    loose, tight = (compared.results[spec][0].config["options"] for spec in specs)
+    assert (loose["ditto"]["pull"], tight["ditto"]["pull"]) == (0.01, 10)
+    assert loose["newton"]["pull"] == tight["newton"]["pull"] == 2
+    losses = compared.frame().groupby("label")["nll"].mean()
+    assert losses[specs[0]] != losses[specs[1]]
+    only = coterie.train("logistic", clients, "ditto", rounds=1, pull=3.0, progress=False).config["options"]
+    assert (only["ditto"]["pull"], only["newton"]["pull"]) == (3.0, 1.0)

@@ -235,9 +235,8 @@ def ways_of(
     for spec, (name, own) in specs.items():
         here = of[name] | options_of_work(works[spec])
         shared = {k: v for k, v in rest.items() if k not in alone or k in here}
-        its = {k.rpartition(".")[2]: v for k, v in own.items()}
         usual = natural[spec].unless(named[spec] or None)
-        made[spec] = parts_of(works[spec], name, {**shared, **its}, works[spec], usual)
+        made[spec] = parts_of(works[spec], name, {**shared, **own}, works[spec], usual)
     return made
 
 

@@ -58,8 +58,9 @@ def parts_of(
     asked: str | Trainer | None = None,
     natural: Mapping[str, Any] | None = None,
 ) -> tuple[Trainer, Method]:
-    """The local work and the method; each keyword goes to whichever has such an option. Options of sgd mean
-    sgd, if no work was `asked` for; `natural` are those that the kernel has if nobody says otherwise.
+    """The local work and the method; each keyword goes to whichever has such an option: if both have, to the
+    method, and "sgd.momentum" to the work. Options of sgd mean sgd, if no work was `asked` for; `natural` are
+    those that the kernel has if nobody says otherwise.
     """
     meant = kernel if asked is not None else work_of_options(options) or kernel
     usual = dict(natural or {}) if meant == kernel else {}
@@ -82,19 +83,26 @@ def parts_of(
     kernel = "sgd" if kernel is None else kernel
     way_type, for_work = METHODS[method], set() if only else options_of_work(kernel)
     for_way = {o.name for o in options_of(way_type)}
+    inside = nested.names_in(kernel) if isinstance(kernel, str) and not only else ()
+    full = {f"{n}.{o.name}" for n in inside for o in options_of(WORK[n])}
     for option in options:
-        if option not in for_work | for_way:
+        if option not in for_work | for_way | full:
             raise UnknownName("option", option, for_work | for_way)
     work = kernel
     if isinstance(kernel, str):
-        of_work = {n: {o.name for o in options_of(WORK[n])} for n in nested.names_in(kernel)}
-        work = nested.made(
-            kernel,
-            {n: {k: v for k, v in {**usual, **options}.items() if k in own} for n, own in of_work.items()},
-        )
+        its = {k: v for k, v in options.items() if k not in for_way}
+        work = nested.made(kernel, {n: options_for(n, {**usual, **its}) for n in nested.names_in(kernel)})
     mine = {k: v for k, v in options.items() if k in for_way}
     mine = coerced(way_type, mine, f"method {method}") | with_local(way_type, work)
     return work, METHODS.make(method, **mine)  # type: ignore[return-value]
+
+
+def options_for(work: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are of local work by its name, as momentum or as sgd.momentum."""
+    names = {o.name for o in options_of(WORK[work])}
+    full = {f"{work}.{name}": name for name in names}
+    plain = {k: v for k, v in options.items() if k in names}
+    return plain | {full[k]: v for k, v in options.items() if k in full}
 
 
 def options_of_work(kernel: str | Trainer | None) -> set[str]:

@@ -29,7 +29,7 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.proximal import ANCHOR, Proximal
 from coterie.kernels.sgd import SGD
-from coterie.methods.personal.at_home import for_epochs, overshooting
+from coterie.methods.personal.at_home import for_epochs, overshooting, pull_of
 from coterie.methods.server import fedavg
 
 
@@ -48,8 +48,9 @@ class Ditto:
 
     local: Trainer = SGD()
     """The work of a client in a round, on the shared model and on its own."""
-    pull: float = 0.1
-    """How strongly personal models are pulled towards the shared one: 0 trains them alone."""
+    pull: float | None = None
+    """How strongly personal models are pulled towards the shared one: 0 trains them alone. By default 0.1,
+    and 1 where linear models are solved, which go as far as their rows say."""
     personal_epochs: int = 0
     """Passes over the training rows for the personal model; 0 takes as many as for the shared one."""
     weighted: bool = True
@@ -64,7 +65,7 @@ class Ditto:
         _ = self.personal  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-        return overshooting(self.local, self.pull)
+        return overshooting(self.local, self.strength)
 
     def init(self, start: Held, net: Net) -> State:
         return State(self.averaging.init(start, net), handed_out(start, net))
@@ -83,8 +84,14 @@ class Ditto:
         return fedavg.FedAvg(self.local, self.weighted, self.sample)
 
     @property
+    def strength(self) -> float:
+        return pull_of(self.local, self.pull, 0.1)
+
+    @property
     def personal(self) -> Proximal:
-        return Proximal(for_epochs("ditto", "personal_epochs", self.local, self.personal_epochs), self.pull)
+        return Proximal(
+            for_epochs("ditto", "personal_epochs", self.local, self.personal_epochs), self.strength
+        )
 
     def models(self, state: State) -> Models:
         return Models(state.own, of=torch.arange(len(state.own)), shared=state.shared.beliefs)

@@ -43,6 +43,7 @@ from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.proximal import ANCHOR, Proximal
 from coterie.kernels.sgd import SGD
+from coterie.methods.personal.at_home import pull_of
 from coterie.methods.personal.measured import laid_out, measure
 
 Auto = Literal["auto"]
@@ -67,8 +68,9 @@ class FedAMP:
     """Squared distance at which attention has fallen to 1/e; auto: half of the median over all pairs."""
     alpha: float | Auto = "auto"
     """How strong attention is, at most sigma / (clients - 1); auto: sigma / clients."""
-    pull: float = 0.3
-    """How strongly a client's model is held near its mean, the paper's lambda / alpha."""
+    pull: float | None = None
+    """How strongly a client's model is held near its mean, the paper's lambda / alpha. By default 0.3, and 1
+    where linear models are solved, which go as far as their rows say."""
 
     scales_targets: ClassVar[bool] = True  # its attention is by distances of about 1
 
@@ -77,10 +79,14 @@ class FedAMP:
             value = getattr(self, option)
             if value != "auto" and (isinstance(value, str) or not 0 < value < math.inf):
                 raise BadInput(f"{option}={value} must be above 0 and finite: try 0.1 or auto")
-        if not 0 <= self.pull < math.inf:
+        if not 0 <= self.strength < math.inf:
             raise BadInput(f"pull={self.pull} must be at least 0 and finite: try 0.3")
         if self.sigma == "auto" and self.alpha != "auto":
             raise BadInput(f"alpha={self.alpha} needs a number for sigma, its unit: set sigma, or alpha=auto")
+
+    @property
+    def strength(self) -> float:
+        return pull_of(self.local, self.pull, 0.3)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         n = len(roster)
@@ -99,7 +105,7 @@ class FedAMP:
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         n = len(net.roster)
-        work = Proximal(self.local, self.pull)
+        work = Proximal(self.local, self.strength)
         replies = net.visit(work, state.beliefs, to_own(n), key, beside={ANCHOR: state.clouds})
         here, loss = replies.hosts, losses_of(replies, n)
         if len(here) == 0:
