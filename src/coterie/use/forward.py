@@ -2,13 +2,17 @@
 
 A product of matrices adds up in another order where more rows come together, and where a row begins elsewhere
 in memory: the last bits of an output differ. So rows go through in blocks of one size, from the same place,
-the last one filled up. Whether a row's place in its block and its neighbours leave no trace is tried on a few
-rows first; where they do, or rows are large, as pictures are, each row goes by itself.
+the last one filled up, and what a linear layer gets has each row begin where the processor reads from, as
+some processors add up in another order elsewhere. Whether a row's place in its block and its neighbours leave
+no trace is tried on a few rows first; where they do, or rows are large, as pictures are, each row goes by
+itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +24,33 @@ from coterie.metrics.calibration import probabilities
 BLOCK = 256  # rows
 WIDEST = 2**12  # numbers of a row that goes in a block
 MOVES = (1, 5, 131)  # by which rows that are tried go to other places
+LINE = 64  # bytes that a processor reads at once
 
 
 def outputs_of(model: nn.Module, x: Tensor) -> Tensor:
     """[n, output] of inputs [n, ...], in the model's own precision."""
-    return row_by_row(model, x.to(precision_of(model)))
+    with even_rows(model):
+        return row_by_row(model, x.to(precision_of(model)))
+
+
+@contextmanager
+def even_rows(model: nn.Module) -> Iterator[None]:
+    """Inside, rows that come to linear layers lie a whole number of lines apart."""
+    with ExitStack() as ends:
+        for layer in model.modules():
+            if isinstance(layer, nn.Linear):
+                ends.callback(layer.register_forward_pre_hook(lay_evenly).remove)
+        yield
+
+
+def lay_evenly(layer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same numbers [row, column]; between rows there may be room."""
+    x, *others = inputs
+    line = LINE // x.element_size()
+    if x.dim() != 2 or x.shape[1] % line == 0:
+        return inputs
+    room = x.new_zeros(len(x), -(-x.shape[1] // line) * line)
+    return room[:, : x.shape[1]].copy_(x), *others
 
 
 def probabilities_of(outputs: Tensor) -> Tensor:
