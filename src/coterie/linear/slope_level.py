@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 STEPS = 100  # of Newton's method, at most
-CLOSE = 1e-10  # change of the objective at which it ends, by row
+CLOSE = 1e-12  # of what a row's loss could still fall by, twice that: then a last whole step is taken
 
 
 def log_softmax(z: np.ndarray) -> np.ndarray:
@@ -47,10 +47,11 @@ def slope_and_levels(z: np.ndarray, y: np.ndarray, hold: float, levels: float) -
         bend[1:, 1:] += np.diag(p.sum(axis=0)) - p.T @ p
         step = np.zeros(1 + k)
         step[free] = np.linalg.solve(bend[np.ix_(free, free)], slope[free])
+        if slope @ step < CLOSE * len(y):  # so near, errors are squared with each step
+            at = at - step
+            break
         size = 1.0
         while (after := objective(at - size * step)) > value and size > 1e-6:
             size /= 2
-        at, before, value = at - size * step, value, after
-        if before - value < CLOSE * len(y):
-            break
+        at, value = at - size * step, after
     return float(at[0]), at[1:]
