@@ -60,7 +60,9 @@ def test_times_the_loss_of_knowing_nothing(task, outputs, figures, times):
 
 def test_local_work_that_gets_worse():
     told = np.array([[9.0, 9.0, np.nan], [4.0, 4.0, np.nan], [5.9, 6.1, np.nan]])
-    assert got_worse(told).tolist() == [False, True, False]
+    unknown = np.full(3, np.nan)
+    assert got_worse(told, unknown).tolist() == [False, True, False]
+    assert got_worse(told, np.array([3.0, 9.0, 1.0])).tolist() == [True, True, False]
 
 
 def test_a_client_whose_model_ran_away_ends_the_run_and_no_model_is_written(tiny, run_in, tmp_path):

@@ -158,7 +158,7 @@ class Sight:
         losses = self.losses if makes_models(experiment.method) else told[-1]
         with np.errstate(invalid="ignore", divide="ignore"):
             times = losses / nothing
-            slow = (losses <= before) & ~got_worse(told)
+            slow = (losses <= before) & ~got_worse(told, before)
         if experiment.roster.task != "regression" and experiment.own.loss is None:
             slow = np.zeros_like(slow)
         unsuited = (told[-1] < nothing) & (times <= VERY_FAR)
@@ -185,10 +185,12 @@ def spread(within: np.ndarray, before: np.ndarray) -> float:
     return float(within[known].mean() + np.nan_to_num(levels).var())
 
 
-def got_worse(told: np.ndarray) -> np.ndarray:
-    """[client] whether losses of local work [round, client] end well above their least."""
+def got_worse(told: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """[client] whether losses of local work [round, client] end well above their least, or above what the
+    first model had (NaN where that is not known).
+    """
     least = np.min(np.where(np.isnan(told), np.inf, told), axis=0)
-    return np.asarray(told[-1] > WORSE * least)
+    return np.asarray(told[-1] > WORSE * np.fmin(least, before))
 
 
 def local_losses(record: Record) -> np.ndarray:
