@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -210,10 +211,10 @@ def test_options_that_method_and_work_both_have_go_where_they_are_said_to():
         clients.append(coterie.Client.from_arrays(x, y, name=f"s{i}"))
     specs = [f"ditto:pull={pull},newton.pull=2" for pull in (0.01, 10)]
     compared = coterie.compare("logistic", clients, specs, rounds=3, seeds=1, progress=False)
-    loose, tight = (compared.results[spec][0].config["options"] for spec in specs)
+    loose, tight = (compared.results[spec][0].record.config for spec in specs)
     assert (loose["ditto"]["pull"], tight["ditto"]["pull"]) == (0.01, 10)
     assert loose["newton"]["pull"] == tight["newton"]["pull"] == 2
     losses = compared.frame().groupby("label")["nll"].mean()
     assert losses[specs[0]] != losses[specs[1]]
-    only = coterie.train("logistic", clients, "ditto", rounds=1, pull=3.0, progress=False).config["options"]
+    only = coterie.train("logistic", clients, "ditto", rounds=1, pull=3.0, progress=False).record.config
     assert (only["ditto"]["pull"], only["newton"]["pull"]) == (3.0, 1.0)

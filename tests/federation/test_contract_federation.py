@@ -111,7 +111,7 @@ class Ward:
         linear = method in LINEAR
         tables = {} if linear else {"sgd": work, "mlp": {"hidden": [6]}}
         if method in METHODS and only_work(METHODS[method]):
-            tables.pop("sgd")
+            tables.pop("sgd", None)
         if method in METHODS:
             tables[method] = OPTIONS.get(method, {}) if options is None else options
         where = {"table": {"recipe": str(self.recipe)}} if net == "in-process" else {net: {"kit": self.kit}}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import coterie
+from coterie.kernels.natural import only_work
 from coterie.methods import METHODS
 from coterie.page.cards import why, with_whom
 from coterie.page.catalogue import LANGUAGES, Words
@@ -50,7 +51,7 @@ def clients() -> list[coterie.Client]:
 
 @functools.cache
 def record_of(method: str) -> Record:
-    work = {} if method == "nothing" else {"lr": 0.1}
+    work = {} if only_work(METHODS[method]) else {"lr": 0.1}
     options = {"rounds": 3, **work, "progress": False, **OPTIONS.get(method, {})}
     return coterie.train("logistic", clients(), method, **options).record
 
