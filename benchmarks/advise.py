@@ -37,7 +37,7 @@ STUDIES = {
     "heart-disease": Settings(data="heart-disease"),
     "tcga-brca": Settings(data="tcga-brca"),
     "breast-cancer": Settings(data="breast-cancer", split="dirichlet", clients=5),
-    "titanic": Settings(data="titanic", options={"sgd": {"lr": 0.5}}),
+    "titanic": Settings(data="titanic"),
     "digits": Settings(data="digits", split="clusters", clients=6, rounds=20, options={"sgd": {"lr": 0.5}}),
 }
 COLUMNS = (
@@ -256,7 +256,7 @@ PAGE = """# Is advice worth following?
 seen. Five data sets, {seeds} seeds that split the rows anew: {asked} answers. [CSV](advise.csv);
 {command}.
 
-Settings are the usual ones (5 parts, 3 inside each), with a learning rate of 0.5 for Titanic and digits as in
+Settings are the usual ones (5 parts, 3 inside each), with a learning rate of 0.5 for digits as in
 the demo. Heart disease, and the survival of breast-cancer patients (TCGA), are real silos; Titanic is split
 by age; breast cancer goes to five clients by Dirichlet label skew, digits to six, of which three see them
 upside down. Accuracies are in per cent and points. Intervals are 95 %, over seeds that share rows and

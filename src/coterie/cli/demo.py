@@ -45,8 +45,10 @@ example:
 CIRCLES = ("weight-erosion", "pens", "ndoye")
 """Those that choose for each client whom to learn with; the last ranks first, then trains."""
 METHODS = ("nothing", "local", "fedavg", "finetune", *CIRCLES, "central")
+MORE = {"titanic": ("partial",)}
+"""Of one study alone: linear models of tables are solved, and can be so around a common one."""
 STUDIES = {
-    "titanic": Settings(data="titanic", split="age-strict", rounds=30, options={"sgd": {"lr": 0.5}}),
+    "titanic": Settings(data="titanic", split="age-strict", rounds=30),
     "digits": Settings(data="digits", split="clusters", clients=6, rounds=20, options={"sgd": {"lr": 0.5}}),
 }
 ABOUT = {
@@ -67,7 +69,7 @@ def demo(words: Sequence[str]) -> int:
     path = Path(asked.out) if asked.out else fresh("demo")
     builders = {name: Builder() for name in STUDIES}
     for name, settings in STUDIES.items():
-        comparison = Comparison(settings, METHODS, asked.seeds)
+        comparison = Comparison(settings, (*METHODS, *MORE.get(name, ())), asked.seeds)
         create(path / name, comparison, builders[name])
         run_all(path / name, comparison, command_line(), builders[name])
     sections = read_sections(path)
@@ -116,11 +118,11 @@ def advise(path: Path, builder: Builder) -> None:
     """The answer for one client, by the way of `coterie advise`."""
     from coterie.cli import advise as command
 
-    asked = {"requester": ASKS, "candidates": ("fedavg", "finetune", *CIRCLES), "folds": 4}
+    asked = {"requester": ASKS, "candidates": ("fedavg", "finetune", *CIRCLES, *MORE["titanic"]), "folds": 4}
     settings = STUDIES["titanic"]
     options = {**settings.options, "advised": asked}
     question = Question(replace(settings, method="advised", options=options), inner=2)
-    more = ["coterie", "advise", "--data", "titanic", "--sgd.lr", "0.5", "--requester", ASKS]
+    more = ["coterie", "advise", "--data", "titanic", "--requester", ASKS]
     screen.out.print(f"\n[bold]The answer for {ASKS}: with whom, what it brings, what it gives[/bold]")
     command.answer(path, question, command_line(), builder=builder)
     print(f"more ways: {shlex.join(more)}")
