@@ -34,6 +34,7 @@ from coterie.ledger.chain import canonical
 SAID = b"coterie, plan of a run:\n"  # no other signature of a party's is over something that begins so
 AGAIN = 4  # times that what is planned may be asked: rounds are done again when sites go
 LARGEST = 1 << 20  # bytes of a plan
+DIGEST = 32  # letters: 2**64 plans would have to be tried to find two with the same
 HEADER = 1 << 20  # bytes of a message beside its models
 PLAIN = frozenset({"mix", "copy", "take", "distances", "rows"})  # orders that a plan has by their verb alone
 SEALING = frozenset({"seal", "unseal"})
@@ -90,8 +91,10 @@ class Plan:
         return canonical(asdict(self))
 
     def digest(self, lead: str) -> str:
-        """What a plan of this lead is known by, whatever the run and however long it waits for answers."""
-        return hashlib.sha256(f"{lead}\n{replace(self, seconds=0.0).text}".encode()).hexdigest()[:12]
+        """What a plan of this lead is known by, whatever the run and however long it waits for answers. Of
+        two with the same digest, which a lead could find if it were short, people would allow one.
+        """
+        return hashlib.sha256(f"{lead}\n{replace(self, seconds=0.0).text}".encode()).hexdigest()[:DIGEST]
 
 
 def plan_of(text: str) -> Plan:
