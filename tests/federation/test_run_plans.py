@@ -208,6 +208,18 @@ def test_a_plan_says_which_numbers_are_told_whatever_it_says_of_itself():
     assert "· lead is told loss, samples, steepness, and scores of models" in words
 
 
+def test_what_is_noted_of_a_plan_is_short(own_lead):
+    """Notes of plans are written anew with each that comes: of 200 with a megabyte each that takes long."""
+    begin, plan = own_lead.begin, plans.plan_of(own_lead.begin["plan"]["plan"])
+    many = tuple(plans.PlannedVisit({"name": "fold", "folds": i}, 1, 1, 1) for i in range(2, 900))
+    for run, change in enumerate(({"method": "x" * 900_000}, {"wraps": ("x" * 900_000,)}, {"visits": many})):
+        own = {**begin, "run": f"{run:032x}"}
+        other = dataclasses.replace(plan, **change)
+        own["plan"] = plans.signed_plan(own_lead.room.kits["lead"], own["run"], other)
+        own_lead.ask(own)
+    assert (own_lead.room.states["a"] / PLANS).stat().st_size < 40_000
+
+
 # a lead that does otherwise
 
 

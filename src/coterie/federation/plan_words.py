@@ -14,6 +14,7 @@ from coterie.kernels import kernel_of
 from coterie.kernels.around import numbers_of
 
 LONG = 200  # letters of a kernel
+LONGEST = 1_000  # letters of a line
 ORDERS = {
     "give mix": "models trained here go to {lead}, to be mixed",
     "give open": "single models trained here go to {lead}, to be looked at",
@@ -55,7 +56,7 @@ def plan_words(plan: Plan, lead: str, sizes: Mapping[str, int], policy: Policy) 
     lines.append(f"· {lead} is told {numbers or 'no numbers'}, and scores of models")
     size = f"{plan.bytes:,} bytes of models at most in a message"
     lines.append(f"· {size}, {plan.seconds:g} s at most for an answer")
-    return lines
+    return [line if len(line) <= LONGEST else f"{line[:LONGEST]} ..." for line in lines]
 
 
 def numbers_in(plan: Plan) -> Iterator[str]:

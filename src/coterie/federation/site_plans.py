@@ -21,7 +21,7 @@ from typing import Any
 from coterie.core.errors import BadRun, Refused
 from coterie.federation.certificates import Card
 from coterie.federation.plan_notes import PLANS
-from coterie.federation.plan_words import one_line, plan_objections, plan_words
+from coterie.federation.plan_words import LONGEST, one_line, plan_objections, plan_words
 from coterie.federation.plans import PlanGuard, check_as_planned, verified_plan
 from coterie.federation.policy_keys import Policy
 from coterie.federation.state_folders import kin_of
@@ -91,7 +91,13 @@ class SitePlans:
         """One line for each plan, the last that came at the end."""
         lines = {line.get("plan"): line for line in read_lines(self.state / PLANS)}
         first = lines.pop(digest, {}).get("first", now())
-        told = {"plan": digest, "lead": lead, "site": self.site, "run": run, "outcome": why or "begun"}
+        told = {
+            "plan": digest,
+            "lead": lead,
+            "site": self.site,
+            "run": run,
+            "outcome": why[:LONGEST] or "begun",
+        }
         lines[digest] = {**told, "first": first, "last": now(), "words": list(words)}
         kept = list(lines.values())[-MOST:]
         write_whole(self.state / PLANS, "".join(json.dumps(line) + "\n" for line in kept))
