@@ -7,6 +7,7 @@ and unfinished messages in test_line.py.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 import time
 
@@ -17,7 +18,8 @@ from hostile import Hostile, logistic
 from room import Room
 
 from coterie.core.errors import BadRun, CoterieError, Refused
-from coterie.federation.policy import Policy
+from coterie.core.method import Reveals
+from coterie.federation.policy import Policy, objections, work_for
 from coterie.federation.station import CANCEL
 from coterie.kernels.fold import fold_rows
 
@@ -198,6 +200,26 @@ def test_slopes_need_distances(room):
     lead.begin("a")
     with pytest.raises(Refused, match="distances"):
         lead.visit("a", {"name": "slopes"}, [logistic()])
+
+
+@pytest.mark.parametrize(
+    "kernel", [{"name": "column-sums"}, {"name": "fold", "inner": {"name": "column-sums"}}]
+)
+def test_sums_of_columns_are_no_models(tmp_path, kernel):
+    """What is trained may go to who leads; sums of columns may not, though they come as a model does."""
+    room = Room(tmp_path, {"a": Policy(min_rows=20)}, ("a", "b"), rows=ROWS)
+    lead = Hostile(room)
+    lead.begin("a")
+    session = room.stations["a"].session
+    session.policy = Policy(sums=False, min_rows=20)  # where sites scale by themselves, a run begins with it
+    with pytest.raises(Refused, match="sums = true"):
+        lead.visit("a", kernel, [logistic()])
+    with pytest.raises(Refused, match="sums = true"):
+        lead.visit("a", {"name": "curvature", "tau": 1.0}, [logistic()], beside={})
+    lead.visit("a", {"name": "ridge"}, [logistic()])
+    work = work_for(Reveals(), ["column-sums"], "linear", 3, 4)
+    assert "set sums = true" in objections(Policy(sums=False), work)[0]
+    assert not objections(Policy(sums=False, sealed=True), dataclasses.replace(work, sealed=True))
 
 
 def test_how_work_diverged_tells_no_loss(tmp_path):

@@ -190,6 +190,36 @@ def test_a_plan_of_what_the_policy_rules_out_does_not_begin(kernel):
     assert "the policy's" in lines[0]
 
 
+@pytest.mark.parametrize("order", ["give secretly", "letter", "mix it", "give mix "])
+def test_a_plan_has_no_order_that_people_are_not_shown(order):
+    """Whatever a message calls what a model is for is held against the plan, by that word."""
+    plan = plan_for({"sites": NAMES, **dict.fromkeys(plans.BEGIN, "x")}, orders=(order,))
+    (line,) = plan_objections(plan, {"train": 112, "test": 40}, Policy())
+    assert line.startswith(f"{order!r} is no order that is known here")
+
+
+def test_a_plan_says_which_numbers_are_told_whatever_it_says_of_itself():
+    begin = {"sites": NAMES, **dict.fromkeys(plans.BEGIN, "x")}
+    visits = (
+        plans.PlannedVisit({"name": "downhill"}, 1, 1, 1),
+        plans.PlannedVisit({"name": "here"}, 1, 1, 1),
+    )
+    words = plan_words(plan_for(begin, visits=visits, reveals={}), "lead", {"train": 112}, Policy())
+    assert "· lead is told loss, samples, steepness, and scores of models" in words
+
+
+def test_what_is_noted_of_a_plan_is_short(own_lead):
+    """Notes of plans are written anew with each that comes: of 200 with a megabyte each that takes long."""
+    begin, plan = own_lead.begin, plans.plan_of(own_lead.begin["plan"]["plan"])
+    many = tuple(plans.PlannedVisit({"name": "fold", "folds": i}, 1, 1, 1) for i in range(2, 900))
+    for run, change in enumerate(({"method": "x" * 900_000}, {"wraps": ("x" * 900_000,)}, {"visits": many})):
+        own = {**begin, "run": f"{run:032x}"}
+        other = dataclasses.replace(plan, **change)
+        own["plan"] = plans.signed_plan(own_lead.room.kits["lead"], own["run"], other)
+        own_lead.ask(own)
+    assert (own_lead.room.states["a"] / PLANS).stat().st_size < 40_000
+
+
 # a lead that does otherwise
 
 
@@ -424,6 +454,20 @@ def test_a_no_counts_whatever_the_policy_says(tmp_path, monkeypatch):
     (room.states["a"] / decided.FILE).write_text("{\n")
     why = room.play(monkeypatch, rounds=1).metrics[-1]["away"]["a"]
     assert "nobody knows what people at a decided" in why
+
+
+def test_nobody_finds_two_plans_of_one_digest(tmp_path, monkeypatch):
+    """A lead could show one and ask by the other: of 48 bits two are the same among some 17 million plans,
+    which takes minutes. A yes by such a digest, of earlier versions, is one to nothing; a no stays.
+    """
+    room = Room(tmp_path, {"a": Policy(plans="ask")})
+    room.play(monkeypatch, rounds=1)
+    (noted,) = [json.loads(line) for line in (room.states["a"] / PLANS).read_text().splitlines()]
+    assert 4 * len(noted["plan"]) >= 128
+    decided.add(room.states["a"], "a", "plan", {"plan": noted["plan"][:12], "allow": True}, by="ann")
+    assert "nobody at a has said yes yet" in room.play(monkeypatch, rounds=1).metrics[-1]["away"]["a"]
+    decided.add(room.states["a"], "a", "plan", {"plan": noted["plan"][:12], "allow": False}, by="ann")
+    assert "a person at a said no" in room.play(monkeypatch, rounds=1).metrics[-1]["away"]["a"]
 
 
 def test_if_all_wait_the_run_ends_with_a_line(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from room import Room
 from coterie.core.errors import BadRun, CoterieError, Refused
 from coterie.federation import run_folders, session
 from coterie.federation.policy import Policy
+from coterie.kernels.recalibrate import put_right
 
 NAMES = ["head.weight", "head.bias"]
 
@@ -299,3 +301,16 @@ def test_so_many_rounds_are_written_down_and_no_more(tmp_path, monkeypatch):
         lead.ask("a", "store", live=[mine], round=round)
     with pytest.raises(Refused, match="2 rounds are written down here"):
         lead.ask("a", "store", live=[mine], round=3)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_putting_a_model_right_looks_whether_it_is_to_end(classes):
+    """With outputs that no honest model has, and many rows, it takes minutes."""
+
+    def over():
+        raise Refused("it is to end")
+
+    learner = SimpleNamespace(task="classification", watch=SimpleNamespace(check=over))
+    outputs = torch.arange(5 * classes, dtype=torch.float64).sin().view(5, classes)
+    with pytest.raises(Refused, match="it is to end"):
+        put_right(learner, outputs, torch.tensor([0.0, 1.0, 0.0, 1.0, 1.0]).double(), 1e-300)

@@ -29,7 +29,7 @@ examples:
   coterie decide runs/breast-cancer-iid-pens-seed0 --client client-0 --leave-out client-3
   coterie decide runs/breast-cancer-iid-pens-seed0 --client client-0 --circle client-1 client-2
   coterie decide ward/sites/south --refuse north
-  coterie decide ward/sites/south --allow-plan 3f2a91c04d7e
+  coterie decide ward/sites/south --allow-plan 3f2a91c04d7e5b8866f01d9a4c23b7e1
 """
 LONGEST = 2_000  # letters of a line
 

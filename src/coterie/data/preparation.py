@@ -29,6 +29,7 @@ from coterie.data.intake import Array
 from coterie.data.training_range import TrainingRange, training_range, training_range_of
 
 Kind = Literal["number", "flag", "category"]
+FARTHEST = float(np.finfo(np.float32).max)  # that an input goes
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,17 @@ class Part:
         if self.column.kind == "category":
             return np.asarray(known[:, None] == np.array(self.column.codes), dtype=np.float64)
         if self.column.kind == "number":
-            known = (known - self.column.center) / self.column.spread
+            return scaled(known, self.column)[:, None]
         return np.asarray(known[:, None])
+
+
+def scaled(known: Array, column: Column) -> Array:
+    """Numbers in a column's scale; as far as an input goes, where a scale would take them beyond. What others
+    agreed on may be any scale, and a refusal would tell which rows have what.
+    """
+    with np.errstate(over="ignore"):
+        made = (known - column.center) / column.spread
+    return np.where(np.isfinite(known), np.clip(made, -FARTHEST, FARTHEST), made)
 
 
 @dataclass(frozen=True)

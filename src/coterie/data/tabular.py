@@ -171,10 +171,15 @@ class TabularPrepare:
     def _table(self, train: Arrays) -> Array:
         return np.asarray(train.x, dtype=np.float64).reshape(-1, len(self.columns))
 
-    def _kept(self, train: Arrays, gaps: Gaps) -> Array:
-        """The rows that are learned from: where gaps are dropped, those without one in columns that count."""
+    def kept_rows(self, train: Arrays, gaps: Gaps) -> Array:
+        """Which rows are learned from: where gaps are dropped, those without one in columns that count."""
         table = self._table(train)
-        return self._complete(table, self._lacking(table) | gaps.unused) if self.missing == "drop" else table
+        if self.missing != "drop":
+            return np.arange(len(table))
+        return self._complete(table, self._lacking(table) | gaps.unused)
+
+    def _kept(self, train: Arrays, gaps: Gaps) -> Array:
+        return np.asarray(self._table(train)[self.kept_rows(train, gaps)])
 
     def _tells(self, column: Column, gaps: Gaps, i: int) -> int:
         if gaps.unused[i]:
@@ -236,10 +241,10 @@ class TabularPrepare:
         return np.asarray(np.isnan(table).all(axis=0) if known else np.zeros(len(self.columns), dtype=bool))
 
     def _complete(self, table: Array, gone: Array) -> Array:
-        """Rows without a gap in the columns that are not gone."""
+        """Which rows have no gap in the columns that are not gone."""
         parts = [Part(c, unused=bool(u)) for c, u in zip(self.columns, gone, strict=True)]
-        (kept,), _ = drop_incomplete([Arrays(table, np.zeros(len(table)))], parts)
-        return kept.x
+        (kept,), _ = drop_incomplete([Arrays(table, np.arange(len(table)))], parts)
+        return kept.y
 
     def _notes(self, parts: Sequence[Part]) -> list[str]:
         """What was fitted, one line for each thing done."""

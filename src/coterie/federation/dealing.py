@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from coterie.core.client import Client
 from coterie.core.errors import BadRun, Refused, shown
 from coterie.core.options import plain
+from coterie.federation.budgets import secret_at
 from coterie.federation.days import Days
 from coterie.federation.guard import Guard, who_asks
 from coterie.federation.policy import check_deals, check_may, check_quality, check_rows
 from coterie.federation.policy_keys import Policy
-from coterie.federation.rows import FEWEST, PARTS, Holding
+from coterie.federation.rows import FEWEST, PARTS, Holding, digest_of_rows
+from coterie.federation.state_folders import marks_key
 
 MOST_GROUNDS = 16  # ways to set rows aside that are kept in memory
 DEALT = "dealt.txt"
@@ -33,6 +37,7 @@ class Dealing:
     ) -> None:
         self.name, self.holding, self.policy, self.state, self.say = name, holding, policy, state, say
         self.guard, self.days = Guard(state, holding.data, policy), Days(state)
+        self.rows = digest_of_rows(holding.data)
         self.grounds: OrderedDict[tuple[str, str], Holding] = OrderedDict()
 
     def _deal(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
@@ -61,7 +66,9 @@ class Dealing:
         found = holding.sums(message["gaps"], max(FEWEST, self.policy.min_rows))
         if any(s is not None for s in found):
             check_may(self.policy, "sums")
-            for name, numbers, rows in zip(holding.names, found, holding.known_places(), strict=True):
+            places, known = holding.summed_places(message["gaps"])
+            self.guard.tell(places, who_asks(leader, "sums"))  # models can be asked for the same sums
+            for name, numbers, rows in zip(holding.names, found, known, strict=True):
                 if numbers is not None:
                     self.guard.tell(rows, who_asks(leader, "sums"), f"sums of {name}")
         return {"sums": found}, {}
@@ -70,7 +77,7 @@ class Dealing:
         holding = self._ground(leader, message)
         client = holding.fit(message["gaps"], message["agreed"], late=bool(message["late"]))
         self.look_at(client)
-        facts = holding.facts()
+        facts = {**holding.facts(), "digest": self._mark_of(holding)}
         if self.policy.sums:  # what was fitted is in them
             self.guard.tell(holding.places(None)["train"], who_asks(leader, "notes"))
             facts["notes"] = list(client.notes)
@@ -79,6 +86,18 @@ class Dealing:
                 self.guard.tell(rows, who_asks(leader, "labels"))
             facts["labels"] = holding.labels()
         return plain(facts), {}
+
+    def _mark_of(self, holding: Holding | None = None) -> str:
+        """What tells the site's rows again, and how they were set aside, as long as its secret is the same.
+        Nobody else can try which rows would have it, and it does not follow from how inputs are made of them,
+        which whoever leads a run can choose.
+        """
+        mark = hmac.new(secret_at(marks_key(self.state)), self.rows.encode(), hashlib.sha256)
+        for part, places in ({} if holding is None else holding.dealt_places).items():
+            mark.update(
+                f"{part} {len(places)} ".encode() + np.ascontiguousarray(places, dtype="<i8").tobytes()
+            )
+        return mark.hexdigest()[:16]
 
     def look_at(self, client: Client) -> None:
         """For people here, before anything is trained."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from coterie.core.errors import CoterieError, Refused
+from coterie.core.errors import CoterieError, Refused, shown
+from coterie.core.kernel import looks, makes, scores
 from coterie.federation.effects import Effects, Load, check_effects, effects_of
-from coterie.federation.plans import Plan, PlannedVisit, short
+from coterie.federation.plans import PLAIN, Plan, PlannedVisit, short
 from coterie.federation.policy import check_visit
 from coterie.federation.policy_keys import Policy
 from coterie.kernels import kernel_of
+from coterie.kernels.around import numbers_of
 
 LONG = 200  # letters of a kernel
+LONGEST = 1_000  # letters of a line
 ORDERS = {
     "give mix": "models trained here go to {lead}, to be mixed",
     "give open": "single models trained here go to {lead}, to be looked at",
@@ -28,8 +31,9 @@ ORDERS = {
 
 
 def plan_objections(plan: Plan, sizes: Mapping[str, int], policy: Policy) -> list[str]:
-    """What the policy does not allow of what a plan's visits do here."""
-    lines = []
+    """What the policy does not allow of what a plan's visits do here, and orders that no words say."""
+    unknown = [order for order in plan.orders if order not in ORDERS and order not in PLAIN]
+    lines = [f"{shown(order)} is no order that is known here: is it of another version?" for order in unknown]
     for visit in plan.visits:
         try:
             planned_effects(visit, sizes, plan, policy)
@@ -48,11 +52,21 @@ def plan_words(plan: Plan, lead: str, sizes: Mapping[str, int], policy: Policy) 
     if plan.sealed:
         moves.append("models trained here go to helpers, sealed: sums of them are all that anybody sees")
     lines += [f"· {line}" for line in moves or ["no model trained here leaves"]]
-    numbers = ", ".join(str(name) for name in plan.reveals.get("numbers", ()))
+    numbers = ", ".join(dict.fromkeys([*map(str, plan.reveals.get("numbers", ())), *numbers_in(plan)]))
     lines.append(f"· {lead} is told {numbers or 'no numbers'}, and scores of models")
     size = f"{plan.bytes:,} bytes of models at most in a message"
     lines.append(f"· {size}, {plan.seconds:g} s at most for an answer")
-    return lines
+    return [line if len(line) <= LONGEST else f"{line[:LONGEST]} ..." for line in lines]
+
+
+def numbers_in(plan: Plan) -> Iterator[str]:
+    """What the kernels of its visits tell, whatever a plan says of itself."""
+    for visit in plan.visits:
+        kernel = kernel_of(visit.kernel)
+        if looks(kernel):
+            yield from kernel.sizes
+        elif not scores(kernel) and not makes(kernel):
+            yield from numbers_of(kernel)
 
 
 def one_line(plan: Plan) -> str:

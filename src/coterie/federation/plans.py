@@ -28,12 +28,15 @@ from coterie.core.errors import CoterieError, Refused, shown
 from coterie.core.kernel import KERNELS, kernel_of
 from coterie.core.kernel import told as told_kernel
 from coterie.federation.certificates import Card
+from coterie.federation.named import refuse_many
 from coterie.federation.party import Kit
 from coterie.ledger.chain import canonical
 
 SAID = b"coterie, plan of a run:\n"  # no other signature of a party's is over something that begins so
 AGAIN = 4  # times that what is planned may be asked: rounds are done again when sites go
 LARGEST = 1 << 20  # bytes of a plan
+MOST_VISITS = 500  # kinds of them, which people are to read
+DIGEST = 32  # letters: 2**64 plans would have to be tried to find two with the same
 HEADER = 1 << 20  # bytes of a message beside its models
 PLAIN = frozenset({"mix", "copy", "take", "distances", "rows"})  # orders that a plan has by their verb alone
 SEALING = frozenset({"seal", "unseal"})
@@ -90,8 +93,10 @@ class Plan:
         return canonical(asdict(self))
 
     def digest(self, lead: str) -> str:
-        """What a plan of this lead is known by, whatever the run and however long it waits for answers."""
-        return hashlib.sha256(f"{lead}\n{replace(self, seconds=0.0).text}".encode()).hexdigest()[:12]
+        """What a plan of this lead is known by, whatever the run and however long it waits for answers. Of
+        two with the same digest, which a lead could find if it were short, people would allow one.
+        """
+        return hashlib.sha256(f"{lead}\n{replace(self, seconds=0.0).text}".encode()).hexdigest()[:DIGEST]
 
 
 def plan_of(text: str) -> Plan:
@@ -100,6 +105,7 @@ def plan_of(text: str) -> Plan:
         table = json.loads(text)
         visits = tuple(PlannedVisit(**_typed(PlannedVisit, one)) for one in table["visits"])
         plan = Plan(**_typed(Plan, {**table, "visits": visits}))
+        refuse_many(len(plan.visits), "kinds of visits in a plan", MOST_VISITS)
         if not plan.visits or any(min(v.guests, v.a_round, v.dealings) < 1 for v in plan.visits):
             raise ValueError
         for visit in plan.visits:

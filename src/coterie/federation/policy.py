@@ -129,7 +129,7 @@ def objections(policy: Policy, work: Work, requester: str = "") -> list[str]:
         "to_peers": work.peers,
         "rows": work.rows,
         "distances": work.distances,
-        "sums": work.sums,
+        "sums": work.sums or (not policy.sealed and tells_sums(work.kernels)),
     }
     lines = [unlisted("requester", requester, policy.requesters)] if requester else []
     lines += [unlisted("kernel", name, policy.kernels) for name in work.kernels]
@@ -288,12 +288,19 @@ def check_visit(
     if looks(KERNELS[names[0]]):
         check_may(policy, "sums")
         check_least(policy, kernel)
+    if not policy.sealed and tells_sums(names):
+        check_may(policy, "sums")
     if "slopes" in names:  # towards chosen models they tell the one that visits, as distances do
         check_may(policy, "distances")
     sees = not makes(KERNELS[names[0]])  # a maker looks at no row
     if foreign and sees and policy.scores == "own":
         line = "a model of another site would be tried on our rows, where the policy's scores are own"
         raise Refused(f'{line}: choose another method, or set scores = "all"')
+
+
+def tells_sums(names: Iterable[str]) -> bool:
+    """Whether one of these kernels replies with sums of columns. Sealed, nobody sees those of a site."""
+    return any(getattr(KERNELS[name], "sums", False) is True for name in names if name in KERNELS)
 
 
 def check_least(policy: Policy, kernel: Mapping[str, Any]) -> None:

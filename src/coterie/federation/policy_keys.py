@@ -43,7 +43,8 @@ class Policy:
     distances       may it be told how far models are apart? Many of them tell a model
     sums            may counts, means and deviations of columns be told, for a scale that sites share, and
                     sketches of rows, for similarity before training? Of these, other sites of the run are
-                    told by how much each column of theirs differs from ours
+                    told by how much each column of theirs differs from ours. And may sums of columns and of
+                    their products go where models go (column-sums, curvature)? With sealed, they may anyway
     quality         may quantiles of columns be told, and how often a check of the data found what?
     sealed          may models trained here leave only sealed, so that nobody sees one? Runs with helpers do
     share_at_most   how much of a sum at somebody else's place a model of ours may make up, up to 1

@@ -36,6 +36,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack, identity, vstack
 
 from coterie.core.errors import BadRun, Refused
+from coterie.data.tables.texts import plain
 from coterie.federation.budgets import appended
 from coterie.federation.state_folders import kin_of
 from coterie.storage.atomic import readable_errors, write_whole
@@ -128,7 +129,8 @@ class RowSets:
     # what is asked
 
     def about(self, topic: str = "") -> Topic:
-        return self.topics.setdefault(topic, Topic(Span.of(len(self.places))))
+        """A column is the same however a lead spells its name."""
+        return self.topics.setdefault(plain(topic), Topic(Span.of(len(self.places))))
 
     def admit(self, rows: Counts, who: Mapping[str, str], topic: str = "") -> None:
         """A figure of these rows, by their places in the table, is to be told; else Refused."""

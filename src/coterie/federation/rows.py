@@ -237,13 +237,20 @@ class Holding:
         self._client()
         return self.left if fold is None else self._folded(fold)[1]
 
-    def known_places(self) -> list[Array]:
-        """[column] where the training rows are that have a value of it, before any is left out."""
+    @property
+    def dealt_places(self) -> Mapping[str, Array]:
+        """Where the rows of each part are, before any with gaps is left out."""
+        return self._share().places
+
+    def summed_places(self, gaps: Any) -> tuple[Array, list[Array]]:
+        """Where the training rows are that sums are of, and [column] those that have a value of it."""
         share = self._share()
         if self.prepare is None:
-            return []
-        table = np.asarray(share.pools[0].x, dtype=np.float64).reshape(len(share.pools[0].x), -1)
-        return [share.places["train"][~np.isnan(column)] for column in table.T]
+            return share.places["train"], []
+        kept = self.prepare.kept_rows(share.pools[0], self._gaps(gaps, share))
+        table = np.asarray(share.pools[0].x, dtype=np.float64).reshape(len(share.pools[0].x), -1)[kept]
+        places = share.places["train"][kept]
+        return places, [places[~np.isnan(column)] for column in table.T]
 
     def _folded(self, fold: Mapping[str, Any] | None) -> tuple[Client, Mapping[str, Array]]:
         client, places = self._client(), self.left

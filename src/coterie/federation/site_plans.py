@@ -21,7 +21,7 @@ from typing import Any
 from coterie.core.errors import BadRun, Refused
 from coterie.federation.certificates import Card
 from coterie.federation.plan_notes import PLANS
-from coterie.federation.plan_words import one_line, plan_objections, plan_words
+from coterie.federation.plan_words import LONGEST, one_line, plan_objections, plan_words
 from coterie.federation.plans import PlanGuard, check_as_planned, verified_plan
 from coterie.federation.policy_keys import Policy
 from coterie.federation.state_folders import kin_of
@@ -31,6 +31,7 @@ from coterie.storage.decided import decided, now
 BEGAN = "plan"  # in a run's folder: the plan that it began with
 MOST = 200  # lines of plans.jsonl; older ones go
 MOST_RUNS = 1000  # whose counts are remembered
+SHORT = 12  # letters of a digest, in earlier versions
 
 
 class SitePlans:
@@ -78,7 +79,7 @@ class SitePlans:
         except BadRun as error:
             return f"nobody knows what people at {self.site} decided: {error}"
         answers = {str(line.get("plan")): line for line in lines}
-        said = answers.get(digest)
+        said = answers.get(digest) or no_of_before(answers.get(digest[:SHORT]))
         if said is not None and said.get("allow") is not True:
             return f"{called}: a person at {self.site} said no ({said['by']}, {said['time']})"
         if said is None and self.policy.plans == "ask":
@@ -90,10 +91,21 @@ class SitePlans:
         """One line for each plan, the last that came at the end."""
         lines = {line.get("plan"): line for line in read_lines(self.state / PLANS)}
         first = lines.pop(digest, {}).get("first", now())
-        told = {"plan": digest, "lead": lead, "site": self.site, "run": run, "outcome": why or "begun"}
+        told = {
+            "plan": digest,
+            "lead": lead,
+            "site": self.site,
+            "run": run,
+            "outcome": why[:LONGEST] or "begun",
+        }
         lines[digest] = {**told, "first": first, "last": now(), "words": list(words)}
         kept = list(lines.values())[-MOST:]
         write_whole(self.state / PLANS, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def no_of_before(line: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What was said by the short digest of earlier versions: a yes could be to another plan."""
+    return None if line is None or line.get("allow") is True else line
 
 
 def began_with(home: Path) -> str:

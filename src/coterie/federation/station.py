@@ -202,7 +202,7 @@ class Station(Dealing):
 
     def _hello(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         return {
-            "hello": self.holding.hello(),
+            "hello": {**self.holding.hello(), "digest": self._mark_of()},
             "policy": {**told(self.policy), "vetoes": self.consent.vetoes()},
             "version": coterie.__version__,
         }, {}

@@ -49,6 +49,8 @@ class ColumnSums(Solving):
     and its mean over sites is near enough to centres and units to lose no digits by.
     """
 
+    sums: ClassVar[bool] = True  # of columns, in place of a model
+
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         return {**super().start(belief, memory, beside), UNITS: dict(beside.get(UNITS, {}))}
 
@@ -141,6 +143,8 @@ class Curvature(Around):
 
     apart: bool = False
     """For each way of a grid in which sites may differ; false: for one model that all share."""
+
+    sums: ClassVar[bool] = True  # of columns, in place of a model
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         design, theta = self.guess(learner, carry["belief"], batch, carry[SCALE])

@@ -58,14 +58,14 @@ class Recalibrate(Solving):
 def put_right(learner: Learner, outputs: Tensor, y: Tensor, trust: float) -> tuple[Tensor, float]:
     """a [out] and b, of outputs [n, out] and targets [n]."""
     many = outputs.shape[1]
-    family = family_of(learner.task, many)
+    family, check = family_of(learner.task, many), learner.watch.check
     unit = 1.0
     if learner.task == "regression":
         unit = float(y.std(correction=0)) or 1.0
         y, outputs = y / unit, outputs / unit
     if many > 2:  # one slope for all classes, and a level for each
         middle = outputs.mean(0)
-        slope, levels = slope_and_levels((outputs - middle).numpy(), y.long().numpy(), trust, FIRM)
+        slope, levels = slope_and_levels((outputs - middle).numpy(), y.long().numpy(), trust, FIRM, check)
         return torch.from_numpy(levels) - slope * middle, slope
     eta = outputs[:, 1:] - outputs[:, :1] if many == 2 else outputs
     middle = eta.mean(0, keepdim=True)
@@ -77,7 +77,8 @@ def put_right(learner: Learner, outputs: Tensor, y: Tensor, trust: float) -> tup
     z = torch.cat([eta_scaled, torch.ones_like(eta)], 1) if family.intercept else eta_scaled
     hold, towards = hold[: z.shape[1]], torch.tensor([1.0, 0.0]).double()[: z.shape[1]]
     mask = torch.ones(1, len(z), dtype=torch.float64)
-    theta = minimise(family, z, y, mask, hold.unsqueeze(0), towards.unsqueeze(0), towards.unsqueeze(0))[0]
+    hold, towards = hold.unsqueeze(0), towards.unsqueeze(0)
+    theta = minimise(family, z, y, mask, hold, towards, towards, check=check)[0]
     b = float(theta[0])
     if not family.intercept:
         return torch.zeros(1, dtype=torch.float64), b

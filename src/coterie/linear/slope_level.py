@@ -7,6 +7,8 @@ h are how strongly b is held at 1 and levels at 0; levels that are held by infin
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 STEPS = 100  # of Newton's method, at most
@@ -23,8 +25,13 @@ def losses(z: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.asarray(-log_softmax(z)[np.arange(len(y)), y])
 
 
-def slope_and_levels(z: np.ndarray, y: np.ndarray, hold: float, levels: float) -> tuple[float, np.ndarray]:
-    """b and a [class] of outputs z [row, class], by Newton's method with halved steps: the sum is convex."""
+def slope_and_levels(
+    z: np.ndarray, y: np.ndarray, hold: float, levels: float, check: Callable[[], None] = lambda: None
+) -> tuple[float, np.ndarray]:
+    """b and a [class] of outputs z [row, class], by Newton's method with halved steps: the sum is convex.
+
+    `check` is called before each step, and may end it.
+    """
     z = z - z.mean(axis=1, keepdims=True)
     k = z.shape[1]
     free = np.arange(1 + k) if np.isfinite(levels) else np.arange(1)
@@ -38,6 +45,7 @@ def slope_and_levels(z: np.ndarray, y: np.ndarray, hold: float, levels: float) -
 
     at, value = start, objective(start)
     for _ in range(STEPS):
+        check()
         p = np.exp(log_softmax(at[0] * z + at[1:]))
         mean = (p * z).sum(axis=1, keepdims=True)
         slope = np.concatenate([[((p - truth) * z).sum()], (p - truth).sum(axis=0)]) + held * (at - start)
