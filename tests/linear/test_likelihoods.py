@@ -13,7 +13,7 @@ from coterie.core.survival import cox
 from coterie.linear.design import design_of, names_in, read_linear, written_linear
 from coterie.linear.families import family_of
 from coterie.linear.newton import minimise
-from coterie.linear.strength import FIRM, chosen_strength, dealt, fitted
+from coterie.linear.strength import FIRM, chosen_strength, dealt, fitted, narrowed
 
 
 def rows(task: str, n: int = 40, d: int = 3, classes: int = 2, seed: int = 0):
@@ -106,6 +106,40 @@ def test_rows_that_are_parted_by_a_column_have_an_optimum_all_the_same():
     theta = fitted(design, torch.tensor([1e-4]).double(), torch.ones(1, 20).double())
     assert torch.isfinite(theta).all()
     assert 5 < float(theta[0, 0]) < 50
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_more_columns_than_rows_have_the_optimum_of_scikit_learn_and_cost_what_rows_do(classes):
+    x, y = rows("classification" if classes else "regression", n=30, d=400, classes=classes or 1)
+    design = design_of("classification" if classes else "regression", classes or 1, x, y)
+    level, mask = torch.tensor([2.0]).double(), torch.ones(1, 30).double()
+    assert narrowed(design)[0].z.shape[1] == 31
+    z = design.z[:, :-1].numpy()
+    table = fitted(design, level, mask).view(design.family.outputs, -1).numpy()
+    if classes:
+        there = LogisticRegression(C=0.5, tol=1e-10, max_iter=10_000).fit(z, y)
+    else:
+        there = Ridge(alpha=2.0).fit(z, design.u.numpy())
+    assert np.allclose(table[:, :-1], there.coef_, atol=1e-4)
+
+
+@pytest.mark.parametrize(("n", "d"), [(8, 12), (12, 60)])
+def test_strengths_are_judged_by_rows_of_which_nothing_is_known(n, d):
+    """Leave one out, by hand, of rows that are centred without the one that is left out."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(n, d)), rng.normal(size=n)
+    design = design_of("regression", 1, torch.tensor(x), torch.tensor(y))
+    found = chosen_strength(design, None, 0)
+    z, u = design.z[:, :-1].numpy(), design.u.numpy()
+    for strength in (1e-4, 0.1, 10.0):
+        off = [
+            Ridge(alpha=strength, solver="svd")
+            .fit(np.delete(z, i, 0), np.delete(u, i))
+            .predict(z[i : i + 1])[0]
+            - u[i]
+            for i in range(n)
+        ]
+        assert found.losses[strength] == pytest.approx(np.square(off).mean() / 2, rel=1e-3)
 
 
 def test_units_and_levels_do_not_matter():

@@ -48,6 +48,13 @@ def test_numbers_have_no_accuracy():
     assert comments([client(test=18, labels=None), *OTHERS], "regression") == {"a": "18 test rows"}
 
 
+def test_a_survival_has_no_classes_and_lacks_events_alone():
+    said = {}
+    for name, labels in {"all": ((0, 100), (0, 0), (0, 50)), "none": ((99, 1), (0, 0), (50, 0))}.items():
+        said |= comments([client(name, labels=labels), *OTHERS], "survival")
+    assert said == {"none": "test rows without an event"}
+
+
 def test_the_half_width_by_hand():
     assert half_width(100, 0.5) == pytest.approx(9.8)
     assert half_width(30) == pytest.approx(196 * math.sqrt(0.16 / 30))

@@ -10,6 +10,7 @@ import coterie
 from coterie.core.errors import BadInput
 from coterie.core.learner import Batch, Learner
 from coterie.core.target_scale import Scale, scale_of
+from coterie.kernels.recalibrate import Recalibrate
 from coterie.models import MODELS
 from coterie.runs.settings import Settings
 from coterie.runs.target_scales import options_with_scale, scale_of_targets
@@ -67,11 +68,52 @@ def test_a_run_goes_on_and_its_models_are_read_with_their_scale(tmp_path):
     assert again.record.done == 2
 
 
-def test_where_nobody_goes_in_small_steps_nothing_is_scaled():
-    assert "targets" not in coterie.train("linear", sites(), "fedavg", rounds=1, seed=0).record.config
+def far_apart(centre: float) -> list[coterie.Client]:
+    """Sites whose inputs lie far apart, so that a common mean of targets looks like slopes."""
+    rng, made = np.random.default_rng(3), []
+    for i in range(8):
+        x = 3 * rng.normal(size=6) + 0.3 * rng.normal(size=(10, 6))
+        y = centre + x @ [0.2, -0.2, 0.1, 0, 0, 0] + 0.3 * rng.normal(size=10)
+        made.append(coterie.Client.from_arrays(x, y, name=f"s{i}", task="regression", seed=0))
+    return made
+
+
+@pytest.mark.parametrize("method", ["fedavg", "pens", "fedper", "finetune", "recalibrated"])
+def test_a_mean_of_targets_that_is_far_from_0_does_not_matter_where_models_are_solved(method):
+    options = {"home": "*bias"} if method == "fedper" else {}
+    near, far = far_apart(0.0), far_apart(1000.0)
+    small = coterie.train("linear", near, method, rounds=10, seed=0, init="common", **options)
+    large = coterie.train("linear", far, method, rounds=10, seed=0, init="common", **options)
+    assert torch.allclose(predictions(large, far), 1000 + predictions(small, near), atol=5e-3)
+
+
+@pytest.mark.parametrize("scale", [{}, {"centre": 5000.0, "unit": 700.0}])
+def test_what_is_put_right_lies_where_targets_do(scale):
+    """Of a model with a scale of its targets too: a level and a slope are in the targets' own unit."""
+    model = MODELS.make("linear", **scale).build((2,), 1, 0)
+    learner, rng = Learner(model, "regression"), np.random.default_rng(0)
+    x = torch.tensor(rng.normal(size=(8, 2)), dtype=torch.float32)
+    belief = {n: p.detach() for n, p in model.named_parameters()}
+    before = learner.outputs(belief, x)
+    y = 5000 + 2 * (before[:, 0] - before.mean())
+    after = Recalibrate(trust=1e-6).solve(learner, belief, Batch(x, y, torch.ones(8)))
+    assert torch.allclose(learner.outputs(after, x)[:, 0], y, atol=0.01)
+
+
+def test_a_network_of_a_regression_is_put_right_as_it_comes():
+    result = coterie.train("mlp", sites(700.0, 5000.0), "recalibrated", rounds=2, seed=0)
+    assert result.record.config["targets"] == "scaled"
+
+
+def test_where_no_model_is_gone_on_from_nothing_is_scaled():
+    for method in ("local", "pooled", "recalibrated"):
+        assert "targets" not in coterie.train("linear", sites(), method, rounds=1, seed=0).record.config
+    averaged = coterie.train("linear", sites(), "fedavg", rounds=1, seed=0).record.config
+    assert averaged["targets"] == "scaled"
     named = coterie.train("mlp", sites(), "fedavg", kernel="sgd", rounds=1, seed=0)
     assert "mlp" not in named.record.config
-    assert Settings(data="diabetes", method="fedavg").resolved().targets == "auto"
+    assert Settings(data="diabetes", method="local").resolved().targets == "auto"
+    assert Settings(data="diabetes", method="fedavg").resolved().targets == "scaled"
     assert Settings(data="diabetes", method="fedavg", model="mlp").resolved().targets == "scaled"
     assert Settings(data="diabetes", model="mlp", targets="raw").resolved().targets == "raw"
 

@@ -32,7 +32,7 @@ from coterie.kernels.solving import Solving, coefficients_of, design_for, digest
 from coterie.linear.design import Design, designed, written_linear
 from coterie.linear.evidence import grid, marginal, variances
 from coterie.linear.newton import minimise
-from coterie.linear.strength import MANY, cross_losses, not_worse, penalties, some_rows
+from coterie.linear.strength import MANY, cross_losses, not_worse, own_losses, some_rows
 
 SCALE, ALL, CENTRES, UNITS = "scale", "all", "centres", "units"
 MEANS, SQUARES = "means", "squares"
@@ -225,8 +225,7 @@ class Near(Around):
             unit = some
         hold = (self.noise_of(learner) / spread.clamp(min=1 / TIGHT)).clamp(max=TIGHT)
         near = cross_losses(design, hold, others, unit, 0, check)
-        level, zeros = torch.tensor([strength.value]).double(), torch.zeros(len(own.slopes)).double()
-        free = cross_losses(own, penalties(own, level)[0], zeros, unit, 0, check)
+        free = own_losses(own, strength.value, unit, 0, check)
         if near is None or free is None:
             return False
         scale = design.unit**2 / own.unit**2 if learner.task == "regression" else 1.0

@@ -3,15 +3,20 @@
 A linear model of a table is solved rather than trained in small steps. Alone, by the optimum of one's own
 penalised likelihood (`ridge`); in a method that goes on from a model that came, by the optimum near it
 (`newton`). Any other model of a table is trained by `adamw`, whose steps have a bounded length whatever the
-loss, with the options in `ON_TABLES`, and a regression on scaled targets (`core/target_scale.py`). Pictures,
-and models of one's own, are trained by `sgd`, as are papers' presets, which name it.
+loss, with the options in `ON_TABLES`. Pictures, and models of one's own, are trained by `sgd`, as are papers'
+presets, which name it.
+
+A regression that goes on from a model that came, in steps of either kind, learns scaled targets
+(`core/target_scale.py`). Where inputs of sites lie far apart, averaged models learn a mean that is far from 0
+by slopes, over many rounds, and what they still miss of it is large beside all else.
 
 A method says by class attributes where it differs:
 
     only_work        that it is one kind of work and no other
     solved_by        by what linear models are solved; "" if its local work has to go in small steps
     small_steps      by what it goes in small steps: "sgd", where its theory is of plain gradients
-    scales_targets   that it goes in small steps elsewhere, as at the server, which need scaled targets
+    scales_targets   whether it needs scaled targets though models are solved: newton's do unless it says no,
+                     ridge's do where it goes in small steps elsewhere, as at the server
 """
 
 from __future__ import annotations
@@ -57,7 +62,7 @@ def natural_work(method: Any, table: bool, model: str) -> Natural:
         return Natural(STEPS)
     solved: str = getattr(method, "solved_by", "newton")
     if solved and model in (*LINEAR, AUTO):
-        return Natural(solved, scaled=getattr(method, "scales_targets", False))
+        return Natural(solved, scaled=getattr(method, "scales_targets", solved == "newton"))
     steps: str = getattr(method, "small_steps", "adamw")
     linear = {"lr": LINEAR_RATE} if steps == "adamw" and model in (*LINEAR, AUTO) else {}
     return Natural(steps, {**ON_TABLES[steps], **linear}, scaled=True)

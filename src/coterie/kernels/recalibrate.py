@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,8 @@ from coterie.linear.strength import FIRM
 class Recalibrate(Solving):
     """Level and slope of a model's outputs, found on a site's own rows."""
 
+    in_units: ClassVar[bool] = True
+
     trust: float = 4.0
     """How strongly the slope is drawn towards 1."""
 
@@ -48,6 +51,8 @@ class Recalibrate(Solving):
         weight, bias = f"{name}weight", f"{name}bias"
         outputs = learner.outputs(belief, batch.x).double().cpu()
         level, slope = put_right(learner, outputs, batch.y.double().cpu(), self.trust)
+        centre, unit = learner.scale
+        level = (level + (slope - 1) * centre) / unit  # in that of the layer, where outputs have another
         mine = {weight: belief[weight] * slope, bias: belief[bias] * slope + level.to(belief[bias])}
         return {**belief, **mine}
 
@@ -59,9 +64,9 @@ def put_right(learner: Learner, outputs: Tensor, y: Tensor, trust: float) -> tup
     """a [out] and b, of outputs [n, out] and targets [n]."""
     many = outputs.shape[1]
     family, check = family_of(learner.task, many), learner.watch.check
-    unit = 1.0
+    unit, firm = 1.0, FIRM
     if learner.task == "regression":
-        unit = float(y.std(correction=0)) or 1.0
+        unit, firm = float(y.std(correction=0)) or 1.0, 0.0  # a mean is never infinite
         y, outputs = y / unit, outputs / unit
     if many > 2:  # one slope for all classes, and a level for each
         middle = outputs.mean(0)
@@ -71,9 +76,9 @@ def put_right(learner: Learner, outputs: Tensor, y: Tensor, trust: float) -> tup
     middle = eta.mean(0, keepdim=True)
     spread = float(eta.std(correction=0))
     if spread < 1e-9:
-        eta_scaled, hold = torch.zeros_like(eta), torch.tensor([1e6, FIRM]).double()
+        eta_scaled, hold = torch.zeros_like(eta), torch.tensor([1e6, firm]).double()
     else:
-        eta_scaled, hold = eta - middle, torch.tensor([trust, FIRM]).double()
+        eta_scaled, hold = eta - middle, torch.tensor([trust, firm]).double()
     z = torch.cat([eta_scaled, torch.ones_like(eta)], 1) if family.intercept else eta_scaled
     hold, towards = hold[: z.shape[1]], torch.tensor([1.0, 0.0]).double()[: z.shape[1]]
     mask = torch.ones(1, len(z), dtype=torch.float64)

@@ -2,8 +2,8 @@
 
     w = argmin Σ_i ℓ(w; x_i, y_i) + λ/2 Σ_j s_j² w_j²
 
-s_j is the deviation of column j at the site; the intercept is not held (but for a hundredth, without which
-rows of one class would make it infinite); ℓ is squared error, log loss, or Cox's partial likelihood. λ is
+s_j is the deviation of column j at the site; the intercept is not held (but by a hundredth where rows are of
+one class, which would make it infinite); ℓ is squared error, log loss, or Cox's partial likelihood. λ is
 `penalty`, chosen by cross-validation within the training rows if it is not given (`linear/strength.py`); the
 strongest leaves no more than the mean. The model that came is forgotten.
 """

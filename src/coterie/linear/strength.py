@@ -5,7 +5,9 @@
 
 λ goes over STRENGTHS in the units of a sum of losses, the reciprocal of scikit-learn's C, from the strongest
 down, but for a regression, whose models cost little, until several in a row are no better. The strongest
-leaves nothing but the intercept, and an order of rows, by coefficients that are next to 0. For Cox's model,
+leaves nothing but the intercept, and an order of rows, by coefficients that are next to 0. Intercepts are
+free: slopes that are held less than the intercept would take its place where columns are as many as rows, and
+rows are centred by those held out too, so that these would be told. For Cox's model,
 whose loss compares rows, a fold's loss is that of all rows less that of the others (Verweij and van
 Houwelingen, 1993, "Cross-validation in survival analysis").
 
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +40,8 @@ from coterie.linear.newton import minimise
 STRENGTHS = (*(10.0 ** (e / 2) for e in range(-8, 7)), 1e4, 1e6)
 """From 0.0001 to a million, finer where it matters."""
 ROUGHLY = 1e-6  # near enough to an optimum to choose a strength
-FIRM = 0.01  # holds intercepts, which would be infinite for rows of one class
+FIRM = 0.01  # holds intercepts that would be infinite: of a class of which there is no row, or no other
+FREE = 1e-6  # holds the others, of which one for all classes says nothing
 MANY = 5_000
 FOLDS, DEALINGS, FEW = 10, 3, 200  # rows are dealt until so many were held out
 CLOSED = 20  # folds of a regression, whose models cost little: few rows are not made fewer
@@ -51,9 +55,39 @@ class Strength(NamedTuple):
     losses: dict[float, float]
 
 
-def penalties(design: Design, strengths: Tensor) -> Tensor:
-    """[p, q] of strengths [p]: slopes are held, intercepts hardly."""
-    return torch.where(design.slopes, strengths.unsqueeze(1), FIRM)
+def penalties(design: Design, strengths: Tensor, mask: Tensor) -> Tensor:
+    """[p, q] of strengths [p] on the rows of a mask [p, n]: slopes are held, intercepts hardly."""
+    hold = strengths.unsqueeze(1).expand(-1, len(design.slopes))
+    if not design.family.intercept:
+        return hold
+    if in_closed_form(design):
+        return torch.where(design.slopes, hold, 0.0)
+    classes = torch.arange(design.family.outputs) if design.family.outputs > 1 else torch.ones(1)
+    counts = mask @ (design.u.unsqueeze(1) == classes).double()
+    lone = (counts < 1) | (counts > mask.sum(1, keepdim=True) - 1)
+    each = torch.where(lone, FIRM, FREE).repeat_interleave(design.z.shape[1], 1)
+    return torch.where(design.slopes, hold, each)
+
+
+def narrowed(design: Design) -> tuple[Design, Tensor | None]:
+    """Rows in as many directions as there are rows, where columns are more, and these directions [d, r]:
+    coefficients that are held alike lie among them, and steps cost what so few do.
+    """
+    ends = int(design.family.intercept)
+    d = design.z.shape[1] - ends
+    if d <= len(design.z):
+        return design, None
+    left, sizes, right = torch.linalg.svd(design.z[:, :d], full_matrices=False)
+    return replace(design, z=torch.cat([left * sizes, design.z[:, d:]], 1)), right.T
+
+
+def widened(design: Design, directions: Tensor | None, theta: Tensor) -> Tensor:
+    """[p, q] for the design's own columns, of coefficients along directions [d, r] of them."""
+    if directions is None:
+        return theta
+    table = theta.view(len(theta), design.family.outputs, -1)
+    r = directions.shape[1]
+    return torch.cat([table[..., :r] @ directions.T, table[..., r:]], -1).flatten(1)
 
 
 def fitted(
@@ -61,13 +95,24 @@ def fitted(
     strengths: Tensor,
     mask: Tensor,
     check: Callable[[], None] = lambda: None,
-    start: Tensor | None = None,
-    enough: float = EXACT,
 ) -> Tensor:
     """θ [p, q] of each strength [p] on the rows of its mask [p, n]."""
-    first = torch.zeros(len(strengths), len(design.slopes), dtype=torch.float64) if start is None else start
-    held = penalties(design, strengths)
-    return minimise(design.family, design.z, design.u, mask, held, first, check=check, enough=enough)
+    small, directions = narrowed(design)
+    first = torch.zeros(len(strengths), len(small.slopes), dtype=torch.float64)
+    return widened(design, directions, fitted_from(small, strengths, mask, first, check))
+
+
+def fitted_from(
+    design: Design,
+    strengths: Tensor,
+    mask: Tensor,
+    start: Tensor,
+    check: Callable[[], None] = lambda: None,
+    enough: float = EXACT,
+) -> Tensor:
+    """The same from a start [p, q], by columns as they are."""
+    hold = penalties(design, strengths, mask)
+    return minimise(design.family, design.z, design.u, mask, hold, start, check=check, enough=enough)
 
 
 def chosen_strength(
@@ -79,7 +124,7 @@ def chosen_strength(
     folds = dealt(design.u.numpy(), unit, seed, CLOSED if in_closed_form(design) else FOLDS)
     if folds is None:
         return Strength(STRENGTHS[-1], {})
-    kept = masks_of(folds)
+    kept, (design, _) = masks_of(folds), narrowed(design)
     theta = torch.zeros(len(kept), len(design.slopes), dtype=torch.float64)
     losses, best = dict[float, Tensor](), STRENGTHS[-1]
     at_once = max(1, AT_ONCE // max(1, design.z.numel() * design.family.outputs))
@@ -89,7 +134,7 @@ def chosen_strength(
         for first in range(0, len(kept), at_once):
             some = slice(first, first + at_once)
             strengths = torch.full((len(kept[some]),), strength, dtype=torch.float64)
-            theta[some] = fitted(design, strengths, kept[some], check, theta[some], ROUGHLY)
+            theta[some] = fitted_from(design, strengths, kept[some], theta[some], check, ROUGHLY)
             found.append(held_out_losses(design, theta[some], kept[some]))
         losses[strength] = torch.stack(found).sum(0) / len(folds)
         if float(losses[strength].mean()) < float(losses[best].mean()):  # of equals the stronger
@@ -135,6 +180,20 @@ def cross_losses(
         check=check,
         enough=ROUGHLY,
     )
+    return held_out_losses(design, theta, kept) / len(folds)
+
+
+def own_losses(
+    design: Design, strength: float, unit: np.ndarray | None, seed: int, check: Callable[[], None]
+) -> Tensor | None:
+    """The same by a model of one's own, of one strength."""
+    folds = dealt(design.u.numpy(), unit, seed, CLOSED if in_closed_form(design) else FOLDS)
+    if folds is None:
+        return None
+    kept, (design, _) = masks_of(folds), narrowed(design)
+    start = torch.zeros(len(kept), len(design.slopes), dtype=torch.float64)
+    strengths = torch.full((len(kept),), strength, dtype=torch.float64)
+    theta = fitted_from(design, strengths, kept, start, check, ROUGHLY)
     return held_out_losses(design, theta, kept) / len(folds)
 
 

@@ -3,7 +3,7 @@
     few test rows    below TEST: half of the 95 % interval of an accuracy p on n rows, 1.96 √(p (1 - p) / n),
                      is 14 points at p = 0.8 and n = 30, more than most differences between methods
     one class        among training rows, where there is nothing to learn, or among test rows, where whoever
-                     always names it is right
+                     always names it is right; of a survival, no event
     much smaller     fewer training rows than SHARE of the median client's
 
 Of a client that keeps its labels to itself only the sizes are known; of one whose sizes are not known either,
@@ -54,6 +54,9 @@ def one_class(place: Place) -> str:
         return ""
     parts = dict(zip(("training", "test"), (labels[0], labels[-1]), strict=True))
     single = [name for name, counts in parts.items() if sum(1 for c in counts if c) == 1]
+    if place.task == "survival":  # events alone are no lack: their order is learnt
+        single = [name for name in single if not parts[name][1]]
+        return f"{' and '.join(single)} rows without an event" if single else ""
     return f"{' and '.join(single)} rows of one class" if single else ""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass, replace
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 import torch
 
@@ -34,6 +34,8 @@ from coterie.methods.server.fedavg import FedAvg
 @dataclass(frozen=True)
 class Recalibrated:
     """A common model, or a partner's, put right at each client by level and slope."""
+
+    scales_targets: ClassVar[bool] = False  # what is solved here is the same in any unit
 
     local: Trainer = Newton()
     """The work of a client in a round, where the common model is trained and not solved."""
