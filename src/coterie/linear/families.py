@@ -70,17 +70,14 @@ class Rowwise:
     intercept: bool = True
 
     def at(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Point:
-        p, q = theta.shape
-        loss, slope = theta.new_zeros(p), theta.new_zeros(p, self.outputs, x.shape[1])
-        curvature = theta.new_zeros(p, q, q)
-        for rows in blocks(len(x), p * q):
-            eta = outputs_of(theta, x[rows], self.outputs)
-            each, residual, weight = getattr(self, f"_{self.kind}")(eta, y[rows])
-            here = mask[:, rows]
-            loss += (each * here).sum(1)
-            slope += torch.einsum("pnk,nd->pkd", residual * here.unsqueeze(-1), x[rows])
-            curvature += self._curved(weight, x[rows], here)
-        return Point(loss, slope.flatten(1), curvature)
+        size = theta.shape[0] * theta.shape[1]
+        parts = [self._some(theta, x[rows], y[rows], mask[:, rows]) for rows in blocks(len(x), size)]
+        return parts[0] if len(parts) == 1 else Point(*(sum(part) for part in zip(*parts, strict=True)))
+
+    def _some(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Point:
+        each, residual, weight = getattr(self, f"_{self.kind}")(outputs_of(theta, x, self.outputs), y)
+        slope = torch.matmul((residual * mask.unsqueeze(-1)).transpose(1, 2), x)
+        return Point((each * mask).sum(1), slope.flatten(1), self._curved(weight, x, mask))
 
     def loss(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         total = theta.new_zeros(len(theta))
@@ -185,5 +182,5 @@ def outputs_of(theta: Tensor, x: Tensor, outputs: int) -> Tensor:
 def blocks(rows: int, each: int) -> Iterator[slice]:
     """Stretches of rows such that no operation on one is too large."""
     size = max(1, AT_ONCE // max(1, each))
-    for first in range(0, rows, size):
+    for first in range(0, max(1, rows), size):
         yield slice(first, min(rows, first + size))
