@@ -237,7 +237,15 @@ def test_verdicts_that_changed_are_those_of_the_page_now():
         assert found is not None, claim
 
 
-WORDED = ("nothing", "local", "fedavg", "finetune", "partial", "ndoye", "central")  # named behind words of README's
+WORDED = (
+    "nothing",
+    "local",
+    "fedavg",
+    "finetune",
+    "partial",
+    "ndoye",
+    "central",
+)  # named behind words of README's
 
 
 @pytest.mark.parametrize(

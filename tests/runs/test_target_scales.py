@@ -125,3 +125,28 @@ def test_refused_in_one_line():
         MODELS.make("mlp", unit=0.0)
     with pytest.raises(BadInput, match="centre=nan must be finite"):
         MODELS.make("linear", centre=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("method", "work"),
+    [("nothing", {}), ("local", {"kernel": "ridge"}), ("pooled", {}), ("partial", {})],
+)
+def test_a_scale_of_targets_changes_no_prediction_of_what_is_solved(method, work):
+    """As in advice, where all ways stand on one model."""
+    clients, asked = sites(20.0, 300.0), {"method": method, "rounds": 5, "progress": False, **work}
+    here, there = (
+        predictions(
+            coterie.train(MODELS.make("linear", **scale).build((3,), 1, 0), clients, **asked), clients
+        )
+        for scale in ({}, {"centre": 290.0, "unit": 25.0})
+    )
+    assert torch.allclose(there, here, atol=0.2)
+    assert float(here.mean()) == pytest.approx(300, abs=20)
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_advice_on_a_regression_knows_whether_there_is_anything_to_learn(model):
+    advice = coterie.advise(
+        model, sites(20.0, 300.0), candidates=["fedavg"], inner=0, folds=2, rounds=2, progress=False
+    )
+    assert not advice.words("s0")[0].endswith("cannot be told from these figures.")

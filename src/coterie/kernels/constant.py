@@ -13,6 +13,7 @@ forgotten, but for the layers that no output depends on any more. Nothing is tol
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,7 +27,8 @@ from coterie.core.client import Task
 from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK, Carry, Reply, Tick
 from coterie.core.learner import Batch, Learner
-from coterie.kernels.solving import Solving
+from coterie.core.target_scale import TargetScale
+from coterie.kernels.solving import Solving, targets_in_units
 
 HALF = 0.5
 """Of a row, for each class."""
@@ -56,7 +58,8 @@ class Constant(Solving):
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         belief: Mapping[str, Tensor] = carry["belief"]
         weight, bias = answering_layer(learner.scoring, belief, batch.x[:1])
-        always = answer_of(learner.task, batch.y, len(belief[bias])).to(belief[bias])
+        y = targets_in_units(learner, batch.y)
+        always = answer_of(learner.task, y, len(belief[bias])).to(belief[bias])
         after = {**belief, weight: torch.zeros_like(belief[weight]), bias: always}
         return {**carry, "belief": after}
 
@@ -75,15 +78,20 @@ def answer_of(task: Task, y: Tensor, outputs: int) -> Tensor:
 
 
 def answering_layer(model: nn.Module, belief: Belief, x: Tensor) -> tuple[str, str]:
-    """Weight and bias, by their names, of the linear layer whose output is the model's; a refusal if there is
-    none. The model is in eval mode; its own tensors are not looked at.
+    """Weight and bias, by their names, of the linear layer whose output is the model's, but for a scale of
+    targets behind it; a refusal if there is none. The model is in eval mode; its own tensors are not looked
+    at.
     """
     called = list[tuple[str, Tensor]]()
-    layers = [(n, layer) for n, layer in model.named_modules() if isinstance(layer, nn.Linear)]
-    hooks = [
-        layer.register_forward_hook(lambda _, given, out, name=name: called.append((name, out)))
-        for name, layer in layers
-    ]
+
+    def note(layer: nn.Module, given: tuple[Tensor, ...], out: Tensor, name: str) -> None:
+        if isinstance(layer, nn.Linear):
+            called.append((name, out))
+        elif called and called[-1][1] is given[0]:  # a scale
+            called[-1] = (called[-1][0], out)
+
+    layers = [(n, layer) for n, layer in model.named_modules() if isinstance(layer, nn.Linear | TargetScale)]
+    hooks = [layer.register_forward_hook(functools.partial(note, name=name)) for name, layer in layers]
     try:
         with torch.no_grad():
             out = functional_call(model, dict(belief), (x,))

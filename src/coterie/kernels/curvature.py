@@ -28,7 +28,15 @@ from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.kernels.ridge import Ridge, strength_of
-from coterie.kernels.solving import Solving, coefficients_of, design_for, digest, outputs_of, remembered
+from coterie.kernels.solving import (
+    Solving,
+    coefficients_of,
+    design_for,
+    digest,
+    outputs_of,
+    remembered,
+    targets_in_units,
+)
 from coterie.linear.design import Design, designed, written_linear
 from coterie.linear.evidence import grid, marginal, variances
 from coterie.linear.newton import minimise
@@ -61,7 +69,9 @@ class ColumnSums(Solving):
         carry = super().step(learner, carry, batch, tick)
         rough = carry.pop(UNITS)
         x = batch.x.reshape(len(batch.x), -1).double().cpu()
-        y = batch.y.double().cpu() if learner.task == "regression" else torch.zeros(1, dtype=torch.float64)
+        y = torch.zeros(1, dtype=torch.float64)
+        if learner.task == "regression":
+            y = targets_in_units(learner, batch.y).double().cpu()
         table = torch.cat([x, y.unsqueeze(1)], 1) if len(y) == len(x) else F.pad(x, (0, 1))
         if rough:
             centre, unit = roughly(rough)
@@ -128,7 +138,7 @@ class Around(Solving):
             )
             return theta[0]
 
-        options = ("near", self.tau, self.level, self.noise, learner.task)
+        options = ("near", self.tau, self.level, self.noise, learner.task, learner.scale)
         mark = digest(*options, batch.x, batch.y, *belief.values(), *scale.values())
         return design, remembered(mark, make)  # coefficients alone: rows would be kept for each round
 
@@ -258,7 +268,8 @@ def mean_of_others(
 
 def in_common_scale(learner: Learner, batch: Batch, scale: Belief) -> Design:
     mean, deviation, centre, unit = scale_of(scale)
-    return designed(learner.task, outputs_of(learner), batch.x, batch.y, mean, deviation, centre, unit)
+    y = targets_in_units(learner, batch.y)
+    return designed(learner.task, outputs_of(learner), batch.x, y, mean, deviation, centre, unit)
 
 
 def scale_of(sums: Mapping[str, Any]) -> tuple[Tensor, Tensor, float, float]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -39,8 +38,6 @@ class Newton(Solving):
     """How strongly the model that came holds the new one, beside the mean loss over rows."""
     penalty: float = 0.0
     """How strongly weights are held towards 0, beside the mean loss over rows; biases are not."""
-
-    in_units: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.pull < math.inf:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,8 +32,6 @@ from coterie.linear.strength import FIRM
 @dataclass(frozen=True)
 class Recalibrate(Solving):
     """Level and slope of a model's outputs, found on a site's own rows."""
-
-    in_units: ClassVar[bool] = True
 
     trust: float = 4.0
     """How strongly the slope is drawn towards 1."""

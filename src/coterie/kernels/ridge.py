@@ -37,8 +37,6 @@ class Ridge(Solving):
     """How strongly coefficients are held, in the units of a sum of losses (scikit-learn's 1/C); by default
     what cross-validation within the training rows finds best."""
 
-    in_units: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         if self.penalty is not None and not 0 < self.penalty < math.inf:
             raise BadInput(f"penalty={self.penalty} must be above 0 and finite: try 1, or leave it out")

@@ -18,11 +18,10 @@ from torch import Tensor, nn
 
 from coterie.core.belief import Belief
 from coterie.core.client import bytes_of
-from coterie.core.errors import BadInput, option
+from coterie.core.errors import BadInput
 from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
-from coterie.core.target_scale import Scale
 from coterie.linear.design import (
     Design,
     design_of,
@@ -42,9 +41,6 @@ class Solving:
 
     solves: ClassVar[bool] = True
     """Engines give it one edge at a time: it branches on values."""
-
-    in_units: ClassVar[bool] = False
-    """Whether it knows of a scale that the model's targets have (`core/target_scale.py`)."""
 
     @property
     def keeps(self) -> bool:
@@ -74,11 +70,6 @@ class Solving:
         if why := self.unsolved(learner):
             name = getattr(self, "name", type(self).__name__)
             raise BadInput(f"kernel {name} cannot solve this model: {why}: use sgd or adamw")
-        if learner.scale != Scale() and not self.in_units:
-            name = getattr(self, "name", type(self).__name__)
-            raise BadInput(
-                f"kernel {name} takes targets as they are: leave out {option('targets', 'scaled')}"
-            )
         after = self.solve(learner, carry["belief"], batch)
         loss = learner.losses(learner.outputs(after, batch.x), batch.y, batch.weight).double().mean()
         seen = torch.tensor(float(len(batch.y)), dtype=torch.float64)
@@ -134,10 +125,13 @@ def remembered(mark: bytes, make: Callable[[], Any]) -> Any:
 
 def design_for(learner: Learner, batch: Batch, scaled: bool) -> Design:
     """The rows of a batch as the learner's model sees them, targets in its unit."""
-    y, (centre, unit) = batch.y, learner.scale
-    if learner.task == "regression" and (centre, unit) != (0, 1):
-        y = (y.double() - centre) / unit
-    return design_of(learner.task, outputs_of(learner), batch.x, y, scaled)
+    return design_of(learner.task, outputs_of(learner), batch.x, targets_in_units(learner, batch.y), scaled)
+
+
+def targets_in_units(learner: Learner, y: Tensor) -> Tensor:
+    """Targets as the last layer has them, where a regression learns scaled ones."""
+    centre, unit = learner.scale
+    return (y.double() - centre) / unit if learner.task == "regression" and (centre, unit) != (0, 1) else y
 
 
 def coefficients_of(design: Design, belief: Belief) -> Tensor:
