@@ -26,7 +26,8 @@ from coterie.core.client import Task
 from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK, Carry, Reply, Tick
 from coterie.core.learner import Batch, Learner
-from coterie.kernels.solving import Solving
+from coterie.core.target_scale import TargetScale
+from coterie.kernels.solving import Solving, targets_for
 
 HALF = 0.5
 """Of a row, for each class."""
@@ -56,7 +57,7 @@ class Constant(Solving):
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         belief: Mapping[str, Tensor] = carry["belief"]
         weight, bias = answering_layer(learner.scoring, belief, batch.x[:1])
-        always = answer_of(learner.task, batch.y, len(belief[bias])).to(belief[bias])
+        always = answer_of(learner.task, targets_for(learner, batch.y), len(belief[bias])).to(belief[bias])
         after = {**belief, weight: torch.zeros_like(belief[weight]), bias: always}
         return {**carry, "belief": after}
 
@@ -84,6 +85,12 @@ def answering_layer(model: nn.Module, belief: Belief, x: Tensor) -> tuple[str, s
         layer.register_forward_hook(lambda _, given, out, name=name: called.append((name, out)))
         for name, layer in layers
     ]
+
+    def scaled(_: nn.Module, given: tuple[Tensor], out: Tensor) -> None:
+        """The same answers in another unit: still that layer's."""
+        called.extend((name, out) for name, before in called[-1:] if before is given[0])
+
+    hooks += [m.register_forward_hook(scaled) for m in model.modules() if isinstance(m, TargetScale)]
     try:
         with torch.no_grad():
             out = functional_call(model, dict(belief), (x,))

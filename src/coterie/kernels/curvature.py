@@ -28,7 +28,15 @@ from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.kernels.ridge import Ridge, strength_of
-from coterie.kernels.solving import Solving, coefficients_of, design_for, digest, outputs_of, remembered
+from coterie.kernels.solving import (
+    Solving,
+    coefficients_of,
+    design_for,
+    digest,
+    outputs_of,
+    remembered,
+    targets_for,
+)
 from coterie.linear.design import Design, designed, written_linear
 from coterie.linear.evidence import grid, marginal, variances
 from coterie.linear.newton import minimise
@@ -49,6 +57,8 @@ class ColumnSums(Solving):
     and its mean over sites is near enough to centres and units to lose no digits by.
     """
 
+    in_units: ClassVar[bool] = True
+
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         return {**super().start(belief, memory, beside), UNITS: dict(beside.get(UNITS, {}))}
 
@@ -59,7 +69,11 @@ class ColumnSums(Solving):
         carry = super().step(learner, carry, batch, tick)
         rough = carry.pop(UNITS)
         x = batch.x.reshape(len(batch.x), -1).double().cpu()
-        y = batch.y.double().cpu() if learner.task == "regression" else torch.zeros(1, dtype=torch.float64)
+        y = (
+            targets_for(learner, batch.y).double().cpu()
+            if learner.task == "regression"
+            else torch.zeros(1, dtype=torch.float64)
+        )
         table = torch.cat([x, y.unsqueeze(1)], 1) if len(y) == len(x) else F.pad(x, (0, 1))
         if rough:
             centre, unit = roughly(rough)
@@ -88,6 +102,7 @@ class Around(Solving):
     """The variance that a regression leaves."""
 
     varies: ClassVar[tuple[str, ...]] = ("tau", "level", "noise")
+    in_units: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name, least in (("tau", 0), ("level", 0), ("noise", 1e-30)):
@@ -126,7 +141,7 @@ class Around(Solving):
             )
             return theta[0]
 
-        options = ("near", self.tau, self.level, self.noise, learner.task)
+        options = ("near", self.tau, self.level, self.noise, learner.task, learner.scale)
         mark = digest(*options, batch.x, batch.y, *belief.values(), *scale.values())
         return design, remembered(mark, make)  # coefficients alone: rows would be kept for each round
 
@@ -254,7 +269,8 @@ def mean_of_others(
 
 def in_common_scale(learner: Learner, batch: Batch, scale: Belief) -> Design:
     mean, deviation, centre, unit = scale_of(scale)
-    return designed(learner.task, outputs_of(learner), batch.x, batch.y, mean, deviation, centre, unit)
+    y = targets_for(learner, batch.y)
+    return designed(learner.task, outputs_of(learner), batch.x, y, mean, deviation, centre, unit)
 
 
 def scale_of(sums: Mapping[str, Any]) -> tuple[Tensor, Tensor, float, float]:

@@ -132,11 +132,17 @@ def remembered(mark: bytes, make: Callable[[], Any]) -> Any:
     return found
 
 
+def targets_for(learner: Learner, y: Tensor) -> Tensor:
+    """Targets in the unit of the learner's model, if it has one."""
+    centre, unit = learner.scale
+    if learner.task != "regression" or (centre, unit) == (0, 1):
+        return y
+    return (y.double() - centre) / unit
+
+
 def design_for(learner: Learner, batch: Batch, scaled: bool) -> Design:
     """The rows of a batch as the learner's model sees them, targets in its unit."""
-    y, (centre, unit) = batch.y, learner.scale
-    if learner.task == "regression" and (centre, unit) != (0, 1):
-        y = (y.double() - centre) / unit
+    y = targets_for(learner, batch.y)
     return design_of(learner.task, outputs_of(learner), batch.x, y, scaled)
 
 
