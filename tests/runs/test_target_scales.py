@@ -100,6 +100,32 @@ def test_what_is_put_right_lies_where_targets_do(scale):
     assert torch.allclose(learner.outputs(after, x)[:, 0], y, atol=0.01)
 
 
+@pytest.mark.parametrize("method", ["nothing", "local", "pooled", "partial", "recalibrated"])
+def test_what_is_solved_is_the_same_in_any_unit(method):
+    far = sites(700.0, 5000.0)
+    plain = coterie.train("linear", far, method, rounds=4, seed=0, init="common")
+    given = coterie.models.MODELS.make("linear", centre=4000.0, unit=50.0).build((3,), 1, 0)
+    scaled = coterie.train(given, far, method, rounds=4, seed=0, init="common", **work_of(method))
+    assert torch.allclose(predictions(scaled, far), predictions(plain, far), atol=0.05)
+
+
+def work_of(method: str) -> dict[str, str]:
+    """The work that is natural for a linear model, which one's own module does not say it is."""
+    return {"local": {"kernel": "ridge"}, "recalibrated": {"kernel": "newton"}}.get(method, {})
+
+
+@pytest.mark.parametrize(
+    ("model", "candidate"), [("linear", "partial"), ("linear", "fedavg"), ("mlp", "fedavg")]
+)
+def test_advice_tries_ways_with_and_without_a_scale_side_by_side(model, candidate):
+    options = {"candidates": [candidate], "folds": 2, "rounds": 2, "seed": 0}
+    result = coterie.train(model, sites(700.0, 5000.0), "advised", **options)
+    assert result.record.config["targets"] == "scaled"
+    advice = coterie.advise(model, sites(700.0, 5000.0), inner=0, **options)
+    assert advice.table()["rmse"].between(150, 2000).all()
+    assert "Is there anything to learn here?" in advice.words("s0")[0]
+
+
 def test_a_network_of_a_regression_is_put_right_as_it_comes():
     result = coterie.train("mlp", sites(700.0, 5000.0), "recalibrated", rounds=2, seed=0)
     assert result.record.config["targets"] == "scaled"
