@@ -314,3 +314,22 @@ def test_putting_a_model_right_looks_whether_it_is_to_end(classes):
     outputs = torch.arange(5 * classes, dtype=torch.float64).sin().view(5, classes)
     with pytest.raises(Refused, match="it is to end"):
         put_right(learner, outputs, torch.tensor([0.0, 1.0, 0.0, 1.0, 1.0]).double(), 1e-300)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        {"name": "fold", "passes": 10**5, "inner": {"name": "ridge"}},
+        {"name": "sgd", "epochs": 10**5 * 5, "batch": 200},
+    ],
+    ids=str,
+)
+def test_plans_that_take_long_end_with_the_seconds_of_the_policy(tmp_path, kernel):
+    """Before the first step, all of a visit is planned."""
+    room = Room(tmp_path, {"a": Policy(max_seconds=1.0)}, ("a", "b"))
+    lead = Hostile(room)
+    lead.begin("a")
+    before = time.monotonic()
+    with pytest.raises(Refused, match="longer than the policy's 1 seconds"):
+        lead.visit("a", kernel, [logistic()])
+    assert time.monotonic() - before < 4

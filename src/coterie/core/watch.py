@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 
 from coterie.core.errors import Refused
 
 OFTEN = 1.0  # seconds between two looks at what costs something
+WATCHED: ContextVar[Watch | None] = ContextVar("watched", default=None)
 
 
 class Watch:
@@ -55,3 +57,11 @@ class Watch:
         if why := self.look():
             self.end(why)
             raise Refused(why)
+
+
+def look() -> None:
+    """For what has no learner, as plans are made without one: refuses to go on if the work that this is a
+    part of is to end.
+    """
+    if (watch := WATCHED.get()) is not None:
+        watch.check()

@@ -17,6 +17,7 @@ from coterie.core.belief import Belief
 from coterie.core.client import Client
 from coterie.core.errors import BadRun, Refused, shown
 from coterie.core.kernel import Kernel, looks
+from coterie.core.watch import WATCHED
 from coterie.federation.budgets import Purse
 from coterie.federation.effects import (
     Effects,
@@ -86,9 +87,11 @@ class BoundedSite(Site):
         most, watch, self.since = self.policy.max_seconds, self._net().learner.watch, time.time()
         over = f"work took longer than the policy's {most:g} seconds, and was ended: ask for less, or raise "
         watch.limit(most, over + "max_seconds", self.cancels)
+        before = WATCHED.set(watch)
         try:
             yield
         finally:
+            WATCHED.reset(before)
             watch.rest()
 
     @contextlib.contextmanager

@@ -18,6 +18,7 @@ from coterie.core.client import Task
 from coterie.core.groups import Groups
 from coterie.core.kernel import KERNELS, Extent, Part, Plan, Trainer, extent_of
 from coterie.core.seeds import Key
+from coterie.core.watch import look
 from coterie.kernels.around import Around, charges_of
 from coterie.kernels.sgd import SGD
 
@@ -67,7 +68,7 @@ class Fold(Around):
 
     def plan(self, samples: int, key: Key) -> Plan:
         rows = self.rows(samples)
-        plans = [self.inner.plan(len(rows), key.at_round(p, self.passes)) for p in range(1, self.passes + 1)]
+        plans = [self.planned(len(rows), key, p) for p in range(1, self.passes + 1)]
         wide = max(p.rows.shape[1] for p in plans)
         steps = torch.cat([F.pad(p.rows, (0, wide - p.rows.shape[1]), value=-1) for p in plans])
         rates = torch.cat([p.rates for p in plans])
@@ -79,6 +80,11 @@ class Fold(Around):
             planned, rates = planned[several], rates[several]
             marks = None if marks is None else moved(marks, several)
         return Plan(planned, rates, plans[0].seed, marks)
+
+    def planned(self, samples: int, key: Key, number: int) -> Plan:
+        """One of the passes."""
+        look()
+        return self.inner.plan(samples, key.at_round(number, self.passes))
 
     def rows(self, samples: int) -> Tensor:
         """The rows to work on, in order."""

@@ -19,6 +19,7 @@ from coterie.core.errors import BadInput, UnknownName
 from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
+from coterie.core.watch import look
 
 Schedule = Literal["constant", "linear", "cosine", "exponential"]
 MOST_STEPS = 10**7  # of a visit, which then takes a quarter of an hour at least
@@ -182,6 +183,7 @@ def deal_batches(
     short = a_pass * batch - samples
 
     def table(order: Tensor) -> Tensor:
+        look()
         return (F.pad(order, (0, short), value=-1) if short else order).view(a_pass, batch)
 
     if not shuffle:
