@@ -86,8 +86,14 @@ class Party:
         self.out = folder / f"{watch}.json" if watch else None
         self.lines: list[str] = []
         self.more, self.over = threading.Condition(), False
+        state = {**os.environ, "COTERIE_STATE": str(folder / "states")}  # this federation's alone
         self.process = subprocess.Popen(
-            command(words, self.out), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command(words, self.out),
+            cwd=folder,
+            env=state,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()

@@ -32,6 +32,7 @@ STATE, ROOT = "state", "COTERIE_STATE"
 KIN, ABOUT, KEY = "kin.txt", "site.json", "marks.key"
 TEXTS, LISTS = ("federation", "site", "since"), ("digests", "files")
 LONGEST = 30.0  # seconds for another process to be done with a line
+SOON = 0.001  # seconds after which most are
 
 
 def root_folder(given: str = "") -> Path:
@@ -125,7 +126,7 @@ def _waited_for(root: Path) -> IO[str]:
     end = time.monotonic() + LONGEST
     while True:
         try:
-            return locked(root)
+            return locked(root, SOON)
         except BadRun:
             if time.monotonic() > end:
                 raise BadRun(

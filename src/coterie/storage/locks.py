@@ -46,8 +46,8 @@ def for_owner_alone() -> Iterator[None]:
         os.umask(before)
 
 
-def locked(folder: Path) -> IO[str]:
-    """The folder's lock; closing it gives it back."""
+def locked(folder: Path, pause: float = PAUSE) -> IO[str]:
+    """The folder's lock; closing it gives it back. It is tried again after a pause, in seconds."""
     with readable_errors(folder):
         file = (folder / NAME).open("a+")
     for left in reversed(range(TRIES)):
@@ -56,7 +56,7 @@ def locked(folder: Path) -> IO[str]:
             break
         except OSError:
             if left:
-                time.sleep(PAUSE)
+                time.sleep(pause)
                 continue
             file.close()
             raise BadRun(
