@@ -8,11 +8,16 @@ import pandas as pd
 
 from . import ours, peers
 from .catalogue import OWN, TABLES
-from .judging import Figures, Pair, Statement, mean_of, statements
+from .judging import LINEAR_ALONE, LINEAR_WITH_SITE, Figures, Pair, Statement, mean_of, statements
 from .scoring import HEADLINE, HIGHER, MEASURES
 
 CALLED = {"nll": "log loss", "rmse": "RMSE", "concordance": "concordance", "auc": "AUC"}
 TASKS = ("regression", "classification", "survival")
+SAYS = {
+    "better": "better: there is something to gain that partial pooling does not find, or not in every split",
+    "within noise": "within noise too: these rows show no gain by others, or too few of them are tested on",
+    "worse": "worse: sites are too unlike for one slope, and staying near oneself is right",
+}
 
 
 def shown(value: float, measure: str) -> str:
@@ -76,6 +81,18 @@ def statement_part(statement: Statement, figures: Figures) -> str:
     return f"### {statement.claim}\n{', '.join(counts)} of {len(statement.pairs)} tables.\n\n{body}\n"
 
 
+def why_not(figures: Figures) -> str:
+    """Of tables on which partial pooling is not clearly better than training alone: whether anybody's linear
+    model gains by rows of other sites there.
+    """
+    undecided = [p.table for p in figures.pairs(["partial"], ["local"]) if p.verdict != "better"]
+    others = [figures.pair(t, LINEAR_WITH_SITE, LINEAR_ALONE) for t in undecided]
+    groups = {verdict: [p.table for p in others if p.verdict == verdict] for verdict in SAYS}
+    said = [f"- {text}: {', '.join(groups[v])}." for v, text in SAYS.items() if groups[v]]
+    head = "Where partial pooling is not better than training alone by more than noise, scikit-learn's linear\n"
+    return head + "model of all rows with the site as a column, beside its model of each site, is\n\n" + "\n".join(said)
+
+
 def about_tables(rows: pd.DataFrame) -> str:
     """Where each comes from and what of it is used."""
     found = []
@@ -130,6 +147,7 @@ def page(rows: pd.DataFrame, command: str) -> str:
         "survival": peers.SURVIVAL,
         "absent": f"\nNot run: {', '.join(absent)}.\n" if absent else "",
         "statements": "\n".join(statement_part(s, figures) for s in statements(figures).values()),
+        "why_not": why_not(figures),
         "figures": "\n".join(parts),
         "about": about_tables(rows),
         "failures": failures(rows),
@@ -149,6 +167,8 @@ that it flatters whichever side has more to pick from. About one in twenty verdi
 
 ## What is asked
 {statements}
+{why_not}
+
 ## Figures
 Above Coterie's methods, which run by `coterie.compare` as they come: scikit-learn. *trivial* is the site's
 mean, rate (each class counts one row more) or one risk for all; *linear* RidgeCV, LogisticRegressionCV or
