@@ -108,3 +108,9 @@ def test_networks_learn_and_do_not_diverge(method, task, tables):
     result = coterie.train("mlp", tables(task, 0.0), method, rounds=ROUNDS, evaluate=ROUNDS, seed=0)
     figure = last(result, FIGURES[task])
     assert figure < 700 * 1.05 if task == "regression" else figure > 0.55
+
+
+@pytest.mark.parametrize("partner", ["all", "nobody"])
+def test_a_partner_is_one_of_the_clients(partner, refused):
+    with refused(CoterieError, f"unknown partner '{partner}': known are site-0, site-1, site-2"):
+        coterie.train("linear", sites("regression"), "recalibrated", partner=partner, rounds=1)

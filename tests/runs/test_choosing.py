@@ -155,7 +155,7 @@ def test_nobody_is_sent_to_others_on_a_promise_that_holds_zero():
     assert choice.promise.mean == pytest.approx(-0.02)
     answer, said, _ = told(bench, trials)
     assert said.startswith(
-        "Stay alone, or ask again with more rows: with fedavg accuracy rises by 11.0 points"
+        "Stay alone, or ask again with more rows: with fedavg, accuracy rises by 11.0 points"
     )
     assert "neither training nor choosing saw the gain of such a choice cannot be told from none" in said
     assert "How sure: hardly" in said  # to stay alone came out in none of the folds

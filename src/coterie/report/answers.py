@@ -142,7 +142,7 @@ def why_alone(advice: Advice, answer: Answer) -> str:
 def held_back(advice: Advice, answer: Answer) -> str:
     """Why a way that looked better is not advised."""
     best, metric = answer.best, advice.metric
-    looked, rows = f"with {best} {changed(answer.gains[best], metric)}", scarce(advice, answer)
+    looked, rows = f"with {best}, {changed(answer.gains[best], metric)}", scarce(advice, answer)
     if not better(answer.level[best], answer.no_model, metric):
         none = f"{nothing_learnt(answer, metric)} {figure_of(answer.no_model, metric)}"
         return (

@@ -16,9 +16,10 @@ from typing import Any, ClassVar, get_type_hints
 import torch
 
 from coterie.core.belief import Beliefs
+from coterie.core.errors import UnknownName
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, asking, handed_out
+from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
 from coterie.core.net import Net
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -56,6 +57,8 @@ class Recalibrated:
         return Pooled() if solved else FedAvg(self.local)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        if self.partner and self.partner not in roster.names:  # nor "all", which is nobody's model
+            raise UnknownName("partner", self.partner, roster.names)
         said: Sequence[str] = self.way.check(roster, start, key)
         return said
 
@@ -70,7 +73,7 @@ class Recalibrated:
         common, info = self.way.round(state.common, net, key)
         models = self.way.models(common)
         n = len(net.roster)
-        whose = int(asking(self.partner, net.roster.names)[0]) if self.partner else 0
+        whose = net.roster.names.index(self.partner) if self.partner else 0
         row = int(models.of[whose])
         hosts = torch.arange(n)
         there = net.deliver(models.beliefs, torch.full((n,), row), hosts)
