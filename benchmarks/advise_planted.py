@@ -31,8 +31,8 @@ def all_alike(sites: int, rows: int, columns: int, noise: float) -> list[coterie
 
 def told(case: tuple[int, int, int, float], inner: int) -> str:
     sites, rows, columns, _ = case
-    advice = coterie.advise("logistic", all_alike(*case), inner=inner, rounds=10, progress=False)
-    answers = list(advice.answers.values())
+    advice = coterie.advise("logistic", all_alike(*case), inner=inner, rounds=10, progress=False).advice
+    answers = advice.answers
     joined, looked = (sum(getattr(a, name) != ALONE for a in answers) for name in ("choice", "best"))
     ways = {way: np.mean([a.level[way] for a in answers]) for way in (ALONE, *SOLVED)}
     levels = ", ".join(f"{way} {level:.3f}" for way, level in ways.items())

@@ -89,8 +89,11 @@ def why_not(figures: Figures) -> str:
     others = [figures.pair(t, LINEAR_WITH_SITE, LINEAR_ALONE) for t in undecided]
     groups = {verdict: [p.table for p in others if p.verdict == verdict] for verdict in SAYS}
     said = [f"- {text}: {', '.join(groups[v])}." for v, text in SAYS.items() if groups[v]]
-    head = "Where partial pooling is not better than training alone by more than noise, scikit-learn's linear\n"
-    return head + "model of all rows with the site as a column, beside its model of each site, is\n\n" + "\n".join(said)
+    head = (
+        "Where partial pooling is not better than training alone by more than noise, scikit-learn's linear "
+        "model\nof all rows with the site as a column, beside its model of each site, is\n\n"
+    )
+    return head + "\n".join(said)
 
 
 def about_tables(rows: pd.DataFrame) -> str:

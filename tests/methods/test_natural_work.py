@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import coterie
-from coterie.core.errors import CoterieError
+from coterie.core.errors import CoterieError, UnknownName
 from coterie.methods import METHODS
 
 ROWS, COLUMNS, ROUNDS = 60, 30, 6
@@ -112,5 +112,5 @@ def test_networks_learn_and_do_not_diverge(method, task, tables):
 
 @pytest.mark.parametrize("partner", ["all", "nobody"])
 def test_a_partner_is_one_of_the_clients(partner, refused):
-    with refused(CoterieError, f"unknown partner '{partner}': known are site-0, site-1, site-2"):
+    with refused(UnknownName, f"unknown partner '{partner}': known are site-0, site-1, site-2"):
         coterie.train("linear", sites("regression"), "recalibrated", partner=partner, rounds=1)
