@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 import coterie
+from coterie.core.method import CIRCLE
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.kernels.natural import only_work
 from coterie.methods import METHODS
 from coterie.page.cards import why, with_whom
 from coterie.page.catalogue import LANGUAGES, Words
 from coterie.page.view import View
+from coterie.report import views
 from coterie.runs.record import Record
 
 EN = Words("en")
@@ -28,14 +31,18 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "data-interpolation": {"lam": 0.5},
     "fedper": {"home": "*bias"},
     "fedrep": {"home": "*bias"},
+    "fedkg": {"raw": True},
+    "fedunique": {"raw": True},
     "finetune": {"tune": 1},
     "fl-swag": {"samples": 2},
+    "guided": {"raw": True},
     "ndoye": {"passes": 1, "folds": 3},
     "pens": {"rounds_step1": 1, "samplings": 2},
     "pfedme": {"inner_steps": 2},
     "scaffold": {"momentum": 0.0},
 }
 """Where three rounds or five clients are too few for the usual ones."""
+LAYERS = ("guided", "fedkg", "fedunique")  # that tell clients apart by layers, of which there must be some
 
 
 @functools.cache
@@ -53,7 +60,8 @@ def clients() -> list[coterie.Client]:
 def record_of(method: str) -> Record:
     work = {} if only_work(METHODS[method]) else {"lr": 0.1}
     options = {"rounds": 3, **work, "progress": False, **OPTIONS.get(method, {})}
-    return coterie.train("logistic", clients(), method, **options).record
+    model = "mlp" if method in LAYERS else "logistic"
+    return coterie.train(model, clients(), method, **options).record
 
 
 def view_of(method: str, client: str) -> View:
@@ -75,22 +83,72 @@ def test_nothing_is_said_that_the_record_denies(method):
     for client in record.clients:
         view = view_of(method, client)
         said = why.card(view, EN)
-        if chooses:
-            assert EN("why.nothing") not in (said.answer, *said.lines, *said.how)
-            assert method not in why.CHOOSES_NOBODY
+        assert said.answer
+        assert (EN("why.nothing") in (said.answer, *said.lines, *said.how)) <= (not chooses)
         row = np.array([w[view.number] for w in record.weights.values()])
         others = row[:, view.others].max() >= with_whom.LEAST
         assert (with_whom.card(view, EN).answer == EN("with.alone")) == (not others)
 
 
-@pytest.mark.parametrize("method", ["ifca", "data-interpolation", "fedala", "robust", "fl-swag", "oracle"])
-def test_of_a_method_that_no_text_knows_nothing_is_said(method):
+@pytest.mark.parametrize("method", list(METHODS))
+def test_each_says_how_it_chooses_and_its_record_has_by_what(method):
+    """One that chooses nobody measures nothing and takes all alike, one that chooses by a number records it,
+    and one that has none records weights that differ.
+    """
+    assert isinstance(METHODS[method].chooses, Partners)
+    record = record_of(method)
+    differ = not all(alike(np.asarray(w)) for w in record.weights.values())
+    for number in range(len(record.clients)):
+        by = dict(views.partners(record, number).by)
+        weights = by.pop(WEIGHTS, None)
+        assert bool(set(by) & set(record.matrices)) == bool(by)
+        assert bool(by) == bool(record.matrices.keys() - {CIRCLE})
+        assert bool(by or weights) == differ
+    assert not by or not weights
+
+
+def test_of_numbers_that_no_other_is_instead_of_each_is_recorded():
+    for method in ("weight-erosion", "dac", "fedfomo", "cfl"):
+        assert set(METHODS[method].chooses.by) <= set(record_of(method).matrices)
+
+
+@pytest.mark.parametrize(
+    ("method", "task", "number"),
+    [("greedy", "regression", "loss"), ("pens", "classification", "history")],
+)
+def test_a_number_that_depends_on_the_task(method, task, number):
+    assert number in METHODS[method].chooses.by
+    assert task == "regression" or number in record_of(method).matrices
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_who_chooses_says_how_in_every_language(method):
+    chooses = METHODS[method].chooses
+    assert not chooses.by or set(chooses.words) == set(LANGUAGES)
+    said = chooses.in_words()
+    assert said.startswith("chooses: nobody") == (not chooses.by)
+    assert all(name in said for name in chooses.by if name != WEIGHTS)
+
+
+@pytest.mark.parametrize("method", ["ifca", "weight-erosion", "local"])
+def test_of_a_method_that_is_not_installed_nothing_is_said(method):
+    view = view_of(method, "c0")
+    (record,) = view.runs
+    gone = replace(view, runs=[replace(record, config={**record.config, "method": "of-a-plugin"})])
+    assert gone.partners is None
     for language in LANGUAGES:
-        say = Words(language)
-        assert why.card(view_of(method, "c0"), say).answer == ""
+        assert why.card(gone, Words(language)).answer == ""
+    assert with_whom.summed_in(gone) == ""
 
 
-@pytest.mark.parametrize("method", ["central", "fedprox", "bayes-local"])
+@pytest.mark.parametrize("method", ["ifca", "data-interpolation", "fedala", "robust", "fl-swag", "oracle"])
+def test_who_records_weights_alone_says_it_in_its_own_words(method):
+    for language in LANGUAGES:
+        card = why.card(view_of(method, "c0"), Words(language))
+        assert card.answer == METHODS[method].chooses.words[language]
+
+
+@pytest.mark.parametrize("method", ["central", "scaffold", "bayes-local"])
 def test_of_one_that_is_known_to_choose_nobody_it_is_said(method):
     assert why.card(view_of(method, "c0"), EN).answer == EN("why.nothing")
 

@@ -8,7 +8,7 @@ from html import escape
 from coterie.methods.advised import ALONE
 from coterie.report import page_tables, views
 from coterie.report.answer_words import called
-from coterie.report.answers import WAYS
+from coterie.report.answers import how
 
 
 def part(by_label: views.Groups) -> str:
@@ -27,9 +27,7 @@ def part(by_label: views.Groups) -> str:
             rows.append([escape(client), escape(", ".join(told)), "stays alone" if alone else "with others"])
         ways = {spec for choice in known for spec in choice}
         listed = "".join(
-            f"<li>{escape(called(spec))}: {escape(WAYS[spec.partition(':')[0]])}</li>"
-            for spec in sorted(ways)
-            if spec.partition(":")[0] in WAYS
+            f"<li>{escape(called(spec))}: {escape(how(spec))}</li>" for spec in sorted(ways) if how(spec)
         )
         table = page_tables.table(["client", escape(f"{label} follows"), ""], rows)
         shown.append(f"{table}<ul>{listed}</ul>")

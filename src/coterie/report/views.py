@@ -22,6 +22,8 @@ import numpy as np
 
 from coterie.core.client import EVENTS
 from coterie.core.errors import BadInput
+from coterie.core.partners import Partners
+from coterie.methods import partners_of
 from coterie.metrics.summary import (
     HEADLINE,
     HIGHER_IS_BETTER,
@@ -92,6 +94,18 @@ def seed(record: Record) -> int:
 
 def method(record: Record) -> str:
     return str(record.config.get("method", record.label))
+
+
+def partners(record: Record, client: int) -> Partners | None:
+    """How a client's partners were chosen, as its method says: the run's, or the one that this client follows
+    there; None where the method is not installed any more, or says nothing.
+    """
+    name = method(record)
+    chooses = partners_of(name)
+    if chooses is None or not chooses.follows:
+        return chooses
+    followed = record.config.get(name, {}).get(chooses.follows) or ()
+    return partners_of(str(followed[client]).partition(":")[0]) if client < len(followed) else chooses
 
 
 def baseline(by_label: Groups) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass, replace
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 import torch
 
@@ -20,6 +20,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, asking, handed_out
 from coterie.core.net import Net
+from coterie.core.partners import NOBODY, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.newton import Newton
@@ -34,6 +35,8 @@ from coterie.methods.server.fedavg import FedAvg
 @dataclass(frozen=True)
 class Recalibrated:
     """A common model, or a partner's, put right at each client by level and slope."""
+
+    chooses: ClassVar[Partners] = NOBODY
 
     local: Trainer = Newton()
     """The work of a client in a round, where the common model is trained and not solved."""
