@@ -55,6 +55,7 @@ from coterie.core.seeds import Key
 from coterie.kernels.natural import AUTO, natural_work, with_local
 from coterie.kernels.sgd import SGD
 from coterie.methods.baselines import NOTHING
+from coterie.metrics.table import METRICS
 
 ALONE = "local"
 CANDIDATES = ("fedavg", "finetune", "weight-erosion", "pens", "dac", "ndoye", "influence", "similar")
@@ -64,18 +65,7 @@ SOLVED = ("partial", "pooled", "recalibrated", "ndoye", "similar")
 """The same where linear models are solved: around a common mean, one of all, one of all put right at home,
 circles by how models do elsewhere and by how rows look. Few, as every other one makes it harder to be sure of
 any."""
-MEASURES = (
-    "accuracy",
-    "balanced_accuracy",
-    "auc",
-    "loss",
-    "nll",
-    "brier",
-    "sensitivity",
-    "rmse",
-    "r2",
-    "concordance",
-)
+MEASURES = tuple(name for name, metric in METRICS.items() if metric.judges)
 
 
 @METHODS.register("advised")

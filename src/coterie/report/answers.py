@@ -8,7 +8,7 @@ from rich.table import Table
 
 from coterie.methods import partners_of
 from coterie.methods.advised import ALONE
-from coterie.metrics.summary import HIGHER_IS_BETTER
+from coterie.metrics.table import METRICS
 from coterie.report import words
 from coterie.report.answer_words import (
     amount,
@@ -196,7 +196,7 @@ def level(advice: Advice, answer: Answer) -> str:
 
 def better(value: float, than: float, metric: str) -> bool:
     """Whether a figure is the better one; also where the other is not known."""
-    return math.isnan(than) or (value > than if HIGHER_IS_BETTER[metric] else value < than)
+    return math.isnan(than) or (value > than if METRICS[metric].higher else value < than)
 
 
 def nothing_learnt(answer: Answer, metric: str) -> str:

@@ -85,7 +85,7 @@ def gains_part(advice: Advice) -> str:
 
 def gains_plot(advice: Advice, colours: Mapping[str, Ink]) -> plotly_data.Plot:
     """For each client, the gain of every way with its interval; the advised one larger."""
-    unit, choices = "points of " if advice.metric in words.PERCENT else "", []
+    unit, choices = "points of " if words.in_percent(advice.metric) else "", []
     for a in advice.answers:
         data = [
             _mark(advice, spec, gain, {"color": colours[spec].colour, "size": 15 if spec == a.choice else 8})
