@@ -15,8 +15,7 @@ def part(by_label: views.Groups) -> str:
     """A table of choices, client by client; nothing where no run chose."""
     shown = []
     for label, runs in by_label.items():
-        choices = [r.config.get("advised", {}).get("choice") for r in runs if views.method(r) == "advised"]
-        known = [choice for choice in choices if choice]
+        known = [choice for r in runs if (choice := views.followed(r))]
         if not known:
             continue
         rows = []

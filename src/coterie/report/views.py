@@ -93,12 +93,16 @@ def partners(record: Record, client: int) -> Partners | None:
     """How a client's partners were chosen, as its method says: the run's, or the one that this client follows
     there; None where the method is not installed any more, or says nothing.
     """
+    way = followed(record)
+    return partners_of(way[client].partition(":")[0] if client < len(way) else method(record))
+
+
+def followed(record: Record) -> Sequence[str]:
+    """By client, the method that each follows, with its options; nothing where all follow the run's."""
     name = method(record)
     chooses = partners_of(name)
-    if chooses is None or not chooses.follows:
-        return chooses
-    followed = record.config.get(name, {}).get(chooses.follows) or ()
-    return partners_of(str(followed[client]).partition(":")[0]) if client < len(followed) else chooses
+    option = chooses.follows if chooses is not None else ""
+    return tuple(record.config.get(name, {}).get(option) or ()) if option else ()
 
 
 def baseline(by_label: Groups) -> str | None:
