@@ -56,6 +56,16 @@ def clients() -> list[coterie.Client]:
     return [replace(c, cluster=i // 3) for i, c in enumerate(made)]
 
 
+def timed() -> list[coterie.Client]:
+    """The same rows with times until an event, which all of them have seen."""
+    made = []
+    for c in clients():
+        times = np.arange(1.0, len(c.train) + 1)
+        seen = np.ones(len(times), dtype=int)
+        made.append(coterie.Client.from_arrays(np.asarray(c.train.x), times, event=seen, name=c.name))
+    return made
+
+
 @functools.cache
 def record_of(method: str) -> Record:
     work = {} if only_work(METHODS[method]) else {"lr": 0.1}
@@ -107,18 +117,28 @@ def test_each_says_how_it_chooses_and_its_record_has_by_what(method):
     assert not by or not weights
 
 
-def test_of_numbers_that_no_other_is_instead_of_each_is_recorded():
-    for method in ("weight-erosion", "dac", "fedfomo", "cfl"):
-        assert set(METHODS[method].chooses.by) <= set(record_of(method).matrices)
+OTHERWISE = {
+    "loss": {"direction": "theirs-on-mine"},
+    "chosen": {"direction": "theirs-on-mine", "tell": "choices"},
+    "accuracy": {"direction": "mine-on-theirs"},
+    "concordance": {"direction": "mine-on-theirs"},
+}
+"""How greedy ways come to the numbers that the usual options do not record."""
 
 
 @pytest.mark.parametrize(
-    ("method", "task", "number"),
-    [("greedy", "regression", "loss"), ("pens", "classification", "history")],
+    ("method", "number"), [(name, number) for name in METHODS for number in METHODS[name].chooses.by]
 )
-def test_a_number_that_depends_on_the_task(method, task, number):
-    assert number in METHODS[method].chooses.by
-    assert task == "regression" or number in record_of(method).matrices
+def test_each_number_that_is_declared_is_recorded(method, number):
+    record = record_of(method)
+    if number == WEIGHTS:
+        assert record.weights
+    elif number in record.matrices:
+        assert np.isfinite(np.asarray(list(record.matrices[number].values()))).any()
+    else:
+        model, sites = ("linear", timed()) if number == "concordance" else ("logistic", clients())
+        options = {"rounds": 1, "progress": False, "order": "at-once", **OTHERWISE[number]}
+        assert number in coterie.train(model, sites, method, **options).record.matrices
 
 
 @pytest.mark.parametrize("method", list(METHODS))
@@ -139,6 +159,20 @@ def test_of_a_method_that_is_not_installed_nothing_is_said(method):
     for language in LANGUAGES:
         assert why.card(gone, Words(language)).answer == ""
     assert with_whom.summed_in(gone) == ""
+
+
+def test_a_method_of_a_plugin_brings_its_own(monkeypatch):
+    """Number, direction and words: here those of Weight Erosion turned round, in English alone."""
+    own = Partners(by={"relative distance": "high"}, words={"en": "The farther, the better."}, shares="part")
+    monkeypatch.setitem(METHODS._known, "farthest", SimpleNamespace(chooses=own))
+    view = view_of("weight-erosion", "c0")
+    config = {**view.record.config, "method": "farthest"}
+    mine = replace(view, runs=[replace(view.record, config=config)])
+    row = why.last_row(mine, "relative distance")
+    farthest = max(mine.others, key=lambda j: row[j])
+    assert why.card(mine, EN).answer.startswith(f"{mine.names[farthest]} fits best")
+    assert "The farther, the better." in why.card(mine, Words("fr")).how
+    assert with_whom.summed_in(mine) == "part"
 
 
 @pytest.mark.parametrize("method", ["ifca", "data-interpolation", "fedala", "robust", "fl-swag", "oracle"])

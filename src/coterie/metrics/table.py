@@ -24,7 +24,7 @@ from coterie.metrics.regression import r2, rmse, squared_errors
 from coterie.metrics.survival import concordance
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rows:
     """Rows of several groups, and what a model said of them. What several metrics need is worked out once.
 
