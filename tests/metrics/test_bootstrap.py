@@ -5,17 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coterie.metrics.bootstrap import (
-    DRAWS,
-    FIGURES,
-    Outcomes,
-    bounds,
-    bounds_by_client,
-    bounds_of_mean,
-    differences,
-)
+from coterie.metrics.bootstrap import DRAWS, Outcomes, bounds, bounds_by_client, bounds_of_mean, differences
+from coterie.metrics.table import BY_ROW
 
-ACCURACY, RMSE = FIGURES["accuracy"], FIGURES["rmse"]
+ACCURACY, RMSE = BY_ROW["accuracy"], BY_ROW["rmse"]
 
 
 def rng() -> np.random.Generator:

@@ -10,7 +10,8 @@ from sklearn import metrics as reference
 from coterie.core.groups import Groups
 from coterie.metrics.classification import accuracy, auc, balanced_accuracy, hits
 from coterie.metrics.regression import r2, rmse
-from coterie.metrics.summary import HIGHER_IS_BETTER, interval, mean_over_clients, worst_client
+from coterie.metrics.summary import interval, mean_over_clients, worst_client
+from coterie.metrics.table import METRICS
 
 BOTH = Groups.one(2)
 
@@ -112,4 +113,4 @@ def test_every_scored_figure_knows_which_way_is_better():
         **Calibrate().measure("regression", torch.zeros(2, 1), torch.zeros(2), torch.ones(2), BOTH),
         **Calibrate().measure("survival", torch.zeros(2, 1), torch.zeros(2), torch.ones(2), BOTH),
     }
-    assert set(numbers) - {"samples"} == set(HIGHER_IS_BETTER)
+    assert set(numbers) - {"samples"} == set(METRICS)

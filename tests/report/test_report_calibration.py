@@ -219,5 +219,5 @@ def test_the_range_of_the_brier_score_is_said_wherever_it_is_shown():
     assert "0 is best, 2 the worst" in str(term)
     assert "from 0 to 1" in str(term)
     for language in LANGUAGES:
-        assert re.search(r"classes|Klassen", said := Words(language)("metric.brier"))
+        assert re.search(r"classes|Klassen", said := Words(language).metric("brier"))
         assert re.search(r"0 (to|à|bis) 2", said)

@@ -15,7 +15,7 @@ from coterie.core.kernel import told
 from coterie.core.roster import roster_of
 from coterie.data.clients import Client
 from coterie.kernels.outcomes import RowByRow
-from coterie.metrics.bootstrap import FIGURES
+from coterie.metrics.table import BY_ROW
 from coterie.runs import outcomes
 from coterie.runs.folder import OUTCOMES, read_record
 
@@ -46,7 +46,7 @@ def test_rows_add_up_to_the_scores_and_come_back(tmp_path, task, metric):
     for client, rows in zip(clients, np.split(kept.values, np.cumsum(kept.sizes)[:-1]), strict=True):
         with torch.no_grad():
             out = made.models[client.name](client.test.x)
-        np.testing.assert_allclose(rows, FIGURES[metric].of_row(out, client.test.y), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(rows, BY_ROW[metric].of_row(out, client.test.y), rtol=1e-4, atol=1e-5)
     in_memory = coterie.train(model, clients, "fedavg", **QUICK).record.outcomes()
     for mine, stored in zip(in_memory, read_record(tmp_path / "run").outcomes(), strict=True):
         assert (mine == stored).all()
@@ -84,7 +84,7 @@ def test_an_average_of_predictions_is_what_is_kept():
 
 
 def test_a_figure_that_rows_do_not_add_up_to_keeps_none():
-    kernel = RowByRow(FIGURES["accuracy"])
+    kernel = RowByRow(BY_ROW["accuracy"])
     scores = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     groups = Groups.of(torch.tensor([2, 1]))
     at = kernel.measure("classification", scores, torch.zeros(3), torch.tensor([0, 1, 1]), groups)["at"]
@@ -95,7 +95,7 @@ def test_a_figure_that_rows_do_not_add_up_to_keeps_none():
 
 def test_it_has_no_name_to_be_sent_by():
     with pytest.raises(BadInput, match="has no name to be sent by"):
-        told(RowByRow(FIGURES["accuracy"]))
+        told(RowByRow(BY_ROW["accuracy"]))
 
 
 def test_a_damaged_file_says_so(tmp_path):

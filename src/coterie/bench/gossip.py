@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import Info, Models, Reveals, handed_out, losses_of
 from coterie.core.net import Net, to_own
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 
@@ -33,6 +35,8 @@ class State:
 @dataclass(frozen=True)
 class Gossip:
     """Not registered: a workload, not a method of anyone's paper. All clients must answer."""
+
+    chooses: ClassVar[Partners] = Partners({WEIGHTS: "high"}, shares="model")
 
     local: Trainer
     peers: int = 5

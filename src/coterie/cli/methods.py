@@ -15,7 +15,7 @@ from coterie.cli import screen
 from coterie.cli.flags import parse
 from coterie.core.errors import UnknownName
 from coterie.core.options import options_of
-from coterie.methods import METHODS
+from coterie.methods import METHODS, partners_of
 from coterie.nets import WRAPS
 from coterie.report.reveals import in_words, reveals_page
 from coterie.rules import RULES, Rule
@@ -89,6 +89,8 @@ def explain(name: str) -> None:
     print(inspect.getdoc(sys.modules[cls.__module__]) or "")
     print(f"\n{name}: {inspect.getdoc(cls)}")
     if name in METHODS:
+        if (chooses := partners_of(name)) is not None:
+            print(chooses.in_words())
         print(in_words(METHODS.make(name).reveals()))
     for option in options_of(cls):
         default = "none" if option.default in (None, "") else option.default

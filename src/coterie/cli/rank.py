@@ -13,8 +13,9 @@ from coterie.cli.flags import SPENDING, config_of, peek, read_settings
 from coterie.cli.run import OUT, fresh, out_of, title
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.options import Option
-from coterie.methods.ranking import RANKINGS
+from coterie.methods import METHODS, ranks_by
 from coterie.report.choices import sentences
+from coterie.report.ranked import ranked
 from coterie.report.ranking import need_matplotlib, screen_table, write_ranking
 from coterie.runs import rank as ranker
 from coterie.runs.about import command_line
@@ -72,8 +73,8 @@ def rank(words: Sequence[str]) -> int:
 def kind_of(words: Sequence[str]) -> str:
     """What to rank by, from the flags or the file, before anything is parsed."""
     by = str(peek(words, "by") or config_of(words).get("by") or BY.default)
-    if by not in RANKINGS:
-        raise UnknownName("ranking", by, RANKINGS)
+    if ranks_by(by) is None:
+        raise UnknownName("ranking", by, [name for name in METHODS if ranks_by(name)])
     if peek(words, "rounds") not in (None, "1"):
         raise BadInput(
             f"rounds={peek(words, 'rounds')}: a ranking takes one round: leave it out, or train with the "
@@ -92,11 +93,10 @@ def as_ranking(settings: Settings, by: str, requester: str) -> Settings:
 
 def show(record: Record) -> None:
     """The table, what its numbers rest on, and what it comes to for each requester."""
-    name, high = RANKINGS[record.config["method"]]
+    found = ranked(record)
     rests = record.metrics[-1]["extras"]["held_out"]
-    screen.out.print(
-        f"\n[bold]{escape(title(record))}, by {name}[/bold] ({'higher' if high else 'lower'} is better)"
-    )
+    better = "higher" if found.high else "lower"
+    screen.out.print(f"\n[bold]{escape(title(record))}, by {found.name}[/bold] ({better} is better)")
     screen.out.print(screen_table(record, screen.out.width))
     screen.out.print(f"[dim]held out: {rests}[/dim]\n")
     for requester, said in sentences(record).items():

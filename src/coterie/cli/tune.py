@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from operator import getitem
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,7 @@ from coterie.cli.flags import SPENDING, method_names, read_settings
 from coterie.cli.run import OUT, fresh
 from coterie.core.errors import BadRun
 from coterie.core.options import Option
+from coterie.metrics.table import METRICS
 from coterie.report import words
 from coterie.report.tuning import command, screen_table, write_tuning
 from coterie.runs import tune as tuner
@@ -36,7 +38,7 @@ examples:
   coterie compare --config runs/tune-titanic/best.toml
 """
 
-Metric = Literal["auto", "accuracy", "balanced_accuracy", "auc", "loss", "rmse", "r2", "concordance"]
+TUNED = ("auto", *(name for name, metric in METRICS.items() if not metric.scored))
 OWN = (
     Option("methods", tuple[str, ...], DEFAULT, "Methods to tune, each by itself, with options if wanted."),
     Option(
@@ -46,7 +48,7 @@ OWN = (
     Option("folds", int, 3, "Into how many parts each client's training rows are cut."),
     Option(
         "metric",
-        Metric,
+        getitem(Literal, TUNED),
         "auto",
         "What to tune by; auto takes accuracy, RMSE for a regression, concordance for a survival.",
     ),

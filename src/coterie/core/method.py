@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from coterie.core.belief import Beliefs
 from coterie.core.errors import BadData, BadInput, UnknownName, naming_flags_of
 from coterie.core.held import Held
 from coterie.core.net import Net, Replies
+from coterie.core.partners import Partners
 from coterie.core.registry import Registry
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -90,7 +91,11 @@ class Method(Protocol):
     with an option `requester` makes models for who asks: a run scores and keeps theirs alone (`asked`). One
     that does something else in some rounds because of how many there are says so in `paced`, in words. One
     whose sites all hold the same, made of all, says common=True.
+
+    `chooses` says with whom its clients learn, and by which number: see `partners.py`.
     """
+
+    chooses: ClassVar[Partners]
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         """Refuses what cannot work for these sites, this first belief [1 or client, ...] and key.rounds
@@ -116,6 +121,19 @@ ALL = "all"
 NOBODYS = -1  # in the place of a row: that client has no model of its own
 CIRCLE = "circle"
 UNTRAINED = "the last round ranked and trained nothing: models are as they began"
+
+
+def partners_of(name: str) -> Partners | None:
+    """How the method of this name chooses; None of one that is not there, or that does not say it."""
+    return getattr(METHODS[name], "chooses", None) if name in METHODS else None
+
+
+def ranks_by(name: str) -> tuple[str, bool] | None:
+    """The matrix by which a method ranks others before it trains, and whether a high number is good; None of
+    a method that does not rank.
+    """
+    chooses = partners_of(name)
+    return chooses.foremost if chooses is not None and chooses.ranks else None
 
 
 def makes_models(method: Method) -> bool:

@@ -13,21 +13,15 @@ from torch import Tensor
 from coterie.core.client import Task
 from coterie.core.groups import Groups
 from coterie.core.kernel import KERNELS, Part
-from coterie.kernels.score import Score, always, of_classes
 from coterie.metrics.calibration import (
     BINS,
     STEPS,
     THRESHOLDS,
     Calibration,
     Tally,
-    at_label,
-    brier,
     calibration,
-    ece_of,
-    softmax,
-    tally,
 )
-from coterie.metrics.classification import hits, of_two, sensitivity
+from coterie.metrics.table import Rows, figures
 
 FIRST = 6 * BINS + 3 * (STEPS + 1)  # numbers of a tally that every classification has
 POSITIVE = 3 * (THRESHOLDS + 1)  # that two classes have beside
@@ -36,8 +30,8 @@ POSITIVE = 3 * (THRESHOLDS + 1)  # that two classes have beside
 @KERNELS.register("calibrate")
 @dataclass(frozen=True)
 class Calibrate:
-    """What `Score` measures, and for a classification ECE, Brier score and normalised NLL; of two classes
-    also sensitivity, specificity and net benefit where the more probable is said.
+    """What `Score` measures, and the metrics of a task that take more work: of probabilities, and of two
+    classes where the more probable is said.
     """
 
     part: Part = "test"
@@ -52,29 +46,8 @@ class Calibrate:
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
-        if task != "classification":
-            return Score(self.part).measure(task, outputs, losses, y, groups)
-        right = hits(outputs, y)
-        p, log_p = softmax(outputs)
-        confidence = p.amax(dim=1)
-        return {
-            **always(losses, groups),
-            **of_classes(outputs, right, y, groups),
-            **(self.of_two_classes(outputs, right, y, groups) if outputs.shape[1] == 2 else {}),
-            "ece": ece_of(tally(confidence, confidence, right, groups)),
-            "brier": brier(p, y, groups),
-            "nll": groups.mean(-at_label(log_p, y)),
-        }
-
-    def of_two_classes(self, outputs: Tensor, right: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
-        """What is not to be told is NaN, as for a client without such rows."""
-        if self.specificity:
-            score, mine = outputs[:, self.positive] - outputs[:, 1 - self.positive], y == self.positive
-            return {"sensitivity": sensitivity(score, mine, self.specificity, groups)}
-        found = of_two(right, y, self.positive, groups)
-        if self.label_counts:
-            return found
-        return {name: torch.full_like(values, math.nan) for name, values in found.items()}
+        told = (self.positive, self.specificity, self.label_counts)
+        return figures(Rows(task, outputs, losses, y, groups, *told), scored=True)
 
 
 @KERNELS.register("tallied")

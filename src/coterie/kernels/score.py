@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,17 +10,13 @@ from torch import Tensor
 from coterie.core.client import Task
 from coterie.core.groups import Groups
 from coterie.core.kernel import KERNELS, Part, Scorer
-from coterie.metrics.classification import accuracy, auc, balanced_accuracy, hits
-from coterie.metrics.regression import r2, rmse
-from coterie.metrics.survival import concordance
+from coterie.metrics.table import Rows, figures
 
 
 @KERNELS.register("score")
 @dataclass(frozen=True)
 class Score:
-    """Loss and accuracy (balanced accuracy, AUC for two classes); RMSE and R² for a regression,
-    concordance for a survival.
-    """
+    """The metrics of a task (`metrics/table.py`) that take little work, the loss first."""
 
     part: Part = "test"
     """On which of the client's rows."""
@@ -31,48 +26,7 @@ class Score:
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
-        figures = always(losses, groups)
-        if not self.numbers or set(self.numbers) - figures.keys():
-            figures |= FIGURES[task](outputs, y, groups)
-        return {name: figures[name] for name in self.numbers} if self.numbers else figures
-
-
-def always(losses: Tensor, groups: Groups) -> dict[str, Tensor]:
-    """What every task has."""
-    return {"loss": groups.mean(losses), "samples": groups.sizes.double()}
-
-
-def of_regression(outputs: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
-    predicted = outputs.squeeze(-1)
-    return {"rmse": rmse(predicted, y, groups), "r2": r2(predicted, y, groups)}
-
-
-def of_survival(outputs: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
-    return {"concordance": concordance(outputs.squeeze(-1), y, groups)}
-
-
-def of_classification(outputs: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
-    return of_classes(outputs, hits(outputs, y), y, groups)
-
-
-def of_classes(outputs: Tensor, right: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor]:
-    """`right` [row] comes from `hits`."""
-    classes = outputs.shape[1]
-    figures = {
-        "accuracy": accuracy(right, groups),
-        "balanced_accuracy": balanced_accuracy(right, y, classes, groups),
-    }
-    if classes == 2:
-        figures["auc"] = auc(outputs[:, 1] - outputs[:, 0], y, groups)
-    return figures
-
-
-FIGURES: dict[Task, Callable[[Tensor, Tensor, Groups], dict[str, Tensor]]] = {
-    "classification": of_classification,
-    "regression": of_regression,
-    "survival": of_survival,
-}
-"""What a task has besides its loss."""
+        return figures(Rows(task, outputs, losses, y, groups), self.numbers)
 
 
 @KERNELS.register("here")

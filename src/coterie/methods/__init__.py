@@ -1,6 +1,6 @@
 """Every method, one paper, one file. Importing this package registers all of them in `METHODS`."""
 
-from coterie.core.method import METHODS
+from coterie.core.method import METHODS, partners_of, ranks_by
 from coterie.methods.advised import Advised
 from coterie.methods.baselines.central import Central
 from coterie.methods.baselines.local import Local
@@ -107,4 +107,6 @@ __all__ = [
     "Similar",
     "WBayAvg",
     "WeightErosion",
+    "partners_of",
+    "ranks_by",
 ]

@@ -25,7 +25,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 import numpy as np
 import torch
@@ -49,11 +49,13 @@ from coterie.core.method import (
 )
 from coterie.core.net import Beside, Net, Replies
 from coterie.core.options import coerced, options_of, read_pairs
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.natural import AUTO, natural_work, with_local
 from coterie.kernels.sgd import SGD
 from coterie.methods.baselines import NOTHING
+from coterie.metrics.table import METRICS
 
 ALONE = "local"
 CANDIDATES = ("fedavg", "finetune", "weight-erosion", "pens", "dac", "ndoye", "influence", "similar")
@@ -63,24 +65,25 @@ SOLVED = ("partial", "pooled", "recalibrated", "ndoye", "similar")
 """The same where linear models are solved: around a common mean, one of all, one of all put right at home,
 circles by how models do elsewhere and by how rows look. Few, as every other one makes it harder to be sure of
 any."""
-MEASURES = (
-    "accuracy",
-    "balanced_accuracy",
-    "auc",
-    "loss",
-    "nll",
-    "brier",
-    "sensitivity",
-    "rmse",
-    "r2",
-    "concordance",
-)
+MEASURES = tuple(name for name, metric in METRICS.items() if metric.judges)
 
 
 @METHODS.register("advised")
 @dataclass(frozen=True)
 class Advised:
     """Tries several ways on each client's own training rows, and follows the one that served it best."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        follows="choice",
+        words={
+            "en": "Each follows the way that did best on held-out parts of its own training rows.",
+            "fr": "Chacun suit la méthode qui a le mieux réussi sur des parties mises de côté de ses "
+            "propres lignes d'entraînement.",
+            "de": "Jeder folgt dem Weg, der auf zurückgehaltenen Teilen der eigenen Trainingszeilen am "
+            "besten abschnitt.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

@@ -5,8 +5,8 @@ few rows too (McCarthy and Snowden, "The bootstrap and finite population samplin
 judged on the same draw. The bounds are the 2.5 and 97.5 % points of all draws (Efron, 1979): a difference of
 two means on the same rows is nearly symmetric, so that nothing is gained by correcting for a skew.
 
-A figure has such bounds if it is a mean over rows, or a function of one (`FIGURES`). What looks at several
-rows at once, as AUC does, has none.
+A figure has such bounds if it is a mean over rows, or a function of one (`by_row` in `table.py`). What looks
+at several rows at once, as AUC does, has none.
 
 Where all rows of a client say the same, so do all draws, and that is no certainty: a share of rows then has
 the bounds that so many rows allow (`rows_changed.py`), also in a mean with other clients; other figures have
@@ -21,8 +21,6 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from coterie.metrics.classification import hits
-from coterie.metrics.regression import squared_errors
 from coterie.metrics.rows_changed import least_bounds
 
 DRAWS = 2000
@@ -37,12 +35,6 @@ class Figure(NamedTuple):
 
     of_row: Callable[[Tensor, Tensor], Tensor]
     of_mean: Callable[[np.ndarray], np.ndarray] | None = None
-
-
-FIGURES = {
-    "accuracy": Figure(hits),
-    "rmse": Figure(lambda outputs, y: squared_errors(outputs.squeeze(-1), y), np.sqrt),
-}
 
 
 class Outcomes(NamedTuple):

@@ -16,7 +16,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from coterie.metrics.evidence import ALSO, PROPER, Held, enough, nats
-from coterie.metrics.summary import HIGHER_IS_BETTER, means_of_known
+from coterie.metrics.summary import means_of_known
+from coterie.metrics.table import METRICS
 
 Verdict = Literal["yes", "partly", "no", "unknown"]
 
@@ -39,7 +40,7 @@ class Shown(NamedTuple):
 
     @property
     def better(self) -> bool:
-        return self.model > self.same if HIGHER_IS_BETTER[self.metric] else self.model < self.same
+        return self.model > self.same if METRICS[self.metric].higher else self.model < self.same
 
 
 class Learnt(NamedTuple):
@@ -74,7 +75,7 @@ def learnt(task: str, ways: Mapping[str, Figures], held: Sequence[Sequence[Held]
                 bold = found.get((best.way, PROPER[task])) if metric != PROPER[task] else None
                 alone = found.get((first, metric)) if best.way != first else None
                 return Learnt("partly" if bold else "yes", best, bold, alone)
-    sign = 1 if HIGHER_IS_BETTER[metrics[0]] else -1
+    sign = 1 if METRICS[metrics[0]].higher else -1
     nearest = max((s for (_, m), s in found.items() if m == metrics[0]), key=lambda s: sign * s.model)
     return Learnt("no", nearest)
 

@@ -25,7 +25,7 @@ from coterie.core.client import Client, Samples, Task
 from coterie.core.errors import BadInput
 from coterie.core.learner import Loss
 from coterie.metrics.calibration import probabilities
-from coterie.metrics.summary import HIGHER_IS_BETTER
+from coterie.metrics.table import COLLABORATION, METRICS
 from coterie.metrics.transform import Transform, check_transform
 
 ROWS = 4  # that a loss is tried on
@@ -37,9 +37,9 @@ USUAL: dict[Task, tuple[str, str]] = {
 }
 """The loss of a task, and the figures that stay what they are whatever the loss is."""
 TAKEN = {
-    *HIGHER_IS_BETTER,
-    *("method", "seeds", "clients", "scored", "rounds", "finished", "gain", "samples", "drift"),
-    *("precision", "recall", "circle_precision", "circle_recall"),
+    *METRICS,
+    *COLLABORATION,
+    *("method", "seeds", "clients", "scored", "rounds", "finished", "gain", "samples"),
     *("sent", "received", "models", "models_each", "bytes", "seconds"),
     *("label", "seed", "client", "cluster", "train", "validation", "test"),
 }

@@ -22,23 +22,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-HIGHER_IS_BETTER = {
-    "accuracy": True,
-    "balanced_accuracy": True,
-    "auc": True,
-    "sensitivity": True,
-    "specificity": True,
-    "net_benefit": True,
-    "concordance": True,
-    "r2": True,
-    "loss": False,
-    "ece": False,
-    "brier": False,
-    "nll": False,
-    "rmse": False,
-}
+from coterie.metrics.table import METRICS
+
 ROUNDING = 1e-12  # halves below this share of their mean are none
-HEADLINE = {"classification": "accuracy", "regression": "rmse", "survival": "concordance"}
 
 
 class Interval(NamedTuple):
@@ -150,7 +136,7 @@ def means_of_known(values: np.ndarray) -> np.ndarray:
 
 def worst_client(values: Sequence[float | None], metric: str) -> float:
     """The figure of the client that fares worst."""
-    return worst(values, HIGHER_IS_BETTER[metric])
+    return worst(values, METRICS[metric].higher)
 
 
 def worst(values: Sequence[float | None], higher: bool) -> float:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from coterie.metrics.table import METRICS
+
 LANGUAGES = {"en": "English", "fr": "Français", "de": "Deutsch"}
 DECIMAL = {"en": ".", "fr": ",", "de": ","}
 THOUSANDS = {"en": ",", "fr": "\u202f", "de": "."}
@@ -51,6 +53,10 @@ class Words:
     def of(self, key: str, otherwise: str) -> str:
         """A text that there may not be: of a method or a matrix of somebody's own, say."""
         return texts()[key][self.language] if key in texts() else otherwise
+
+    def metric(self, name: str) -> str:
+        """What a metric is called; one of somebody's own goes by the name it was given."""
+        return METRICS[name].words[self.language] if name in METRICS else name
 
     def count(self, key: str, n: int, **blanks: Any) -> str:
         """3 rounds, 1 round"""

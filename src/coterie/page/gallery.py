@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from coterie.core.errors import CoterieError
 from coterie.metrics.summary import mean_over_clients
+from coterie.metrics.table import METRICS
 from coterie.page.catalogue import Words
 from coterie.page.library import Entry, Kind, Library, glance
 from coterie.page.reading import Study
@@ -107,12 +108,12 @@ def stands(entry: Entry, say: Words) -> tuple[str, str, bool]:
     scores: dict[str, Any] = next(
         (m["scores"] for m in reversed(last_lines(entry.path / "metrics.jsonl", 3)) if m.get("scores")), {}
     )
-    for metric in ("accuracy", "rmse", "concordance"):
+    for metric in (name for name, known in METRICS.items() if known.headline):
         values = scores.get("own/test", {}).get(metric)
         if values and any(v is not None for v in values):
             mean = mean_over_clients(values)
-            text = say.percent(mean, 1) if metric in words.PERCENT else say.number(mean)
-            return state, f"{say(f'metric.{metric}')} {text}", now.goes_on
+            text = say.percent(mean, 1) if words.in_percent(metric) else say.number(mean)
+            return state, f"{say.metric(metric)} {text}", now.goes_on
     return state, "", now.goes_on
 
 

@@ -83,7 +83,7 @@ def clients(library: Library, entry: Entry, study: Study, frame: Frame) -> str:
         f"<td>{escape(say.whole(size))}</td><td>{escape(gain.figure(value, metric, say))}</td></tr>"
         for name, size, value in zip(record.clients, views.sizes(record)["train"], latest, strict=True)
     )
-    heads = (say("gallery.clients_name"), say("gallery.rows"), say(f"metric.{metric}"))
+    heads = (say("gallery.clients_name"), say("gallery.rows"), say.metric(metric))
     head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
     links = [
         (address("report", entry.id), say("client.report")),

@@ -7,7 +7,7 @@ from coterie.page.catalogue import Words
 from coterie.page.view import View
 from coterie.report import views
 from coterie.report.nothing import learns
-from coterie.report.words import PERCENT
+from coterie.report.words import in_percent
 
 
 def sentence(view: View, say: Words) -> str:
@@ -27,7 +27,7 @@ def in_words(found: Learnt, alone: str, say: Words) -> str:
         return f"{say('learn.question')} {say('learn.unknown')}"
     blanks = {
         "way": way(by.way, alone, say),
-        "metric": say(f"metric.{by.metric}"),
+        "metric": say.metric(by.metric),
         "value": figure(by, by.model, say),
         "same": say(f"learn.same.{by.metric}"),
         "level": figure(by, by.same, say),
@@ -38,7 +38,7 @@ def in_words(found: Learnt, alone: str, say: Words) -> str:
         said.append(say("learn.not_alone", value=figure(found.first, found.first.model, say)))
     if found.beside is not None:
         levels = {n: figure(found.beside, v, say) for n, v in zip(LEVELS, found.beside[2:4], strict=True)}
-        said.append(say("learn.bold", metric=say(f"metric.{found.beside.metric}"), **levels))
+        said.append(say("learn.bold", metric=say.metric(found.beside.metric), **levels))
     return " ".join(said)
 
 
@@ -50,4 +50,4 @@ def way(label: str, alone: str, say: Words) -> str:
 
 
 def figure(shown: Shown, value: float, say: Words) -> str:
-    return say.percent(value, 1) if shown.metric in PERCENT else say.number(value)
+    return say.percent(value, 1) if in_percent(shown.metric) else say.number(value)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.errors import BadRun
+from coterie.core.partners import Partners
 from coterie.methods.baselines import NOTHING
 from coterie.page.library import Entry, Library, Site
 from coterie.page.reading import Study
@@ -63,6 +64,11 @@ class View:
     @property
     def method(self) -> str:
         return views.method(self.record)
+
+    @property
+    def partners(self) -> Partners | None:
+        """How the method of this client chooses with whom it learns; None where that is not known."""
+        return views.partners(self.record, self.number)
 
     @property
     def path(self) -> Path:

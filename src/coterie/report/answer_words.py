@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from coterie.methods.advised import ALONE
-from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
+from coterie.metrics.summary import Interval
+from coterie.metrics.table import METRICS
 from coterie.report import words
 from coterie.runs.answers import Advice, Answer
 
@@ -26,7 +27,7 @@ def other_class(advice: Advice, answer: Answer) -> str:
 
 def changed(found: Interval, metric: str) -> str:
     """accuracy rises by 3.1 points (95 % interval −0.4 to 6.6)"""
-    name, higher = words.called(metric), HIGHER_IS_BETTER[metric]
+    name, higher = words.called(metric), METRICS[metric].higher
     if not float(words.figure(abs(found.mean), metric).replace("\u202f", "") or 0):
         return f"{name} stays as it is{between(found, metric)}"
     way = "rises" if (found.mean > 0) == higher else "falls"
@@ -37,7 +38,7 @@ def between(found: Interval, metric: str) -> str:
     """The interval, as of a gain: above 0 is better."""
     if not (ends := ends_of(found, metric)):
         return " (no interval: all parts say the same)" if found.seeds > 1 else ""
-    better = "" if HIGHER_IS_BETTER[metric] else ", above 0 is better"
+    better = "" if METRICS[metric].higher else ", above 0 is better"
     return f" (95 % interval {ends[0]} to {ends[1]}{better})"
 
 
@@ -61,7 +62,7 @@ def in_brackets(found: Interval, metric: str) -> str:
 
 def size(value: float, metric: str) -> str:
     text = words.figure(value, metric)
-    return f"{text} point{'' if text == '1.0' else 's'}" if metric in words.PERCENT else text
+    return f"{text} point{'' if text == '1.0' else 's'}" if words.in_percent(metric) else text
 
 
 def amount(value: float, metric: str) -> str:
@@ -69,7 +70,7 @@ def amount(value: float, metric: str) -> str:
 
 
 def figure_of(value: float, metric: str) -> str:
-    return words.figure(value, metric) + (" %" if metric in words.PERCENT else "")
+    return words.figure(value, metric) + (" %" if words.in_percent(metric) else "")
 
 
 def called(spec: str) -> str:

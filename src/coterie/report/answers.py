@@ -6,8 +6,9 @@ import math
 
 from rich.table import Table
 
+from coterie.methods import partners_of
 from coterie.methods.advised import ALONE
-from coterie.metrics.summary import HIGHER_IS_BETTER
+from coterie.metrics.table import METRICS
 from coterie.report import words
 from coterie.report.answer_words import (
     amount,
@@ -25,18 +26,6 @@ from coterie.runs.answers import Advice, Answer, Gift
 from coterie.runs.record import COORDINATOR
 from coterie.runs.trying import ALIKE, THEIRS
 
-WAYS = {
-    "local": "each on its own rows alone",
-    "fedavg": "everybody trains one common model",
-    "finetune": "everybody trains one common model, then each goes on alone",
-    "weight-erosion": "others fade out as their training points elsewhere than yours",
-    "pens": "those are kept whose models do well on your rows",
-    "dac": "others are asked the more often, the better their models do on your rows",
-    "ndoye": "a circle of those whose models, trained alone, do well on your rows",
-    "influence": "a circle of those without whom your model would do worse",
-    "similar": "a circle of those whose rows look most like yours",
-    "robust-personal": "an average around your own model that bears some wrong partners",
-}
 MOST = 6  # partners that are named
 SURE = ((0.8, "quite"), (0.5, "somewhat"), (0.0, "hardly"))
 """From which share of repetitions that choose the same on, which word."""
@@ -74,13 +63,18 @@ def measured(advice: Advice) -> str:
     return f"Measure: {advice.measured}." if advice.measured else ""
 
 
+def how(spec: str) -> str:
+    """How a way chooses, as a part of a sentence; nothing where it does not say so."""
+    chooses = partners_of(spec.partition(":")[0])
+    return chooses.clause() if chooses is not None else ""
+
+
 def with_whom(advice: Advice, answer: Answer) -> str:
     if answer.learnt.verdict == "no":
         return f"Neither others nor a model of your own for now: {ASK} ({scarce(advice, answer)})."
     if answer.alone:
         return why_alone(advice, answer)
-    name = answer.choice.partition(":")[0]
-    way = f"by {answer.choice}" + (f" ({WAYS[name]})" if name in WAYS else "")
+    way = f"by {answer.choice}" + (f" ({said})" if (said := how(answer.choice)) else "")
     listed = [f"{other} (counts {share:.2f})" for other, share in answer.partners.items()]
     train = "Perhaps train" if weak(answer) else "Train"
     if not listed:
@@ -202,7 +196,7 @@ def level(advice: Advice, answer: Answer) -> str:
 
 def better(value: float, than: float, metric: str) -> bool:
     """Whether a figure is the better one; also where the other is not known."""
-    return math.isnan(than) or (value > than if HIGHER_IS_BETTER[metric] else value < than)
+    return math.isnan(than) or (value > than if METRICS[metric].higher else value < than)
 
 
 def nothing_learnt(answer: Answer, metric: str) -> str:

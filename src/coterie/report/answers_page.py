@@ -12,7 +12,7 @@ from coterie.methods.advised import ALONE
 from coterie.metrics.summary import Interval
 from coterie.report import glossary, page_tables, plotly_data, reveals, words
 from coterie.report.answer_words import called
-from coterie.report.answers import WAYS, cells, cost_of_asking, legend, sentences
+from coterie.report.answers import cells, cost_of_asking, how, legend, sentences
 from coterie.report.inks import Ink, inks
 from coterie.report.learnable import of_answers
 from coterie.report.page import document
@@ -85,7 +85,7 @@ def gains_part(advice: Advice) -> str:
 
 def gains_plot(advice: Advice, colours: Mapping[str, Ink]) -> plotly_data.Plot:
     """For each client, the gain of every way with its interval; the advised one larger."""
-    unit, choices = "points of " if advice.metric in words.PERCENT else "", []
+    unit, choices = "points of " if words.in_percent(advice.metric) else "", []
     for a in advice.answers:
         data = [
             _mark(advice, spec, gain, {"color": colours[spec].colour, "size": 15 if spec == a.choice else 8})
@@ -165,10 +165,7 @@ def _tuples(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def how_part(advice: Advice, folder: Path | None) -> str:
-    rows = [
-        [escape(called(s)), escape(WAYS.get(s.partition(":")[0], "")), escape(advice.failed.get(s, ""))]
-        for s in advice.ways
-    ]
+    rows = [[escape(called(s)), escape(how(s)), escape(advice.failed.get(s, ""))] for s in advice.ways]
     said = (
         f"Each client's training rows were cut into {advice.folds} parts. Every way trained without each "
         "part in turn, at every client, and was scored on it. "

@@ -239,7 +239,7 @@ def scored(by_label: views.Groups) -> bool:
 def cells(by_label: views.Groups, counts: Counted) -> tuple[list[str], list[list[str]]]:
     """Accuracy and calibration side by side: header and rows as text, the method first."""
     header = ["method", words.unit("accuracy"), "ECE", "ECE, pooled", "MCE, pooled"]
-    header += [words.NAMES["brier"], words.NAMES["nll"], ENTROPY]
+    header += [words.label("brier"), words.label("nll"), ENTROPY]
     rows = []
     for label, runs in by_label.items():
         known = counts[label]

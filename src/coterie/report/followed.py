@@ -8,15 +8,14 @@ from html import escape
 from coterie.methods.advised import ALONE
 from coterie.report import page_tables, views
 from coterie.report.answer_words import called
-from coterie.report.answers import WAYS
+from coterie.report.answers import how
 
 
 def part(by_label: views.Groups) -> str:
     """A table of choices, client by client; nothing where no run chose."""
     shown = []
     for label, runs in by_label.items():
-        choices = [r.config.get("advised", {}).get("choice") for r in runs if views.method(r) == "advised"]
-        known = [choice for choice in choices if choice]
+        known = [choice for r in runs if (choice := views.followed(r))]
         if not known:
             continue
         rows = []
@@ -27,9 +26,7 @@ def part(by_label: views.Groups) -> str:
             rows.append([escape(client), escape(", ".join(told)), "stays alone" if alone else "with others"])
         ways = {spec for choice in known for spec in choice}
         listed = "".join(
-            f"<li>{escape(called(spec))}: {escape(WAYS[spec.partition(':')[0]])}</li>"
-            for spec in sorted(ways)
-            if spec.partition(":")[0] in WAYS
+            f"<li>{escape(called(spec))}: {escape(how(spec))}</li>" for spec in sorted(ways) if how(spec)
         )
         table = page_tables.table(["client", escape(f"{label} follows"), ""], rows)
         shown.append(f"{table}<ul>{listed}</ul>")

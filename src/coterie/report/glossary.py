@@ -10,6 +10,8 @@ import html
 import re
 from dataclasses import dataclass
 
+from coterie.metrics.table import METRICS
+
 
 @dataclass(frozen=True)
 class Term:
@@ -35,68 +37,12 @@ class Term:
 
 
 TERMS = (
-    Term(
-        "balanced accuracy",
-        "how often it is right, each class counting alike",
-        "The accuracy within each class, then the mean over classes: always naming the commonest class gains "
-        "nothing.",
-    ),
-    Term(
-        "AUC",
-        "how well it puts one class above the other",
-        "The chance that a row of the second class gets a higher score than one of the first: 0.5 is a coin, "
-        "1 a perfect order.",
-    ),
-    Term(
-        "sensitivity",
-        "how many of the ill it finds",
-        "Of the rows of the second class (mostly the illness), the share that is called so; where nothing "
-        "else is said, from a probability of one half on.",
-    ),
-    Term(
-        "specificity",
-        "how many of the well it leaves alone",
-        "Of the rows of the first class, the share that is not called the second.",
-    ),
-    Term(
-        "net benefit",
-        "cases found, less what false alarms cost",
-        "Cases found less false alarms, by row; a false alarm counts t / (1 − t) for whoever acts from a "
-        "probability of t on. Treating none has 0; where no other t is said it is one half, and a false "
-        "alarm counts as much as a case.",
-        ("decision curve", "decision curves"),
-    ),
+    *(Term(m.label, m.plain, m.explained, m.also) for m in METRICS.values() if m.explained),
     Term(
         "threshold probability",
         "from which probability on one acts",
         "The probability t from which on a row is called positive. Acting from 20 % on says that one case "
         "found is worth four false alarms.",
-    ),
-    Term(
-        "loss",
-        "how far off it is",
-        "What training makes small: the NLL for classes, the squared error for numbers. Lower is better.",
-    ),
-    Term(
-        "NLL",
-        "how surprised it is by the truth",
-        "Negative log-likelihood: −log of the probability that the model gave to what came true, the mean "
-        "over rows. 0 is certain and right, 0.69 a coin's toss between two classes; lower is better.",
-        ("negative log-likelihood", "log loss"),
-    ),
-    Term(
-        "Brier score",
-        "squared error of the probabilities",
-        "The squared distance between the probabilities and the truth (1 for the class that came true, 0 for "
-        "the others), summed over all classes: 0 is best, 2 the worst. For two classes it is twice the score "
-        "of one class alone, which goes from 0 to 1.",
-    ),
-    Term(
-        "ECE",
-        "gap between sure and right",
-        "Expected calibration error: the gap between how sure the model says it is and how often it is "
-        "right, the mean over rows; 0 is best.",
-        ("expected calibration error",),
     ),
     Term(
         "MCE",
@@ -126,16 +72,6 @@ TERMS = (
         "how sure it must be to answer",
         "A bound on confidence: below it the model keeps silent and leaves the case to a person.",
         ("tau",),
-    ),
-    Term(
-        "RMSE",
-        "typical error",
-        "The root of the mean squared error, in the unit of what is predicted; lower is better.",
-    ),
-    Term(
-        "R²",
-        "share that it explains",
-        "1 for perfect predictions, 0 for always naming the mean, below 0 for worse than that.",
     ),
     Term(
         "log-odds",

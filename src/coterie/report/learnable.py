@@ -8,7 +8,7 @@ from coterie.methods.advised import ALONE
 from coterie.metrics.learnt import Learnt
 from coterie.report import views
 from coterie.report.nothing import learns, nothing_in
-from coterie.report.words import PERCENT, called, figure, several
+from coterie.report.words import called, figure, in_percent, several
 from coterie.runs.answers import Advice, Answer
 from coterie.runs.record import Record
 
@@ -78,4 +78,4 @@ def measure(metric: str) -> str:
 
 
 def amount(value: float, metric: str) -> str:
-    return figure(value, metric) + (" %" if metric in PERCENT else "")
+    return figure(value, metric) + (" %" if in_percent(metric) else "")

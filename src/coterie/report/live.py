@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from coterie.metrics.summary import HEADLINE, mean_over_clients
+from coterie.metrics.summary import mean_over_clients
+from coterie.metrics.table import headline
 from coterie.report import words
 from coterie.runs.live import Cell, Live, Study
 from coterie.storage.events import Event
@@ -28,13 +29,13 @@ STYLES = {"running": "green", "waiting": "yellow", "stopped": "yellow", "failed"
 
 def figure_of(task: str, lines: Lines) -> str:
     """The headline's metric and its last value, the mean over clients; nothing where none is known."""
-    metric = HEADLINE[task]
+    metric = headline(task)
     scored: Mapping[str, Any] = next((line["scores"] for line in reversed(lines) if line["scores"]), {})
     values = scored.get("own/test", {}).get(metric)
     if not values:
         return ""
     value = mean_over_clients(values)
-    return f"{metric} {100 * value:.1f} %" if metric == "accuracy" else f"{metric} {value:.4g}"
+    return f"{metric} {100 * value:.1f} %" if words.in_percent(metric) else f"{metric} {value:.4g}"
 
 
 def missing(live: Live) -> str:
@@ -117,7 +118,7 @@ def _bar(done: int, of: int) -> ProgressBar:
 
 
 def _rounds(task: str, lines: Lines, timings: Lines) -> Table:
-    metric = HEADLINE[task]
+    metric = headline(task)
     seconds = {t["round"]: t["seconds"] + t["evaluate_seconds"] for t in timings if "round" in t}
     header = ("round", words.unit(metric), "seconds", "away")
     table = Table(*header, box=None, header_style="bold", pad_edge=False)

@@ -20,7 +20,8 @@ from coterie.metrics import no_model
 from coterie.metrics.evidence import ALSO, PROPER, Held
 from coterie.metrics.learnt import UNKNOWN, Figures, Learnt, learnt
 from coterie.metrics.no_model import CONSTANT
-from coterie.metrics.summary import HIGHER_IS_BETTER, means_of_known
+from coterie.metrics.summary import means_of_known
+from coterie.metrics.table import METRICS
 from coterie.report import views
 from coterie.runs.record import Record
 
@@ -145,9 +146,9 @@ def beyond_nothing(by_label: views.Groups, runs: Sequence[Record], metric: str) 
     """[seed, client] how far figures are above those of always the same, as better ones are; NaN where that
     is not known.
     """
-    if metric not in HIGHER_IS_BETTER:
+    if metric not in METRICS:
         return np.full((len(runs), len(runs[0].clients)), math.nan)
-    sign = 1 if HIGHER_IS_BETTER[metric] else -1
+    sign = 1 if METRICS[metric].higher else -1
     model = np.stack([views.final(r, metric) for r in runs])
     return np.asarray(sign * (model - always_the_same(by_label, runs, metric)))
 

@@ -69,7 +69,7 @@ def draw(records: Sequence[Record]) -> dict[str, Figure]:
         others = {label: runs for label, runs in by_label.items() if label != alone}
         if alone is not None and others:
             drawn = [views.gain_bars(x, runs, by_label[alone], metric) for x, runs in others.items()]
-            unit = "points" if metric in words.PERCENT else words.NAMES[metric]
+            unit = "points" if words.in_percent(metric) else words.label(metric)
             made["gains"] = clients(first.clients, drawn, ink, metric, f"gain over {alone}, {unit}")
     for measure in views.metrics(records, views.MEASURED):
         made[measure.replace("_", "-")] = rounds(by_label, ink, measure, views.MEASURED)

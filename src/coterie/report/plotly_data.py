@@ -57,7 +57,7 @@ def measures_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> Plot:
     """
     records = [r for runs in by_label.values() for r in runs]
     measured = views.metrics(records, views.MEASURED)
-    wanted = [(views.MEASURED, m, words.NAMES[m]) for m in measured]
+    wanted = [(views.MEASURED, m, words.label(m)) for m in measured]
     return {"choices": _curves(by_label, inks, wanted, "seeds")}
 
 
@@ -76,7 +76,7 @@ def _curves(
             if curve.rounds:
                 data += curve_traces(curve, inks[label], metric)
                 data[-1]["hovertemplate"] = "%{customdata}" if few else "round %{x}: %{customdata}"
-        title = f"{name}, %" if metric in words.PERCENT else name
+        title = f"{name}, %" if words.in_percent(metric) else name
         layout: dict[str, Any] = {
             "xaxis": {"title": {"text": "round"}, "unifiedhovertitle": {"text": "round %{x}"}},
             "yaxis": {"title": {"text": title}, **within(metric)},
@@ -141,7 +141,7 @@ def clients_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> Plot:
     others = [(label, runs) for label, runs in by_label.items() if label != alone]
     if alone is not None and others and choices:
         drawn = [views.gain_bars(label, runs, by_label[alone], main) for label, runs in others]
-        name = f"gain over {alone} in test {words.NAMES[main]}"
+        name = f"gain over {alone} in test {words.label(main)}"
         choices.insert(1, _by_client(name, main, names, drawn, inks, signed=True))
     many = len(names) > BARS
     return {"choices": choices, "least": 0 if many else 90 + 5 * len(names) * len(by_label)}
@@ -196,7 +196,7 @@ def _by_client(
 
 def within(metric: str) -> dict[str, Any]:
     """An axis that shows no more than what a share can be, however wide the intervals over two seeds are."""
-    return {"autorangeoptions": {"clipmin": 0, "clipmax": 100}} if metric in words.PERCENT else {}
+    return {"autorangeoptions": {"clipmin": 0, "clipmax": 100}} if words.in_percent(metric) else {}
 
 
 def ramp(steps: Sequence[str]) -> list[tuple[float, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.methods.ranking import RANKINGS
+from coterie.methods import ranks_by
 from coterie.methods.ranking.bar import ABOVE, THERE, error_name
 from coterie.metrics import no_model
 from coterie.runs.record import Record
@@ -58,14 +58,16 @@ class Ranked:
 
 def is_ranking(record: Record) -> bool:
     """Whether a run has ranked yet."""
-    found = RANKINGS.get(str(record.config.get("method")))
+    found = ranks_by(str(record.config.get("method")))
     return found is not None and bool(record.matrices.get(found[0]))
 
 
 def ranked(record: Record) -> Ranked:
     """The ranking of a record that has one."""
     method = str(record.config["method"])
-    name, high = RANKINGS[method]
+    found = ranks_by(method)
+    assert found is not None, f"{method} ranks nobody"
+    name, high = found
     round, n = max(record.matrices[name]), len(record.clients)
     options = record.config.get(method, {})
 

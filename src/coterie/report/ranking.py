@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from coterie.core.errors import BadInput
-from coterie.methods.ranking import RANKINGS
+from coterie.methods import METHODS, ranks_by
 from coterie.methods.ranking.bar import ABOVE, THERE, error_name
 from coterie.report import canvas, choices
 from coterie.report import inks as colours
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 CHOSEN, LEFT = colours.COLOURS[0], "#C3CCD5"
 HEADING = 9  # characters of a line above figures
 FIRST = 3  # participants that are listed for each requester where a matrix is too wide
-SHOWN = (*(name for name, _ in RANKINGS.values()), THERE, ABOVE)  # figures of a pair on screen
 STAR = "* chosen to train with"
 CAPTION: dict[str, Any] = {"caption": STAR, "caption_justify": "left", "caption_style": "dim"}
 
@@ -66,7 +65,8 @@ def screen_table(record: Record, width: int = 80) -> Table:
 
 
 def _one(record: Record, found: pd.DataFrame) -> Table:
-    figures = [c for c in found.columns[4:-1] if c in SHOWN]
+    shown = {THERE, ABOVE, *(by[0] for name in METHODS if (by := ranks_by(name)))}
+    figures = [c for c in found.columns[4:-1] if c in shown]
     table = Table("rank", "participant", box=None, header_style="bold", **CAPTION)
     for column in (*figures, "training rows"):
         table.add_column("\n".join(textwrap.wrap(column, HEADING)), justify="right", no_wrap=True)
@@ -143,8 +143,8 @@ def write_ranking(folder: Path, record: Record, format: Literal["none", "svg", "
 
 def draw_ranking(record: Record) -> Figure:
     """Bars for one requester, best first; for several, a matrix with a dot on whom each has chosen."""
-    found = ranking_frame(record)
-    name, high = RANKINGS[record.config["method"]]
+    found, by = ranking_frame(record), ranked(record)
+    name, high = by.name, by.high
     label = f"{name} ({'higher' if high else 'lower'} is better)"
     if found["requester"].nunique() == 1:
         return _bars(found, label)

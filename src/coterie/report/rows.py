@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.core.seeds import Key
-from coterie.metrics.bootstrap import FIGURES, Outcomes, bounds_by_client, bounds_of_mean, differences
-from coterie.metrics.summary import HIGHER_IS_BETTER
+from coterie.metrics.bootstrap import Outcomes, bounds_by_client, bounds_of_mean, differences
+from coterie.metrics.table import BY_ROW, METRICS
 from coterie.report.kinds import kind_of
 from coterie.runs.record import Record
 
@@ -44,7 +44,7 @@ _known: dict[tuple[object, ...], tuple[list[weakref.ref[Record]], Bounds]] = {}
 def bounds_of(pairs: Sequence[Pair], metric: str, among: np.ndarray) -> Bounds:
     """Of runs and training alone, a pair for each seed; the mean is over `among` [client]."""
     nothing, records = unknown(len(among)), [r for pair in pairs for r in pair]
-    if metric not in FIGURES or not pairs:
+    if metric not in BY_ROW or not pairs:
         return nothing
     kind = kind_of(records)
     if kind == "splits" and len(pairs) > 1:
@@ -83,9 +83,9 @@ def _bounds(
     found = unknown(len(among))
     if clients.any():
         ours, theirs = (np.stack([both[i].only(clients) for both in runs]) for i in (0, 1))
-        if not HIGHER_IS_BETTER[metric]:
+        if not METRICS[metric].higher:
             ours, theirs = theirs, ours
-        tested, figure = sizes[0][clients], FIGURES[metric]
+        tested, figure = sizes[0][clients], BY_ROW[metric]
         draws = differences(ours, theirs, tested, figure, key.numpy())
         found.each[:, clients] = bounds_by_client(draws, tested, figure)
         if among.any() and clients[among].all():

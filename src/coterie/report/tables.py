@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie.metrics.summary import Interval, means_of_known, worst
+from coterie.metrics.table import NAMED
 from coterie.report import decisions, glossary, views, words
 from coterie.report.inks import Ink
 from coterie.report.kinds import covers, kind_of, overlap
@@ -252,7 +253,7 @@ def cells(
     for row in summary:
         line = [row["method"]]
         for name in shown:
-            metric = name if name in words.NAMES or name in own else main
+            metric = name if name in NAMED or name in own else main
             found = interval_in(row, name)
             if name == "gain" and row["method"] in without_gain:
                 line.append(without_gain[row["method"]])
@@ -310,7 +311,7 @@ def legend(records: Sequence[Record], trust: bool = True, without: Collection[st
         said += " Worst client: the figure of the client that fares worst"
         said += " in each seed, then the mean over seeds." if counts != [1] else "."
     if views.baseline(by_label) is not None and "gain over local" not in without:
-        what = "points" if views.headline_metric(records) in words.PERCENT else "the metric's unit"
+        what = "points" if words.in_percent(views.headline_metric(records)) else "the metric's unit"
         said += f" Gain: against {views.baseline(by_label)} on the same clients and seeds, in {what}; above"
         said += " zero is better."
         if BELOW in no_gains(by_label).values():

@@ -13,7 +13,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
+from coterie.metrics.summary import Interval
+from coterie.metrics.table import METRICS
 from coterie.report import page_tables, plotly_data, words
 from coterie.report.inks import Ink, inks
 from coterie.report.page import document
@@ -124,7 +125,7 @@ def tried_plot(tuned: Tuned, colours: Mapping[str, Ink]) -> plotly_data.Plot:
 def _scale(tuned: Tuned) -> str:
     """Errors that nearly diverged would hide all others on a linear scale."""
     values = [t.value for t in tuned.trials if t.value is not None]
-    far = not HIGHER_IS_BETTER[tuned.metric] and max(values, default=0) > 100 * min(values, default=0) > 0
+    far = not METRICS[tuned.metric].higher and max(values, default=0) > 100 * min(values, default=0) > 0
     return "log" if far else "linear"
 
 

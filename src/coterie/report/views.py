@@ -22,15 +22,16 @@ import numpy as np
 
 from coterie.core.client import EVENTS
 from coterie.core.errors import BadInput
+from coterie.core.partners import Partners
+from coterie.methods import partners_of
 from coterie.metrics.summary import (
-    HEADLINE,
-    HIGHER_IS_BETTER,
     Interval,
     interval,
     intervals,
     means_of_known,
     telling,
 )
+from coterie.metrics.table import METRICS, headline, of_task
 from coterie.report import rows
 from coterie.report.kinds import overlap, overlaps
 from coterie.runs.measures import MEASURES
@@ -42,12 +43,6 @@ T = TypeVar("T")
 OWN = "own/test"
 TRAIN = "own/train"
 MEASURED = "measured"
-OF_TWO = ("sensitivity", "specificity", "net_benefit")  # classes
-METRICS = {
-    "classification": ("accuracy", "ece", "nll", "brier", "balanced_accuracy", "auc", *OF_TWO, "loss"),
-    "regression": ("rmse", "r2", "loss"),
-    "survival": ("concordance", "loss"),
-}
 
 
 def groups(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -94,19 +89,35 @@ def method(record: Record) -> str:
     return str(record.config.get("method", record.label))
 
 
+def partners(record: Record, client: int) -> Partners | None:
+    """How a client's partners were chosen, as its method says: the run's, or the one that this client follows
+    there; None where the method is not installed any more, or says nothing.
+    """
+    way = followed(record)
+    return partners_of(way[client].partition(":")[0] if client < len(way) else method(record))
+
+
+def followed(record: Record) -> Sequence[str]:
+    """By client, the method that each follows, with its options; nothing where all follow the run's."""
+    name = method(record)
+    chooses = partners_of(name)
+    option = chooses.follows if chooses is not None else ""
+    return tuple(record.config.get(name, {}).get(option) or ()) if option else ()
+
+
 def baseline(by_label: Groups) -> str | None:
     """The label of training alone, if it was run; of several the best, as the others are easily beaten."""
     alone = [label for label, runs in by_label.items() if method(runs[0]) == "local"]
     if len(alone) < 2:
         return alone[0] if alone else None
     metric = headline_metric(by_label[alone[0]])
-    sign = 1 if HIGHER_IS_BETTER[metric] else -1
+    sign = 1 if METRICS[metric].higher else -1
     means = {label: sign * over_seeds(by_label[label], metric).mean for label in alone}
     return max(alone, key=lambda label: means[label] if math.isfinite(means[label]) else -math.inf)
 
 
 def headline_metric(records: Sequence[Record]) -> str:
-    return HEADLINE[task(records[0])]
+    return headline(task(records[0]))
 
 
 def own_metrics(records: Sequence[Record]) -> dict[str, bool]:
@@ -116,12 +127,12 @@ def own_metrics(records: Sequence[Record]) -> dict[str, bool]:
 
 def better_higher(records: Sequence[Record]) -> dict[str, bool]:
     """Of every metric, whether higher is better."""
-    return HIGHER_IS_BETTER | own_metrics(records)
+    return {name: metric.higher for name, metric in METRICS.items()} | own_metrics(records)
 
 
 def metrics(records: Sequence[Record], scores: str = OWN) -> list[str]:
     """The metrics that any run has a figure of, the headline first and those of somebody's own last."""
-    known = MEASURES if scores == MEASURED else (*METRICS[task(records[0])], *own_metrics(records))
+    known = MEASURES if scores == MEASURED else (*of_task(task(records[0])), *own_metrics(records))
     return [m for m in known if any(has_figures(r, m, scores) for r in records)]
 
 

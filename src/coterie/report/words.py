@@ -9,44 +9,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from coterie.methods.baselines import YARDSTICKS
-from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
+from coterie.metrics.summary import Interval
+from coterie.metrics.table import METRICS, NAMED
 from coterie.report import views
 from coterie.report.kinds import covers, kind_of
 from coterie.report.nothing import always_the_same, below_nothing, no_gain
 from coterie.runs.record import Record
 
-NAMES = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "auc": "AUC",
-    "sensitivity": "sensitivity",
-    "specificity": "specificity",
-    "net_benefit": "net benefit",
-    "loss": "loss",
-    "ece": "ECE",
-    "nll": "NLL",
-    "brier": "Brier score",
-    "rmse": "RMSE",
-    "r2": "R²",
-    "concordance": "concordance",
-    "precision": "precision",
-    "recall": "recall",
-    "circle_precision": "precision of the circle",
-    "circle_recall": "recall of the circle",
-    "drift": "distance to the mean model",
-}
-RANGES = {"brier": " (0 to 2)"}  # beside a name: some programs report one class alone, from 0 to 1
-PERCENT = (
-    "accuracy",
-    "balanced_accuracy",
-    "sensitivity",
-    "specificity",
-    "precision",
-    "recall",
-    "circle_precision",
-    "circle_recall",
-)
-CONSONANT = ("concordance", "sensitivity", "specificity", "net_benefit")  # names that "an" does not go before
 NONE = "—"
 MOST = 9  # methods that are named in a line
 GAP = "\u00a0"  # a space that no line ends at
@@ -65,14 +34,14 @@ def number(value: float, like: float | None = None, sign: bool = False) -> str:
 
 def figure(value: float, metric: str, sign: bool = False, like: float | None = None) -> str:
     """A metric without its unit: accuracies in percent with one decimal."""
-    if metric in PERCENT and math.isfinite(value):
+    if in_percent(metric) and math.isfinite(value):
         return f"{100 * value:{'+' if sign else ''}.1f}".replace("-", "−")
     return number(value, like, sign)
 
 
 def factor(metric: str) -> int:
     """What a figure is multiplied by where it is drawn."""
-    return 100 if metric in PERCENT else 1
+    return 100 if in_percent(metric) else 1
 
 
 def spread(value: Interval, metric: str, sign: bool = False) -> str:
@@ -88,13 +57,22 @@ def half_of(value: Interval, metric: str) -> str:
     return f"<{text[:-1]}1" if value.half > 0 and not text.strip("0.,\u202f") else text
 
 
-def called(metric: str) -> str:
+def in_percent(metric: str) -> bool:
+    return metric in NAMED and NAMED[metric].percent
+
+
+def label(metric: str) -> str:
     """A metric of somebody's own goes by the name it was given."""
-    return NAMES.get(metric, metric) + RANGES.get(metric, "")
+    return NAMED[metric].label if metric in NAMED else metric
+
+
+def called(metric: str) -> str:
+    """The same, with its range where others have another."""
+    return label(metric) + (NAMED[metric].range if metric in NAMED else "")
 
 
 def unit(metric: str) -> str:
-    return f"{called(metric)},{GAP}%" if metric in PERCENT else called(metric)
+    return f"{called(metric)},{GAP}%" if in_percent(metric) else called(metric)
 
 
 def size(count: float) -> str:
@@ -177,7 +155,7 @@ def _best(by_label: views.Groups, means: dict[str, Interval], metric: str) -> tu
     """The best method that clients could use, alone and pooled only if there is nothing else; and of how
     many it is the best.
     """
-    sign = 1 if HIGHER_IS_BETTER[metric] else -1
+    sign = 1 if METRICS[metric].higher else -1
     together = [x for x in means if views.method(by_label[x][0]) not in YARDSTICKS]
     candidates = together or list(means)
     return max(candidates, key=lambda x: sign * means[x].mean), len(candidates)
@@ -248,29 +226,29 @@ def more_or_less(difference: float, metric: str) -> str:
     if difference == 0:
         return "no difference"
     amount, more = _difference(abs(difference), metric), difference > 0
-    if metric in PERCENT:
+    if in_percent(metric):
         return f"{amount} {'more' if more else 'less'}"
     return f"{article(metric)} {moved(metric)} {amount} {way(metric, more)}"
 
 
 def moved(metric: str) -> str:
     """What goes up or down, of a metric that is not in per cent."""
-    return NAMES[metric] if HIGHER_IS_BETTER[metric] else "error"
+    return label(metric) if METRICS[metric].higher else "error"
 
 
 def article(metric: str) -> str:
-    return "a" if moved(metric) in CONSONANT else "an"
+    return METRICS[metric].article if METRICS[metric].higher else "an"
 
 
 def way(metric: str, better: bool) -> str:
     """Which way it goes where a client fares better, or worse."""
-    if HIGHER_IS_BETTER[metric]:
+    if METRICS[metric].higher:
         return "higher" if better else "lower"
     return "smaller" if better else "larger"
 
 
 def _amount(value: float, metric: str) -> str:
-    return figure(value, metric) + (f"{GAP}%" if metric in PERCENT else "")
+    return figure(value, metric) + (f"{GAP}%" if in_percent(metric) else "")
 
 
 def _spread(value: Interval, metric: str) -> str:
@@ -279,8 +257,7 @@ def _spread(value: Interval, metric: str) -> str:
 
 
 def _reached(value: Interval, metric: str) -> str:
-    an = "a" if metric in CONSONANT else "an"
-    return f"{an} {NAMES[metric]} of {_spread(value, metric)}"
+    return f"{METRICS[metric].article} {label(metric)} of {_spread(value, metric)}"
 
 
 def _verdict(gain: Interval, metric: str) -> str:
@@ -290,7 +267,7 @@ def _verdict(gain: Interval, metric: str) -> str:
         return f"training together makes {no_difference(gain, metric)}"
     around = "" if math.isnan(half) else f" (±{half_of(gain, metric)})"
     amount = f"{_difference(abs(mean), metric)}{around}{beside(gain, metric)}"
-    if metric in PERCENT:
+    if in_percent(metric):
         said = f"training together {'gains' if mean > 0 else 'loses'} {amount}"
     else:
         said = f"training together makes the {moved(metric)} {amount} {way(metric, mean > 0)}"
@@ -304,7 +281,7 @@ def _verdict(gain: Interval, metric: str) -> str:
 def _difference(value: float, metric: str) -> str:
     """A gain with its unit; at one decimal in points."""
     text = figure(value, metric)
-    return f"{text} point{'' if text == '1.0' else 's'}" if metric in PERCENT else text
+    return f"{text} point{'' if text == '1.0' else 's'}" if in_percent(metric) else text
 
 
 def no_difference(gain: Interval, metric: str) -> str:
@@ -321,7 +298,7 @@ def size_of(gain: Interval, metric: str) -> str:
     """How much it is, whichever way it goes: "3.1 points (±1.2 over 5 seeds)", "0.42 (...) in RMSE"."""
     same = f" (the same in {several(gain.seeds, 'seed')})" if gain.seeds > 1 else ""
     half = _over_seeds(gain, metric) or same
-    what = "" if metric in PERCENT else f" in {NAMES[metric]}"
+    what = "" if in_percent(metric) else f" in {label(metric)}"
     return f"{_difference(abs(gain.mean), metric)}{half}{what}{beside(gain, metric)}"
 
 
@@ -341,7 +318,7 @@ def _who(clients: Sequence[str], gain: np.ndarray, worthless: np.ndarray, metric
         return f"{said}, none loses."
     place = int(np.nanargmin(gain))
     loss = f"with {figure(float(gain[place]), metric, sign=True)} points"
-    if metric not in PERCENT:
+    if not in_percent(metric):
         by = figure(-float(gain[place]), metric)
         loss = f"with {article(metric)} {moved(metric)} {by} {way(metric, better=False)}"
     largest = "loses:" if worse == 1 else "lose, the largest loss is"
@@ -350,7 +327,7 @@ def _who(clients: Sequence[str], gain: np.ndarray, worthless: np.ndarray, metric
 
 def _worst(runs: Sequence[Record], metric: str, among: np.ndarray) -> tuple[str, float]:
     values = np.where(among, views.bars(runs[0].label, runs, metric).mean, math.nan)
-    place = int(np.nanargmin(values) if HIGHER_IS_BETTER[metric] else np.nanargmax(values))
+    place = int(np.nanargmin(values) if METRICS[metric].higher else np.nanargmax(values))
     return runs[0].clients[place], float(values[place])
 
 

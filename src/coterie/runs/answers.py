@@ -21,7 +21,8 @@ import numpy as np
 from coterie.core.method import asking
 from coterie.methods.advised import ALONE
 from coterie.metrics.learnt import UNKNOWN, Learnt, Shown
-from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
+from coterie.metrics.summary import Interval
+from coterie.metrics.table import METRICS
 from coterie.runs.choosing import Choice, choice_of, figures, gain_over_alone, outer_folds
 from coterie.runs.other_class import TREES
 from coterie.runs.record import COORDINATOR
@@ -115,7 +116,7 @@ class Advice:
 
     @property
     def higher(self) -> bool:
-        return HIGHER_IS_BETTER[self.metric]
+        return METRICS[self.metric].higher
 
     def of(self, client: str) -> Answer:
         return next(a for a in self.answers if a.client == client)

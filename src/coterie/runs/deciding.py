@@ -12,7 +12,7 @@ import numpy as np
 from coterie.core.errors import BadInput, BadRun, Gathered, UnknownName, shown
 from coterie.federation.consent import site_at
 from coterie.federation.plan_notes import known_plans
-from coterie.methods.ranking import RANKINGS
+from coterie.methods import ranks_by
 from coterie.runs.compare import is_comparison, read_records
 from coterie.runs.decisions import RULES, Decisions, check_fields, folded, listed
 from coterie.runs.folder import is_run, read_record
@@ -76,7 +76,7 @@ def _place(path: Path, record: Record, also: tuple[Path, ...], ranks: bool = Tru
 
 def published(record: Record) -> dict[str, tuple[str, ...]]:
     """Who is in whose circle, where a ranking has published them."""
-    found = RANKINGS.get(str(record.config["method"]))
+    found = ranks_by(str(record.config["method"]))
     rounds = [] if found is None else list(record.matrices.get(found[0], {}))
     if found is None or not rounds:
         return {}

@@ -16,7 +16,7 @@ from typing import Any
 
 from coterie.core.errors import BadInput
 from coterie.data.tables.texts import plain
-from coterie.methods.ranking import RANKINGS
+from coterie.methods import ranks_by
 from coterie.nets.ground import read_wrap
 from coterie.nets.offers import listed as names_in
 from coterie.nets.offers import written
@@ -153,7 +153,7 @@ def with_columns(settings: Settings, mine: Decisions) -> Settings:
 
 def training(settings: Settings, rounds: int) -> Settings:
     """A ranking of one round trains nothing: as a run it has as many rounds as any."""
-    ranks = settings.method in RANKINGS and settings.rounds == 1
+    ranks = ranks_by(settings.method) is not None and settings.rounds == 1
     if ranks and settings.method == "similar":  # which may have been asked to measure alone
         options = {**settings.options, "similar": {**settings.options.get("similar", {}), "train": True}}
         settings = replace(settings, options=options)

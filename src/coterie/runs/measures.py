@@ -19,8 +19,9 @@ from torch import Tensor
 from coterie.core.belief import Beliefs
 from coterie.core.method import CIRCLE, Info
 from coterie.metrics.collaboration import drifts, neighbours_found
+from coterie.metrics.table import COLLABORATION
 
-MEASURES = ("precision", "recall", "circle_precision", "circle_recall", "drift")
+MEASURES = tuple(COLLABORATION)
 
 
 def measure(

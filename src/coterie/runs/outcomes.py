@@ -16,10 +16,10 @@ import numpy as np
 from torch import Tensor
 
 from coterie.kernels.outcomes import RowByRow
-from coterie.metrics.bootstrap import FIGURES, Figure, Outcomes
+from coterie.metrics.bootstrap import Figure, Outcomes
 from coterie.metrics.classification import hits
 from coterie.metrics.operating import Probabilities
-from coterie.metrics.summary import HEADLINE
+from coterie.metrics.table import BY_ROW, headline
 from coterie.nets.in_process import InProcess
 from coterie.nets.wrapped import innermost
 from coterie.runs.experiment import Experiment
@@ -31,7 +31,7 @@ log = logging.getLogger("coterie")
 def asked_of(experiment: Experiment) -> RowByRow | None:
     """What to look at rows with; None where nothing of them is kept."""
     roster = experiment.roster
-    figure, rows = FIGURES.get(HEADLINE[roster.task]), sum(m.test for m in roster.members)
+    figure, rows = BY_ROW.get(headline(roster.task)), sum(m.test for m in roster.members)
     if figure is None or not isinstance(innermost(experiment.net), InProcess):
         return None
     if rows > MOST:

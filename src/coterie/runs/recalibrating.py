@@ -19,9 +19,9 @@ import numpy as np
 from coterie.core.errors import BadInput, CoterieError, option
 from coterie.core.method import Models
 from coterie.kernels.outcomes import RowByRow
-from coterie.metrics.bootstrap import FIGURES
 from coterie.metrics.operating import Probabilities
 from coterie.metrics.recalibration import BY_FOLDS, BY_VALIDATION, FOLDS, Recalibrated, settled, too_few
+from coterie.metrics.table import BY_ROW
 from coterie.nets.accounted import accounted
 from coterie.nets.in_process import InProcess
 from coterie.nets.wrapped import innermost
@@ -148,7 +148,7 @@ def too_much(experiment: Experiment) -> str:
 
 def of_validation(experiment: Experiment, models: Models) -> dict[int, Rows]:
     """What the models in use say of each client's validation rows."""
-    kernel = RowByRow(FIGURES["accuracy"], likely=True, part="validation")
+    kernel = RowByRow(BY_ROW["accuracy"], likely=True, part="validation")
     here = replace(experiment, net=innermost(experiment.net))
     at = judged(here, kernel, replace(models, crowd=None, shares=None), experiment.rounds).get("at")
     found = {}

@@ -19,7 +19,7 @@ from coterie.kernels.own import Beside
 from coterie.metrics.bootstrap import Outcomes
 from coterie.metrics.calibration import Calibration
 from coterie.metrics.operating import Probabilities
-from coterie.metrics.summary import HEADLINE
+from coterie.metrics.table import headline
 from coterie.nets.accounted import EVALUATION
 from coterie.nets.wrapped import innermost
 from coterie.runs.experiment import Experiment
@@ -119,7 +119,7 @@ def row_by_row(
     Nobody is asked: it is looked up.
     """
     kernel, scores = asked_of(experiment), record.metrics[-1]["scores"]
-    told = (scores or {}).get("own/test", {}).get(HEADLINE[experiment.roster.task])
+    told = (scores or {}).get("own/test", {}).get(headline(experiment.roster.task))
     if kernel is None or told is None:
         return None, None
     here = replace(experiment, net=innermost(experiment.net))

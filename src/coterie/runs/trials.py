@@ -15,7 +15,7 @@ from coterie.kernels import WORK
 from coterie.kernels.natural import AUTO, STEPS
 from coterie.kernels.nested import names_in
 from coterie.methods import METHODS
-from coterie.metrics.summary import HIGHER_IS_BETTER
+from coterie.metrics.table import METRICS
 from coterie.runs.compare import Comparison, parsed, slug
 from coterie.runs.search import ROUNDS, Axis, Options, default_axes, read_axis
 from coterie.runs.settings import Settings, from_table, read_toml
@@ -162,7 +162,7 @@ class Tuned:
 
 def best_of(trials: Sequence[Trial], metric: str) -> Trial | None:
     """The first of those with the best mean."""
-    sign = 1 if HIGHER_IS_BETTER[metric] else -1
+    sign = 1 if METRICS[metric].higher else -1
     return max(
         (t for t in trials if t.value is not None), key=lambda t: sign * (t.value or 0.0), default=None
     )

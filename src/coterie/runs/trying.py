@@ -31,7 +31,7 @@ from coterie.methods.ranking.bar import ABOVE
 from coterie.methods.ranking.sketched import DISTANCES
 from coterie.metrics.own import NOTHING as NOT_OWN
 from coterie.metrics.own import Own
-from coterie.metrics.summary import HIGHER_IS_BETTER
+from coterie.metrics.table import METRICS
 from coterie.nets.ground import Connector
 from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.other_class import TREES, trees_on, tries_trees
@@ -113,7 +113,7 @@ class Bench:
 
     @property
     def higher(self) -> bool:
-        return HIGHER_IS_BETTER[self.metric]
+        return METRICS[self.metric].higher
 
     @cached_property
     def able(self) -> tuple[dict[str, Method], list[str]]:

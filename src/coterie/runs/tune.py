@@ -30,7 +30,7 @@ import tomli_w
 from coterie.core.errors import BadInput, BadRun, Diverged, UnknownName
 from coterie.core.method import Method, check_method
 from coterie.core.seeds import Key
-from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER
+from coterie.metrics.table import METRICS, headline
 from coterie.runs.experiment import Builder
 from coterie.runs.folder import Folder
 from coterie.runs.record import Record
@@ -114,7 +114,7 @@ def ready(tuning: Tuning, command: str | None, builder: Builder) -> Bench:
     whole = builder.footing(settings, lambda roster, start: ())
     for spec in tuning.methods:
         check_ends(tuning, spec, whole)
-    metric = HEADLINE[whole.roster.task] if tuning.metric == "auto" else tuning.metric
+    metric = headline(whole.roster.task) if tuning.metric == "auto" else tuning.metric
     folds = folds_of(whole, tuning.folds, experiment.key)
     first = fold_experiment(settings, folds[0], experiment.method)
     experiment.net.close()
@@ -153,7 +153,7 @@ def attempt(
     if options is None:
         tried = [(t.options, t.value) for t in seen]
         key = Key(tuning.settings.seed).at("tune", spec, number)
-        options = suggest(axes, tried, key, HIGHER_IS_BETTER[bench.metric])
+        options = suggest(axes, tried, key, METRICS[bench.metric].higher)
     for trial in seen:
         if trial.options == options:
             return replace(trial, number=number)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from coterie.core.roster import Member, Roster
 from coterie.data.tables.kinds import NO
 from coterie.metrics import no_model
-from coterie.metrics.summary import HEADLINE
+from coterie.metrics.table import headline
 
 COMMON = 0.8
 """From which share of one class on accuracy is blind: fewer than one row in five is of any other."""
@@ -113,7 +113,7 @@ def balanced_always_the_same(folds: Sequence[Roster], client: int) -> float:
 
 def measure_of(asked: str, roster: Roster, asks: Sequence[int]) -> Measure:
     """What was asked for, else the usual figure of the task, unless it is blind for somebody who asks."""
-    name = HEADLINE[roster.task] if asked == "auto" else asked
+    name = headline(roster.task) if asked == "auto" else asked
     if roster.task != "classification" or name != "accuracy":
         return Measure(name)
     known = [(found, roster.names[i]) for i in asks if (found := outcome_of(roster, i)) is not None]

@@ -42,7 +42,7 @@ from coterie.core.options import coerced, table_of
 from coterie.core.seeds import Key
 from coterie.engines.bank import place
 from coterie.kernels import SGD
-from coterie.metrics.summary import HEADLINE
+from coterie.metrics.table import METRICS, headline
 from coterie.sites import feature_store as cache
 from coterie.sites.feature_store import Entry, Figures
 from coterie.sites.last_layer import Body, cut, headless, last_linear, of_last
@@ -163,7 +163,7 @@ def made(
     """The server's training, and one pass over every client's samples."""
     begin = time.perf_counter()
     belief, value = pretrained(model, server, options.work(), options.epochs, key, device)
-    figures = Figures(len(server.train), HEADLINE[server.task], value, time.perf_counter() - begin)
+    figures = Figures(len(server.train), headline(server.task), value, time.perf_counter() - begin)
     if not options.freeze:
         return Entry(belief, (), figures)
     trained = tree.load(copy.deepcopy(model), belief).to(device)
@@ -226,7 +226,7 @@ def said(options: Features, clients: Sequence[Client], figures: Figures, body: B
     else:
         rows = f"{figures.rows} of the clients' {total} training rows, set aside; "
         rows += f"{total - figures.rows} stay with them"
-    percent = figures.metric == "accuracy"
+    percent = METRICS[figures.metric].percent
     value = f"{100 * figures.value:.2f} %" if percent else f"{figures.metric} {figures.value:.4g}"
     if body is None:
         work = "the server's whole model, the bias of its last layer drawn afresh"

@@ -30,7 +30,7 @@ from coterie.engines import Pool
 from coterie.engines.bank import adjoined, place
 from coterie.kernels import SGD
 from coterie.kernels.score import Score
-from coterie.metrics.summary import HEADLINE
+from coterie.metrics.table import headline
 from coterie.nets import InProcess
 
 log = logging.getLogger("coterie")
@@ -105,7 +105,7 @@ def pretrained(
             raise BadInput(f"features: the server cannot train: {error}") from None
         beliefs = replies.beliefs
         log.info("the server, epoch %d: loss %.4g", epoch, float(replies.numbers["loss"][0]))
-    value = net.visit(Score("test"), beliefs, to_own(1), key).numbers[HEADLINE[server.task]]
+    value = net.visit(Score("test"), beliefs, to_own(1), key).numbers[headline(server.task)]
     # strides as those of tensors that come back from a file: they may decide the order of sums
     plain = torch.contiguous_format
     return {n: t.cpu().clone(memory_format=plain) for n, t in tree.row(net.open(beliefs), 0).items()}, float(

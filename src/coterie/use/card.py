@@ -8,6 +8,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from coterie.metrics.table import NAMED
 from coterie.report import views
 from coterie.report import words as wording
 from coterie.runs.facts import POINT
@@ -105,7 +106,7 @@ def scores(predictor: Predictor) -> list[str]:
             "Scores and calibration are of the model itself, before its probabilities are recalibrated."
         )
     named = [
-        [wording.unit(m).replace(wording.GAP, " ") if m in wording.NAMES else m, wording.figure(v, m)]
+        [wording.unit(m).replace(wording.GAP, " ") if m in NAMED else m, wording.figure(v, m)]
         for m, v in facts["scores"].items()
         if v is not None
     ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, loss_by_reply, true_clusters
 from coterie.core.net import Net, settle, to_own
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
@@ -46,6 +47,8 @@ class State:
 @dataclass(frozen=True)
 class Central:
     """All data in one place: a yardstick, not an option for those who cannot share."""
+
+    chooses: ClassVar[Partners] = Partners(shares="model")
 
     local: Trainer = SGD()
     """The work on a pool in a round."""

@@ -18,6 +18,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, asking, handed_out, losses_of
 from coterie.core.net import Net, Replies, settle, to_own
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -38,6 +39,15 @@ class State:
 @dataclass(frozen=True)
 class Local:
     """Each client alone: what collaboration has to beat."""
+
+    chooses: ClassVar[Partners] = Partners(
+        shares="model",
+        words={
+            "en": "Each trains on its own rows alone.",
+            "fr": "Chacun s'entraîne sur ses propres lignes seulement.",
+            "de": "Jeder trainiert nur auf den eigenen Zeilen.",
+        },
+    )
 
     solved_by: ClassVar[str] = "ridge"
 

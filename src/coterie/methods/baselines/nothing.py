@@ -19,6 +19,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, asking, handed_out
 from coterie.core.net import Net, settle, to_own
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.constant import Constant
@@ -36,6 +37,18 @@ class State:
 @dataclass(frozen=True)
 class Nothing:
     """Always the same answer, a client's own mean or shares of classes: what any model has to beat."""
+
+    chooses: ClassVar[Partners] = Partners(
+        shares="model",
+        words={
+            "en": "Nobody learns anything: always the same answer, the mean or the rates of one's own "
+            "training rows.",
+            "fr": "Personne n'apprend rien : toujours la même réponse, la moyenne ou les fréquences de "
+            "ses propres lignes d'entraînement.",
+            "de": "Niemand lernt etwas: immer die gleiche Antwort, der Mittelwert oder die "
+            "Häufigkeiten der eigenen Trainingszeilen.",
+        },
+    )
 
     only_work: ClassVar[str] = "constant"
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,6 +45,7 @@ from coterie.core.held import COORDINATOR, Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import CIRCLE, METHODS, Info, Models, Reveals, first_of, losses_of
 from coterie.core.net import Distances, Net, Replies
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -93,6 +94,16 @@ class Parted(NamedTuple):
 @dataclass(frozen=True)
 class CFL:
     """Federated averaging in clusters that part where clients' updates point in different directions."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={"similarity": "high"},
+        shares="model",
+        words={
+            "en": "Those stay together whose training goes the same way.",
+            "fr": "Restent ensemble ceux dont l'entraînement va dans la même direction.",
+            "de": "Zusammen bleiben die, deren Training in dieselbe Richtung geht.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

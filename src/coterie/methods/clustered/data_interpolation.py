@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -42,6 +42,7 @@ from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, check_validation, handed_out, scatter
 from coterie.core.method import loss_by_reply as told_losses
 from coterie.core.net import Net
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -64,6 +65,16 @@ class State:
 @dataclass(frozen=True)
 class DataInterpolation:
     """A model for each client, trained on its own rows and to a chosen part on those of others."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        words={
+            "en": "What is chosen is how much everybody's rows count beside your own, not whose.",
+            "fr": "Ce qui est choisi, c'est combien comptent les lignes de tous à côté des vôtres, et "
+            "non lesquelles.",
+            "de": "Gewählt wird, wie viel die Zeilen aller neben Ihren eigenen zählen, nicht wessen.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round; steps=1 makes the sum a step down the gradient of the mixed loss."""

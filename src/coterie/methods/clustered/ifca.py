@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -41,6 +41,7 @@ from coterie.core.held import Held, together
 from coterie.core.kernel import Trainer
 from coterie.core.method import CIRCLE, METHODS, Info, Models, Reveals, first_of, losses_of
 from coterie.core.net import SERVER, Net, Replies, from_server
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -75,6 +76,19 @@ class Sums(NamedTuple):
 @dataclass(frozen=True)
 class IFCA:
     """Some models for all; each client trains the one that does best on its rows."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        shares="model",
+        words={
+            "en": "Of several models each takes the one that fits its rows best, and trains it with "
+            "those who took the same.",
+            "fr": "Parmi plusieurs modèles, chacun prend celui qui convient le mieux à ses lignes et "
+            "l'entraîne avec ceux qui ont pris le même.",
+            "de": "Von mehreren Modellen nimmt jeder das, das am besten zu seinen Zeilen passt, und "
+            "trainiert es mit denen, die dasselbe genommen haben.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round; steps=1 with average=gradients is the paper's gradient averaging."""

@@ -34,6 +34,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, scatter
 from coterie.core.net import Net
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.curvature import ALL, SCALE, Near
@@ -54,6 +55,18 @@ class State:
 @dataclass(frozen=True)
 class Partial:
     """Each client's linear model around a common one, as far from it as all rows together make likely."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        words={
+            "en": "All learn from all: the others count the more, the fewer rows a site has and the "
+            "more alike the sites are.",
+            "fr": "Tous apprennent de tous : les autres comptent d'autant plus qu'un site a moins de "
+            "lignes et que les sites se ressemblent.",
+            "de": "Alle lernen von allen: Die anderen zählen umso mehr, je weniger Zeilen ein Standort "
+            "hat und je ähnlicher die Standorte sind.",
+        },
+    )
 
     only_work: ClassVar[str] = "newton"
     works: ClassVar[bool] = False

@@ -23,6 +23,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals
 from coterie.core.net import Net
+from coterie.core.partners import NOBODY, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.newton import Newton
@@ -33,6 +34,8 @@ from coterie.methods.linear.sums import Common, check_linear, first_common, one_
 @dataclass(frozen=True)
 class Pooled:
     """One linear model for all, exactly that of all rows in one place, from sums over sites."""
+
+    chooses: ClassVar[Partners] = NOBODY
 
     only_work: ClassVar[str] = "newton"
     works: ClassVar[bool] = False

@@ -21,6 +21,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
 from coterie.core.net import Net
+from coterie.core.partners import NOBODY, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.newton import Newton
@@ -36,6 +37,7 @@ from coterie.methods.server.fedavg import FedAvg
 class Recalibrated:
     """A common model, or a partner's, put right at each client by level and slope."""
 
+    chooses: ClassVar[Partners] = NOBODY
     scales_targets: ClassVar[bool] = False  # what is solved here is the same in any unit
 
     local: Trainer = Newton()

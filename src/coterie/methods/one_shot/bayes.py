@@ -15,7 +15,7 @@ draw are renewed by a pass over the data it was trained on, as in `fl_swag.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from coterie.core.errors import UnknownName
 from coterie.core.held import Held
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out
 from coterie.core.net import Net, Replies, settle
+from coterie.core.partners import NOBODY, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import innermost
@@ -57,6 +58,8 @@ class State:
 @dataclass(frozen=True)
 class BayesLocal(Alone):
     """Each client alone with a posterior of its own: what a calibrated collaboration has to beat."""
+
+    chooses: ClassVar[Partners] = Partners(shares="model")
 
     form: Form = "low-rank"
     """Covariance of swag's Gaussian: diagonal, low-rank (a diagonal and the last deviations) or full."""
@@ -155,6 +158,8 @@ class BayesLocal(Alone):
 @dataclass(frozen=True)
 class BayesCentral(BayesLocal):
     """One posterior of all data in one place: a yardstick, not an option for those who cannot share."""
+
+    chooses: ClassVar[Partners] = NOBODY
 
     by: By = "all"
     """A posterior for each client, or one of all data in one place."""

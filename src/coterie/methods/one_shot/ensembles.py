@@ -27,6 +27,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
 from coterie.core.net import Net, settle, to_own
+from coterie.core.partners import NOBODY, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -48,6 +49,8 @@ class State:
 @dataclass(frozen=True)
 class OneShotFedAvg:
     """One exchange: the average of models that were trained alone."""
+
+    chooses: ClassVar[Partners] = Partners(shares="model")
 
     local: Trainer = SGD()
     """The work of a client in a round."""
@@ -101,6 +104,8 @@ class OneShotWFedAvg(OneShotFedAvg):
 @dataclass(frozen=True)
 class BayAvg(OneShotFedAvg):
     """One exchange: the average prediction of models that were trained alone."""
+
+    chooses: ClassVar[Partners] = NOBODY
 
     common: ClassVar[bool] = True
 

@@ -42,6 +42,7 @@ from coterie.core.errors import BadInput, UnknownName
 from coterie.core.held import Held, together
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, scatter
 from coterie.core.net import Net, Replies, settle
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.posterior import BUFFER, FACTOR, MINE, Draws, Natural, Share, collected, make_of
@@ -75,6 +76,18 @@ class State:
 @dataclass(frozen=True)
 class FLSWAG(Alone):
     """One exchange: each client sends a Gaussian over models, and their product predicts, calibrated."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        words={
+            "en": "The distributions that all have found for the model are multiplied: whoever is "
+            "surer of it counts more.",
+            "fr": "Les distributions que tous ont trouvées pour le modèle sont multipliées : qui en "
+            "est plus sûr compte davantage.",
+            "de": "Die Verteilungen, die alle für das Modell gefunden haben, werden multipliziert: Wer "
+            "sich sicherer ist, zählt mehr.",
+        },
+    )
 
     floor: float = 1e-3
     """Variance of a weight that hardly moved; 0 refuses weights that did not move."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.method import METHODS, Info
 from coterie.core.net import Net
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.methods.peers.rounds import Choices, Order, Peers, play
@@ -43,6 +44,17 @@ Graph = Literal["ring", "torus", "erdos-renyi"]
 @dataclass(frozen=True)
 class DPSGD(Peers):
     """Everybody averages with its neighbours in a fixed graph."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        shares="model",
+        words={
+            "en": "Each averages with its neighbours in a fixed graph; nothing is measured of them.",
+            "fr": "Chacun fait la moyenne avec ses voisins dans un graphe fixe ; rien n'est mesuré chez eux.",
+            "de": "Jeder mittelt mit seinen Nachbarn in einem festen Graphen; von ihnen wird nichts "
+            "gemessen.",
+        },
+    )
 
     order: Order = "at-once"
     graph: Graph = "ring"

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ from coterie.core.errors import BadInput
 from coterie.core.held import Held
 from coterie.core.method import METHODS, Info, Reveals
 from coterie.core.net import Net
+from coterie.core.partners import Partners
 from coterie.core.seeds import Key
 from coterie.methods.peers.random import Random
 from coterie.methods.peers.rounds import Choices, Notes, Peers, Shown, play
@@ -42,6 +44,17 @@ LEAST = 1e-6  # of a loss
 @dataclass(frozen=True)
 class DAC(Random):
     """Everybody averages with others drawn by how well their models do on its data."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={"loss": "low", "similarity": "high"},
+        shares="model",
+        words={
+            "en": "Others are asked the more often, the better their models do on your rows.",
+            "fr": "Les autres sont sollicités d'autant plus souvent que leurs modèles réussissent "
+            "mieux sur vos lignes.",
+            "de": "Andere werden umso öfter gefragt, je besser ihre Modelle auf Ihren Zeilen abschneiden.",
+        },
+    )
 
     tau: float = 30.0
     """How much likelier the better ones are drawn; 0 draws evenly."""

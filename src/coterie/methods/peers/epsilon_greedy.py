@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from coterie.core.errors import BadInput
 from coterie.core.method import METHODS
+from coterie.core.partners import Partners
 from coterie.core.seeds import Key
 from coterie.methods.peers.greedy import Greedy
 
@@ -26,6 +28,19 @@ from coterie.methods.peers.greedy import Greedy
 @dataclass(frozen=True)
 class EpsilonGreedy(Greedy):
     """Greedy, but each of the picked gives way to a random one of the sampled with some probability."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by=Greedy.chooses.by,
+        shares="model",
+        words={
+            "en": "Of some drawn by lot, those count that fit best; now and then one of them makes "
+            "room for another.",
+            "fr": "Parmi quelques-uns tirés au sort comptent ceux qui conviennent le mieux ; de temps "
+            "en temps, l'un d'eux cède sa place à un autre.",
+            "de": "Von einigen, die ausgelost werden, zählen die, die am besten passen; dann und wann "
+            "macht einer von ihnen einem anderen Platz.",
+        },
+    )
 
     epsilon: float = 0.2
     """The chance that a picked one is swapped, in round 0."""

@@ -13,12 +13,14 @@ that of 2013 merges the two that arrived last. A model pushed to somebody who is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from coterie.core.method import METHODS, Info
 from coterie.core.net import Net
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.seeds import Key
 from coterie.methods.peers.picks import draw_others
 from coterie.methods.peers.rounds import Choices, Peers, play
@@ -29,6 +31,17 @@ from coterie.methods.peers.turns import State
 @dataclass(frozen=True)
 class Gossip(Peers):
     """Everybody pushes its model to one random other, who averages what arrives with its own."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        shares="model",
+        words={
+            "en": "Each sends its model to somebody drawn by lot; nothing is measured of the others.",
+            "fr": "Chacun envoie son modèle à quelqu'un tiré au sort ; rien n'est mesuré chez les autres.",
+            "de": "Jeder schickt sein Modell an jemanden, den das Los bestimmt; von den anderen wird "
+            "nichts gemessen.",
+        },
+    )
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         n, draws = len(net.roster), key.at("peers").torch()

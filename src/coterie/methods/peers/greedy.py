@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.method import METHODS, Info, Reveals
 from coterie.core.net import Net
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.choice import CHOSEN
@@ -38,6 +39,19 @@ Tell = Literal["losses", "choices"]
 @dataclass(frozen=True)
 class Greedy(Peers):
     """Everybody averages with those, of some random others, on whose data its model does best."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={"loss": "low", "accuracy": "high", "concordance": "high", "chosen": "high"},
+        shares="model",
+        words={
+            "en": "Of some drawn by lot, those count that fit best: your model is tried on their rows, "
+            "or theirs on yours.",
+            "fr": "Parmi quelques-uns tirés au sort comptent ceux qui conviennent le mieux : votre "
+            "modèle est essayé sur leurs lignes, ou le leur sur les vôtres.",
+            "de": "Von einigen, die ausgelost werden, zählen die, die am besten passen: Ihr Modell "
+            "wird auf deren Zeilen ausprobiert, oder deren Modell auf Ihren.",
+        },
+    )
 
     selected: int = 1
     """With how many of the sampled to average (the thesis: 4)."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from torch import Tensor
 from coterie.core.belief import Beliefs
 from coterie.core.method import METHODS, Info, true_clusters
 from coterie.core.net import Net
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.methods.peers.picks import draw_from
@@ -30,6 +32,19 @@ from coterie.methods.peers.turns import State
 @dataclass(frozen=True)
 class Oracle(Random):
     """Random, but only with others of the same true cluster: a yardstick that knows what nobody knows."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        shares="model",
+        words={
+            "en": "Others of the same true cluster, drawn by lot: outside of a trial nobody knows that "
+            "cluster.",
+            "fr": "D'autres du même vrai groupe, tirés au sort : hors d'un essai, personne ne connaît "
+            "ce groupe.",
+            "de": "Andere aus demselben wahren Cluster, ausgelost: Außerhalb eines Versuchs kennt ihn "
+            "niemand.",
+        },
+    )
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
         said, clusters = super().check(roster, start, key), true_clusters(roster, "oracle")

@@ -30,6 +30,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -40,6 +41,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import CIRCLE, METHODS, Info
 from coterie.core.net import Net
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import reworked
@@ -58,6 +60,16 @@ ROUNDS = 20  # of step 1, at most
 @dataclass(frozen=True)
 class PENS(Greedy):
     """Neighbours are those picked more often than by chance in step 1; step 2 learns with them alone."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={**Greedy.chooses.by, "history": "high"},
+        shares="model",
+        words={
+            "en": "Those are kept whose models do well on your rows.",
+            "fr": "Sont gardés ceux dont les modèles réussissent bien sur vos lignes.",
+            "de": "Behalten werden die, deren Modelle auf Ihren Zeilen gut abschneiden.",
+        },
+    )
 
     sampled: int = 0
     """How many others to ask (the thesis: 5 to 20); 0: two thirds of them, at least 3 and at most 20."""

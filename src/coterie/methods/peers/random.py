@@ -8,10 +8,12 @@ m_selected is `selected`. Deviation: whoever is gone leaves C_k, and the others 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from coterie.core.belief import Beliefs
 from coterie.core.method import METHODS, Info
 from coterie.core.net import Net
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.methods.peers.picks import check_peers, draw_others
@@ -23,6 +25,16 @@ from coterie.methods.peers.turns import State
 @dataclass(frozen=True)
 class Random(Peers):
     """Everybody averages with some random others."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        shares="model",
+        words={
+            "en": "Others are drawn by lot; nothing is measured of them.",
+            "fr": "Les autres sont tirés au sort ; rien n'est mesuré chez eux.",
+            "de": "Die anderen werden ausgelost; von ihnen wird nichts gemessen.",
+        },
+    )
 
     selected: int = 1
     """With how many others to average (the thesis: 20 of 199)."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from coterie.core.belief import Beliefs
 from coterie.core.errors import BadData, UnknownName
 from coterie.core.method import METHODS, Info, Reveals, check_validation
 from coterie.core.net import Net
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.methods.peers.picks import alike, draw_others
@@ -36,6 +37,18 @@ Own = Literal["validation", "train"]
 @dataclass(frozen=True)
 class RandomWeighted(Random):
     """Everybody averages with random others, weighed by its model's accuracy on their data."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={"accuracy": "high"},
+        shares="model",
+        words={
+            "en": "Others are drawn by lot; those count more on whose rows your model does well.",
+            "fr": "Les autres sont tirés au sort ; ceux sur les lignes desquels votre modèle réussit "
+            "bien comptent davantage.",
+            "de": "Die anderen werden ausgelost; mehr zählen die, auf deren Zeilen Ihr Modell gut "
+            "abschneidet.",
+        },
+    )
 
     own: Own = "validation"
     """On which of its own samples a client takes its own weight: validation (the thesis) or train."""

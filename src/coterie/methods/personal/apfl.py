@@ -34,6 +34,7 @@ from coterie.core.held import Held, hold
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out, scatter
 from coterie.core.net import SERVER, Net, from_server
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.mixture import ALPHA, MIXED, Mixture
@@ -56,6 +57,8 @@ class State:
 @dataclass(frozen=True)
 class APFL:
     """Each client mixes its own model with the shared one, and learns how much of each."""
+
+    chooses: ClassVar[Partners] = Partners(shares="part")
 
     local: Trainer = SGD()
     """The work of a client in a round, on both models: sgd, adam or adamw."""

@@ -25,6 +25,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, losses_of
 from coterie.core.net import Net, settle
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.proximal import ANCHOR, Proximal
@@ -45,6 +46,8 @@ class State:
 @dataclass(frozen=True)
 class Ditto:
     """FedAvg, and beside it a personal model for each client that is pulled towards the shared one."""
+
+    chooses: ClassVar[Partners] = Partners(shares="part")
 
     local: Trainer = SGD()
     """The work of a client in a round, on the shared model and on its own."""

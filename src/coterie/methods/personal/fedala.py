@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -35,6 +36,7 @@ from coterie.core.held import Held, together
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out, losses_of, scatter
 from coterie.core.net import SERVER, Net, settle, to_own
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.ala import ALA, SHARED, TAKEN, check_ala, layers_of
@@ -63,6 +65,15 @@ class State:
 @dataclass(frozen=True)
 class FedALA:
     """Everybody's own model, begun anew from a learnt mix of it and the average."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        words={
+            "en": "What is chosen is how much of the average each takes over, not of whom.",
+            "fr": "Ce qui est choisi, c'est combien chacun reprend de la moyenne, et non de qui.",
+            "de": "Gewählt wird, wie viel jeder vom Durchschnitt übernimmt, nicht von wem.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

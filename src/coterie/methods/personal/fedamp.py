@@ -38,6 +38,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, losses_of
 from coterie.core.net import Net, settle, to_own
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -61,6 +62,15 @@ class State:
 @dataclass(frozen=True)
 class FedAMP:
     """Everybody's own model, pulled towards a mean in which those count most that are like it."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={"distance": "low"},
+        words={
+            "en": "Those count most whose models are like yours.",
+            "fr": "Comptent le plus ceux dont les modèles ressemblent au vôtre.",
+            "de": "Am meisten zählen die, deren Modelle Ihrem ähnlich sind.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

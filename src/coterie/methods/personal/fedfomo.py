@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -47,6 +48,7 @@ from coterie.core.method import (
     losses_of,
 )
 from coterie.core.net import Net, Replies, edges_of, to_own
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -67,6 +69,18 @@ class State:
 @dataclass(frozen=True)
 class FedFomo:
     """Everybody weighs some others' models by how much less they lose on its validation rows."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={"gain": "high", "affinity": "high"},
+        shares="model",
+        words={
+            "en": "Those count whose models do better on your rows than your own, the nearer to it the more.",
+            "fr": "Comptent ceux dont les modèles réussissent mieux sur vos lignes que le vôtre, "
+            "d'autant plus qu'ils en sont proches.",
+            "de": "Es zählen die, deren Modelle auf Ihren Zeilen besser abschneiden als Ihr eigenes, "
+            "umso mehr, je näher sie ihm sind.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

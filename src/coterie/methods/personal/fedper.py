@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from coterie.core.belief import Beliefs
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals
 from coterie.core.net import Net
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
@@ -34,6 +36,8 @@ from coterie.methods.server.norms import parted_by
 @dataclass(frozen=True)
 class FedPer:
     """FedAvg on some layers; each client keeps its own of the others, usually the last."""
+
+    chooses: ClassVar[Partners] = Partners(shares="part")
 
     local: Trainer = SGD()
     """The work of a client in a round."""

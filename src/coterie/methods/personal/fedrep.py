@@ -26,6 +26,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals
 from coterie.core.net import SERVER, Net, settle
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.only import Only
@@ -48,6 +49,8 @@ class State:
 @dataclass(frozen=True)
 class FedRep:
     """A shared body; each client fits its own head to it first, then improves the body."""
+
+    chooses: ClassVar[Partners] = Partners(shares="part")
 
     local: Trainer = SGD()
     """The work of a client on the body in a round."""

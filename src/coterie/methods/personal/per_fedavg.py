@@ -30,6 +30,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
 from coterie.core.net import Net, from_server
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.meta import Hessian, Meta
@@ -51,6 +52,8 @@ class State:
 @dataclass(frozen=True)
 class PerFedAvg:
     """A shared model made to be adapted: each client's own is a gradient step or so away."""
+
+    chooses: ClassVar[Partners] = Partners(shares="part")
 
     local: Trainer = SGD()
     """The work of a client in a round, one step ahead: sgd, adam or adamw."""

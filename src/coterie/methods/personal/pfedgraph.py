@@ -39,6 +39,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, losses_of
 from coterie.core.net import Net, to_own
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -62,6 +63,16 @@ class State:
 @dataclass(frozen=True)
 class PFedGraph:
     """Everybody's own mean of all models, by a graph of how alike these have become."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={"similarity": "high"},
+        shares="model",
+        words={
+            "en": "Those count more whose training has gone the same way as yours.",
+            "fr": "Comptent davantage ceux dont l'entraînement est allé dans la même direction que le vôtre.",
+            "de": "Mehr zählen die, deren Training in dieselbe Richtung gegangen ist wie Ihres.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

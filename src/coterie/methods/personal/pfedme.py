@@ -27,6 +27,7 @@ from coterie.core.held import Held, together
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out
 from coterie.core.net import SERVER, Net, from_server
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.moreau import Moreau
@@ -48,6 +49,8 @@ class State:
 @dataclass(frozen=True)
 class PFedMe:
     """Personal models near a shared one, which steps along the envelope of their losses."""
+
+    chooses: ClassVar[Partners] = Partners(shares="part")
 
     local: Trainer = SGD()
     """The work on the personal model: sgd, adam or adamw."""

@@ -4,11 +4,4 @@ from coterie.methods.ranking.influence import Influence
 from coterie.methods.ranking.ndoye import Ndoye
 from coterie.methods.ranking.similar import Similar
 
-# what `coterie rank` takes: by which matrix each ranks, and whether a high value is a good one
-RANKINGS = {
-    "ndoye": ("transfer loss", False),
-    "influence": ("influence", True),
-    "similar": ("dissimilarity", False),
-}
-
-__all__ = ["RANKINGS", "Influence", "Ndoye", "Similar"]
+__all__ = ["Influence", "Ndoye", "Similar"]

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -42,6 +42,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, first_of, handed_out, scatter
 from coterie.core.net import Net, Replies, from_server
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.fold import HeldOut
@@ -71,6 +72,17 @@ Estimate = Literal["exact", "first-order"]
 @dataclass(frozen=True)
 class Influence:
     """Ranks others by how much they lower one's held-out loss, then trains with those that do."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={"influence": "high"},
+        shares="model",
+        ranks=True,
+        words={
+            "en": "A circle of those without whom your model would do worse.",
+            "fr": "Un cercle de ceux sans qui votre modèle serait moins bon.",
+            "de": "Ein Kreis derer, ohne die Ihr Modell schlechter wäre.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

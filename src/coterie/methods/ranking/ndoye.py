@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +40,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import ALL, METHODS, NOBODYS, Info, Models, Reveals, asking, handed_out
 from coterie.core.net import Net, settle, to_own
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.fold import Fold
@@ -64,6 +66,17 @@ from coterie.methods.ranking.circles import Ranking, State
 @dataclass(frozen=True)
 class Ndoye:
     """Ranks others by how well their models transfer, then trains with the best of them."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={"transfer loss": "low"},
+        shares="model",
+        ranks=True,
+        words={
+            "en": "A circle of those whose models, trained alone, do well on your rows.",
+            "fr": "Un cercle de ceux dont les modèles, entraînés seuls, réussissent bien sur vos lignes.",
+            "de": "Ein Kreis derer, deren allein trainierte Modelle auf Ihren Zeilen gut abschneiden.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -40,6 +40,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, handed_out, only_for
 from coterie.core.net import Net, to_own
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.score import Here
@@ -72,6 +73,17 @@ COST = "dissimilarity"
 @dataclass(frozen=True)
 class Similar:
     """Ranks others by how alike their rows are, then trains with the nearest of them."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={"dissimilarity": "low"},
+        shares="model",
+        ranks=True,
+        words={
+            "en": "A circle of those whose rows look most like yours.",
+            "fr": "Un cercle de ceux dont les lignes ressemblent le plus aux vôtres.",
+            "de": "Ein Kreis derer, deren Zeilen Ihren am ähnlichsten sind.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

@@ -31,6 +31,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, loss_by_reply, scatter
 from coterie.core.net import Net, settle
+from coterie.core.partners import NOBODY, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -56,6 +57,8 @@ class State:
 @dataclass(frozen=True)
 class Cyclic:
     """One model for all, trained by one client after the other."""
+
+    chooses: ClassVar[Partners] = NOBODY
 
     local: Trainer = SGD()
     """The work of a client when it has the model."""

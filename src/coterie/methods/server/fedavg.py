@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, losses_of, scatter
 from coterie.core.net import Net, Replies
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -42,6 +44,15 @@ class State:
 @dataclass(frozen=True)
 class FedAvg:
     """One model for all: the average of what each client makes of it."""
+
+    chooses: ClassVar[Partners] = Partners(
+        shares="model",
+        words={
+            "en": "Everybody trains one common model; whoever has more rows counts more.",
+            "fr": "Tous entraînent un modèle commun ; qui a plus de lignes compte davantage.",
+            "de": "Alle trainieren ein gemeinsames Modell; wer mehr Zeilen hat, zählt mehr.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

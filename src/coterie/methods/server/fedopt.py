@@ -41,6 +41,7 @@ from coterie.core.held import Held, hold
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals
 from coterie.core.net import SERVER, Net
+from coterie.core.partners import NOBODY, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
@@ -60,6 +61,8 @@ class State:
 @dataclass(frozen=True)
 class FedOpt(ABC):
     """Options of every server's optimiser; each adds its step."""
+
+    chooses: ClassVar[Partners] = NOBODY
 
     local: Trainer = SGD()
     """The work of a client in a round."""

@@ -22,6 +22,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
 from coterie.core.net import Net, settle, to_own
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
@@ -42,6 +43,15 @@ class State:
 @dataclass(frozen=True)
 class FineTune:
     """FedAvg first; in the last rounds each client goes on alone from the shared model."""
+
+    chooses: ClassVar[Partners] = Partners(
+        shares="model",
+        words={
+            "en": "Everybody trains one common model, then each goes on alone.",
+            "fr": "Tous entraînent un modèle commun, puis chacun continue seul.",
+            "de": "Alle trainieren ein gemeinsames Modell, dann macht jeder allein weiter.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -37,6 +37,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, check_validation, scatter
 from coterie.core.net import Net, Replies
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -71,6 +72,18 @@ class State:
 @dataclass(frozen=True)
 class Guided:
     """One model for all: in each layer, those weigh more whose layer scores higher on a metric."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        words={
+            "en": "One common model, layer by layer: whoever's layer has the higher score counts more, "
+            "for all alike.",
+            "fr": "Un modèle commun, couche par couche : celui dont la couche a le meilleur score "
+            "compte davantage, pour tous de la même façon.",
+            "de": "Ein gemeinsames Modell, Schicht für Schicht: Wessen Schicht höher bewertet ist, "
+            "zählt mehr, für alle gleich.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
@@ -30,6 +31,7 @@ from coterie.core.held import COORDINATOR, Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of
 from coterie.core.net import Net, from_server
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -53,6 +55,15 @@ class State:
 @dataclass(frozen=True)
 class Robust:
     """One model for all: a rule that holds against some liars makes it of the replies."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        words={
+            "en": "One common model, by a rule that bears some wrong partners.",
+            "fr": "Un modèle commun, selon une règle qui supporte quelques partenaires défaillants.",
+            "de": "Ein gemeinsames Modell nach einer Regel, die einige fehlerhafte Partner verträgt.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

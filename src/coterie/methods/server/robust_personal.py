@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,6 +43,7 @@ from coterie.core.method import (
     scatter,
 )
 from coterie.core.net import Net, Replies
+from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -75,6 +76,15 @@ class Turn(NamedTuple):
 @dataclass(frozen=True)
 class RobustPersonal:
     """A model for each requester: a rule that trusts its own reply makes it of all replies."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={WEIGHTS: "high"},
+        words={
+            "en": "An average around your own model that bears some wrong partners.",
+            "fr": "Une moyenne autour de votre propre modèle, qui supporte quelques partenaires défaillants.",
+            "de": "Ein Durchschnitt um Ihr eigenes Modell, der einige fehlerhafte Partner verträgt.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round."""

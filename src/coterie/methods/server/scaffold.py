@@ -37,6 +37,7 @@ from coterie.core.held import Held, hold, together
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out
 from coterie.core.net import SERVER, Net, from_server
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels import controlled
@@ -60,6 +61,8 @@ class State:
 @dataclass(frozen=True)
 class Scaffold:
     """One model for all, trained by gradients that are corrected for what is peculiar to a client."""
+
+    chooses: ClassVar[Partners] = Partners(shares="model")
 
     local: Trainer = SGD()
     """The work of a client in a round: SGD without momentum, or newton."""

@@ -38,7 +38,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -60,6 +60,7 @@ from coterie.core.method import (
     scatter,
 )
 from coterie.core.net import Net, Replies
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -105,6 +106,17 @@ class Turn(NamedTuple):
 @dataclass(frozen=True)
 class WeightErosion:
     """A model for each requester; clients lose their weight in it as their gradients part from its own."""
+
+    chooses: ClassVar[Partners] = Partners(
+        by={"relative distance": "low", "alpha": "high"},
+        shares="model",
+        words={
+            "en": "Others fade out as their training points elsewhere than yours.",
+            "fr": "Les autres s'effacent à mesure que leur entraînement va dans une autre direction "
+            "que le vôtre.",
+            "de": "Andere treten zurück, je mehr ihr Training in eine andere Richtung weist als Ihres.",
+        },
+    )
 
     local: Trainer = SGD()
     """The work of a client in a round: steps=1 for one minibatch, epochs for a sum along local SGD."""

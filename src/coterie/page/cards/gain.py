@@ -22,7 +22,8 @@ from coterie.core.errors import CoterieError
 from coterie.core.seeds import Key
 from coterie.methods.baselines import NOTHING
 from coterie.metrics import bootstrap, operating
-from coterie.metrics.summary import HIGHER_IS_BETTER, Interval
+from coterie.metrics.summary import Interval
+from coterie.metrics.table import BY_ROW, METRICS
 from coterie.page.cards.base import Card, Table
 from coterie.page.cards.gain_pictures import Rows, pictures
 from coterie.page.catalogue import Words
@@ -121,7 +122,7 @@ def over_rows(mine: Rows, theirs: Rows) -> tuple[float, float]:
     if len(mine[1]) < 2:
         return math.nan, math.nan
     ours, alone = ((p.argmax(axis=1) == y).astype(float)[None] for p, y in (mine, theirs))
-    rows, figure = np.array([len(mine[1])]), bootstrap.FIGURES["accuracy"]
+    rows, figure = np.array([len(mine[1])]), BY_ROW["accuracy"]
     draws = bootstrap.differences(ours, alone, rows, figure, Key(0).at("rows").numpy())
     low, high = bootstrap.bounds_by_client(draws, rows, figure)[:, 0]
     return float(low), float(high)
@@ -145,13 +146,13 @@ def leaking(view: View, say: Words) -> list[str]:
 
 def amount(value: float, metric: str, say: Words) -> str:
     """A difference: points of per cent, or a number."""
-    if metric in words.PERCENT:
+    if words.in_percent(metric):
         return say.number(100 * value, 2 if abs(value) < 0.1 else 3)
     return say.number(value, 2)
 
 
 def figure(value: float, metric: str, say: Words) -> str:
-    return say.percent(value, 1) if metric in words.PERCENT else say.number(value)
+    return say.percent(value, 1) if words.in_percent(metric) else say.number(value)
 
 
 def answer(view: View, metric: str, gain: Interval | None, say: Words) -> str:
@@ -163,17 +164,17 @@ def answer(view: View, metric: str, gain: Interval | None, say: Words) -> str:
         return say("gain.is_nothing")
     if bool(no_gain(groups_of(view), view.runs, metric)[view.number]):
         now = mean_of(view.runs, metric, view.number)
-        return say("gain.below", metric=say(f"metric.{metric}"), value=figure(now, metric, say))
+        return say("gain.below", metric=say.metric(metric), value=figure(now, metric, say))
     if gain is None:
         return say("gain.no_alone")
-    called, (low, high) = say(f"metric.{metric}"), gain.bounds
+    called, (low, high) = say.metric(metric), gain.bounds
     blanks = {
         "amount": amount(abs(gain.mean), metric, say),
         "metric": called,
         "low": amount(low, metric, say),
         "high": amount(high, metric, say),
     }
-    points = "points" if metric in words.PERCENT else "number"
+    points = "points" if words.in_percent(metric) else "number"
     return say(f"gain.{points}.{verdict(gain)}", **blanks)
 
 
@@ -201,7 +202,7 @@ def level(view: View, metric: str, say: Words) -> list[str]:
     if not math.isfinite(now):
         return []
     rows = rows_tested(view)
-    called, text = say(f"metric.{metric}"), figure(now, metric, say)
+    called, text = say.metric(metric), figure(now, metric, say)
     lines = [say("gain.level", metric=called, value=text, rows=say.whole(rows))]
     if math.isfinite(before):
         lines = [
@@ -244,7 +245,7 @@ def unsure(metric: str, gain: Interval | None, wide: bool, say: Words) -> list[s
         return [say("gain.one_seed")]
     said = []
     if gain.mean == 0:
-        points = "points" if metric in words.PERCENT else "number"
+        points = "points" if words.in_percent(metric) else "number"
         ends = {"low": amount(low, metric, say), "high": amount(high, metric, say)}
         said = [say(f"gain.{points}.same_range", **ends)]
     if math.isfinite(gain.half):
@@ -319,11 +320,11 @@ def table(view: View, say: Words) -> Table:
             continue
         gain = mine - alone
         raw.append([metric, float(mine), *(float(v) if math.isfinite(v) else None for v in (alone, gain))])
-        better = HIGHER_IS_BETTER.get(metric, True)
+        better = metric not in METRICS or METRICS[metric].higher
         mark = "" if not math.isfinite(gain) or gain == 0 else " ▲" if (gain > 0) == better else " ▼"
         rows.append(
             [
-                say.of(f"metric.{metric}", metric),
+                say.metric(metric),
                 figure(mine, metric, say),
                 figure(alone, metric, say) if math.isfinite(alone) else "–",
                 (amount(gain, metric, say) + mark) if math.isfinite(gain) else "–",

@@ -63,7 +63,7 @@ def by_round(view: View, metric: str, say: Words) -> Plot | None:
                 data.append(line)
     if not data:
         return None
-    unit = f"{say(f'metric.{metric}')}{', %' if factor == 100 else ''}"
+    unit = f"{say.metric(metric)}{', %' if factor == 100 else ''}"
     layout = {
         "xaxis": {"title": {"text": say("axis.round")}},
         "yaxis": {"title": {"text": unit}, **within(metric)},

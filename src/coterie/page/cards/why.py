@@ -12,29 +12,13 @@ from typing import Any
 import numpy as np
 
 from coterie.page.cards.base import Card, Table
-from coterie.page.cards.why_pictures import HIGH, last_row, named, pictures, slug
+from coterie.page.cards.why_pictures import last_row, named, numbers, pictures, slug
 from coterie.page.catalogue import Words
 from coterie.page.view import View
 from coterie.report.choices import IN, reason
 from coterie.report.ranked import is_ranking, ranked
 from coterie.runs.alike import Similarity
 
-CHOOSES_NOBODY = frozenset(
-    (
-        "nothing",
-        "local",
-        "central",
-        "bayes-local",
-        "bayes-central",
-        "fedavg",
-        "finetune",
-        "fedprox",
-        "scaffold",
-    )
-) | {"fedavgm", "fedadagrad", "fedadam", "fedyogi"}
-"""Methods that are known to train alone, or with everybody alike. Of one that is neither here nor among the
-texts (`way.*`) nothing is said of how it chooses: it may well choose, and measure.
-"""
 NAMED = 3  # columns, or reasons, of a sentence
 LISTED = 12  # columns of each other that the table shows; its file has all
 COLUMNS = ("partner", "measure", "value", "by_chance", "reason")
@@ -50,7 +34,7 @@ def card(view: View, say: Words) -> Card:
     answers = [text for text in (chosen(view, say), measured, near) if text]
     said = [*answers[1:], *said]
     if not answers:
-        answers = [say.of(f"way.{view.method}", say("why.nothing") if view.method in CHOOSES_NOBODY else "")]
+        answers = [in_words(view, say)]
     return Card(
         "why",
         answers[0],
@@ -62,8 +46,17 @@ def card(view: View, say: Words) -> Card:
     )
 
 
+def in_words(view: View, say: Words) -> str:
+    """How the method says that it chooses; nothing of one that does not say it."""
+    chooses = view.partners
+    if chooses is None:
+        return ""
+    return chooses.said(say.language) or ("" if chooses.by else say("why.nothing"))
+
+
 def how(view: View, say: Words) -> list[str]:
-    lines = [say.of(f"way.{view.method}", say("why.how_method", method=view.method))]
+    said = view.partners.said(say.language) if view.partners is not None else ""
+    lines = [said or say("why.how_method", method=view.method)]
     lines += [say.of(f"matrix.{slug(name)}.how", "") for name in named(view)]
     if view.similarity is not None:
         lines.append(say("why.how_sketches"))
@@ -74,8 +67,8 @@ def how(view: View, say: Words) -> list[str]:
 
 
 def leading(view: View) -> str:
-    """The first by which others can be told apart."""
-    for name in (name for name in named(view) if name in HIGH):
+    """The first number that the method goes by, by which others can be told apart."""
+    for name in (name for name in named(view) if name in numbers(view)):
         row = last_row(view, name)[view.others]
         known = row[np.isfinite(row)]
         if len(known) == 1 or np.ptp(known) > 0:
@@ -89,7 +82,7 @@ def by_matrix(view: View, say: Words, name: str) -> str:
     known = [j for j in view.others if np.isfinite(row[j])]
     if not known:
         return ""
-    order = sorted(known, key=lambda j: -row[j] if HIGH[name] else row[j])
+    order = sorted(known, key=lambda j: -row[j] if numbers(view)[name] == "high" else row[j])
     best, worst = order[0], order[-1]
     what = say.of(f"matrix.{slug(name)}.name", name)
     one = say("why.best", name=view.names[best], value=say.number(row[best]), measure=what)

@@ -16,21 +16,6 @@ from coterie.report import views
 from coterie.report.plotly_data import Plot, plain, ticks, tidy
 from coterie.runs.alike import Similarity
 
-HIGH = {
-    "relative distance": False,
-    "alpha": True,
-    "loss": False,
-    "accuracy": True,
-    "similarity": True,
-    "history": True,
-    "transfer loss": False,
-    "influence": True,
-    "dissimilarity": False,
-    "distance": False,
-    "affinity": True,
-    "gain": True,
-}
-"""Matrices by which others can be put in order, and whether a high figure speaks for them."""
 BARS = 12  # columns of a picture
 LINES = 12  # others that are drawn
 
@@ -39,13 +24,18 @@ def slug(name: str) -> str:
     return name.replace(" ", "-")
 
 
+def numbers(view: View) -> Mapping[str, str]:
+    """The matrices that the method goes by, and whether a high or a low number speaks for another."""
+    return view.partners.by if view.partners is not None else {}
+
+
 def named(view: View) -> list[str]:
-    """The matrices that say anything of this client, those to go by first."""
+    """The matrices that say anything of this client, those that the method goes by first."""
     found = []
     for name, by_round in view.record.matrices.items():
         if name != CIRCLE and by_round and np.isfinite(last_row(view, name)[view.others]).any():
             found.append(name)
-    return sorted(found, key=lambda name: [*HIGH, name].index(name))
+    return sorted(found, key=lambda name: [*numbers(view), name].index(name))
 
 
 def last_row(view: View, name: str) -> np.ndarray:

@@ -8,10 +8,9 @@ are told of that part, and of others whose weights are no shares of any model, n
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
+from coterie.core.partners import Shares
 from coterie.page.cards.base import Card, Picture, Table, tinted
 from coterie.page.catalogue import Words
 from coterie.page.standing import reason
@@ -23,33 +22,17 @@ LEAST = 0.005  # of a model: whoever counts less is not named
 LINES = 8  # others that are drawn one by one
 GONE = 3  # others of whom a sentence says that they do not count any more
 COLUMNS = ("partner", "weight_now", "weight_mean", "rounds_counted", "own_weight_there", "training_rows")
-Summed = Literal["model", "part", ""]
-SHOWN: dict[Summed, tuple[str, ...]] = {
+SHOWN: dict[Shares, tuple[str, ...]] = {
     "model": COLUMNS,
     "part": tuple(c for c in COLUMNS if c != "own_weight_there"),
     "": ("partner", "rounds_counted", "training_rows"),
 }
-SUMS = (
-    frozenset(("nothing", "local", "bayes-local", "central", "fedavg", "finetune", "fedprox", "scaffold"))
-    | {"one-shot-fedavg", "one-shot-wfedavg", "weight-erosion", "ifca", "cfl", "oracle"}
-    | {"pfedgraph", "fedfomo"}
-    | {"pens", "dac", "gossip", "d-psgd", "greedy", "epsilon-greedy", "random", "random-weighted"}
-    | {"ndoye", "influence", "similar"}
-)
-"""Methods that are known to make a client's model by the weights of their record, if the rule is a mean."""
-SUMS_OF_A_PART = frozenset(("ditto", "apfl", "pfedme", "per-fedavg", "fedper", "fedrep"))
-"""Methods that make a model for all, or some layers, by these weights; a client's own model is another."""
 
 
-def summed_in(view: View) -> Summed:
+def summed_in(view: View) -> Shares:
     """What the weights are shares of: a client's model, the part that all share, or nothing that is known."""
-    method = view.method
-    if method == "advised":
-        choice = view.record.config.get(method, {}).get("choice") or ()
-        method = str(choice[view.number]).partition(":")[0] if len(choice) > view.number else ""
-    if view.record.config.get(method, {}).get("rule", "mean") != "mean":
-        return ""
-    return "model" if method in SUMS else "part" if method in SUMS_OF_A_PART else ""
+    rule = view.record.config.get(view.method, {}).get("rule", "mean")
+    return view.partners.shares if view.partners is not None and rule == "mean" else ""
 
 
 def card(view: View, say: Words) -> Card:
@@ -117,7 +100,7 @@ def absent(view: View, say: Words) -> list[str]:
     return [say("with.away", name=name, why=reason(why, say)) for name, why in list(away.items())[:GONE]]
 
 
-def pictures(view: View, say: Words, what: Summed) -> list[Picture]:
+def pictures(view: View, say: Words, what: Shares) -> list[Picture]:
     if not len(view.heard):
         return []
     mean = view.heard.mean(axis=0)

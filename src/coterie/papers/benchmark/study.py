@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from coterie.api.folders import digest, origin
 from coterie.api.tuning import Builder, Settings, Tuning, run_once, tune
 from coterie.core.errors import BadRun, CoterieWarning
-from coterie.metrics.summary import HEADLINE
+from coterie.metrics.table import headline
 from coterie.papers.base import Asked, Job, Preset, Scale, Step
 from coterie.papers.benchmark.settings import SETTINGS
 from coterie.papers.benchmark.ways import WAYS, Way
@@ -82,7 +82,7 @@ def searched(way: Way, shared: Settings, search: Search, builder: Builder) -> Fo
 def trace(found: Found, settings: Settings, builder: Builder) -> Trace:
     """One run on all training rows, scored on test rows."""
     record = run_once(settings, builder)
-    names, metric, spent = record.clients, HEADLINE[record.about["task"]], record.spent()
+    names, metric, spent = record.clients, headline(record.about["task"]), record.spent()
 
     def by_client(figure: str) -> dict[str, float]:
         if figure not in record.metrics[-1]["scores"]["own/test"]:

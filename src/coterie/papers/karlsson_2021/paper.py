@@ -18,6 +18,7 @@ from coterie.core.belief import Beliefs
 from coterie.core.client import Client, Samples
 from coterie.core.method import Info, Method
 from coterie.core.net import Net
+from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.data.clients import samples
@@ -53,6 +54,7 @@ class Alone(Peers):
     """Everybody by itself, with the peers' early stopping: local and, with all the data, central training."""
 
     name: ClassVar[str] = "alone"
+    chooses: ClassVar[Partners] = Partners(shares="model")
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
         """One client will do."""
