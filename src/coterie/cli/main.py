@@ -3,7 +3,7 @@
 0    done
 1    a mistake of the program: one line that asks to report it
 2    a mistake or a mishap that its lines explain
-130  stopped by the person at the keyboard; 141 nobody reads on
+130  stopped by SIGINT (Ctrl-C) or SIGTERM; 141 nobody reads on
 
 A traceback is shown with --debug alone.
 """
@@ -106,7 +106,12 @@ def told(error: Exception) -> tuple[list[str], int]:
 
 
 def entry() -> None:
-    """The shell's command. Everything is written when `main` is over, and torch takes long to leave."""
+    """The shell's command. Everything is written when `main` is over, and torch takes long to leave.
+
+    Shells start what runs in the background with SIGINT ignored; Python then leaves it ignored, and so do all
+    children. A relay, a site or a long run is stopped by it all the same.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     code = main()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
