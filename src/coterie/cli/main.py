@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import coterie
-from coterie.cli.commands import COMMANDS, load
+from coterie.cli.commands import COMMANDS, NETWORK, load
 from coterie.core.clock import CLOCK
 from coterie.core.errors import (
     BadInput,
@@ -33,19 +33,18 @@ from coterie.core.errors import (
     with_flags,
 )
 
-HELP = """coterie {version}: personalised collaborative learning
+HELP = """coterie {version}: with whom should each site learn? A model for each, and rows stay at home
 
 usage: coterie COMMAND [--help] [-v] [--debug] ...
 
+examples:
+  coterie demo                                    with whom to train, asked on real data
+  coterie run --data digits                       train, and write a folder with a report
+  coterie table inspect a.csv b.csv --target ill  look at tables of your own, for recipe.toml
+  coterie advise --recipe recipe.toml             whom each should train with, and why
+  coterie page                                    what came out, in a browser
 {commands}
 -v tells more, such as which engine was chosen and why; --debug shows where an error came from.
-
-examples:
-  coterie demo
-  coterie run --data digits
-  coterie compare --data titanic --methods local fedavg finetune --seeds 3
-  coterie data show heart-disease
-  coterie resume runs/digits-shift-fedavg-seed0
 
 Python: import coterie; coterie.train(model, clients, method="fedavg")
 """
@@ -55,7 +54,6 @@ COMMON = {
 } | {"freeze": flag_of("freeze", "features")}
 """Settings that messages of every room name as Python does, validation=0.2, and their flags."""
 STOPPED: list[int] = []  # signals that asked this command to stop
-NETWORK = ("cryptography", "nvflare", "msgpack", "zstandard")  # of the extra coterie[network]
 NO_MEMORY = "can't allocate memory"  # torch's words, in an error of no kind of its own
 
 
@@ -123,9 +121,7 @@ def _dispatch(words: list[str]) -> int:
     for word in words:
         _refuse_unwritable(word)
     if not words or words[0] in ("-h", "--help", "help"):
-        wide = max(map(len, COMMANDS)) + 2
-        lines = "".join(f"  {name:<{wide}}{about}\n" for name, about in COMMANDS.items())
-        print(HELP.format(version=coterie.__version__, commands=lines), end="")
+        print(HELP.format(version=coterie.__version__, commands=by_group()), end="")
         return 0
     if words[0] in ("--version", "-V"):
         print(coterie.__version__)
@@ -138,6 +134,14 @@ def _dispatch(words: list[str]) -> int:
         return command(words[1:])
     except SystemExit as stop:  # tyro's --help
         return int(stop.code or 0)
+
+
+def by_group() -> str:
+    """A line for each command, below what people want of it."""
+    wide, groups = max(map(len, COMMANDS)) + 2, dict[str, list[str]]()
+    for name, entry in COMMANDS.items():
+        groups.setdefault(entry.group, []).append(f"  {name:<{wide}}{entry.about}")
+    return "".join("\n".join(["", f"{group}:", *lines, ""]) for group, lines in groups.items())
 
 
 def _refuse_unwritable(word: str) -> None:
