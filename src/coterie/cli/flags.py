@@ -61,11 +61,9 @@ def read_settings(
     for name in base.options:
         if name not in classes and not unknown:
             wrong.add(f"{path}: {unused(name, classes)}")
-    shared = [o for o in options_of(Settings) if not (methods and o.name == "method")]
-    shared = [o for o in shared if (not only or o.name in only) and o.name not in without]
     for name in (name for name in table if name in without):
         wrong.add(f"{path}: {name} is not for coterie {command}: leave it out")
-    own = [CONFIG, *more]
+    shared, own = _shared(only, without, bool(methods)), [CONFIG, *more]
     asked = bool({"-h", "--help"} & set(words))
     staged = base.features is not None or asks_for("features", words)
     if not asked:
@@ -73,17 +71,27 @@ def read_settings(
         hints = {**_hints([*shared, *own], tables), "--features": SWITCH}
         wrong.found += check_words(words, hints, command, partial(_strange, tables, unknown)).found
     wrong.refuse()
-    kind = dataclasses.make_dataclass(
-        command,
-        [
-            *(_field(o, getattr(base, o.name)) for o in shared),
-            *(_field(o, given.get(o.name, o.default)) for o in own),
-            *(_table(name, cls, base.options.get(name, {})) for name, cls in classes.items()),
-            *([_features(base.features)] if staged or (asked and not only) else []),
-        ],
-        frozen=True,
-    )
+    fields = [_field(o, getattr(base, o.name)) for o in shared]
+    fields += [_field(o, given.get(o.name, o.default)) for o in own]
+    fields += [_table(name, cls, base.options.get(name, {})) for name, cls in classes.items()]
+    fields += [_features(base.features)] if staged or (asked and not only) else []
+    kind = dataclasses.make_dataclass(command, fields, frozen=True)
     parsed = parse(kind, [w for w in words if w != "--features"], command, description)
+    settings = _settings_of(parsed, shared, classes, staged, [*kernels, *works])
+    return settings, {o.name: getattr(parsed, o.name) for o in own}
+
+
+def _shared(only: Collection[str], without: Collection[str], methods: bool) -> list[Option]:
+    """The settings of a run that a command takes; one for several methods has no --method."""
+    left_out = {*without, *(["method"] if methods else [])}
+    return [o for o in options_of(Settings) if (not only or o.name in only) and o.name not in left_out]
+
+
+def _settings_of(
+    parsed: Any, shared: Sequence[Option], classes: Mapping[str, type], staged: bool, kernels: Sequence[str]
+) -> Settings:
+    """What was parsed as settings; all that they and their parts refuse is said at once."""
+    wrong = Gathered()
     options = {
         name: {o.name: getattr(getattr(parsed, _identifier(name)), o.name) for o in options_of(cls)}
         for name, cls in classes.items()
@@ -93,18 +101,15 @@ def read_settings(
         features = Features(**vars(parsed.features)) if staged else None
     with wrong.one():
         settings = Settings(**{o.name: getattr(parsed, o.name) for o in shared}, options=options)
-    for name, table in options.items():
-        with wrong.one():
-            if name not in WORK:
-                with naming_flags_of(classes[name]):
-                    classes[name](**coerced(classes[name], table, name))
-    shared_one = [parsed.kernel] if getattr(parsed, "kernel", AUTO) != AUTO else []
-    for kernel in [*shared_one, *kernels, *works]:
+    for name in (name for name in options if name not in WORK):
+        with wrong.one(), naming_flags_of(classes[name]):
+            classes[name](**coerced(classes[name], options[name], name))
+    own = [parsed.kernel] if getattr(parsed, "kernel", AUTO) != AUTO else []
+    for kernel in [*own, *kernels]:
         with wrong.one():
             nested.made(kernel, options)
     wrong.refuse()
-    settings = dataclasses.replace(settings, features=features)
-    return settings, {o.name: getattr(parsed, o.name) for o in own}
+    return dataclasses.replace(settings, features=features)
 
 
 NAMED = ("data", "model", "net", "method")
@@ -315,9 +320,8 @@ class SettingsFlags:
         """The flags with any parts whatever, whose names are choices."""
         names: dict[str, Any] = {kind: Literal[("auto", *registry)] for kind, registry in PARTS.items()}
         names["methods"] = GenericAlias(tuple, (names["method"], ...))
-        taken = [o for o in options_of(Settings) if not self.only or o.name in self.only]
-        taken = [o for o in taken if o.name not in {*self.without, *(["method"] if self.methods else [])}]
-        flat = [CONFIG, RECIPE, *taken, *self.own]
+        shared = _shared(self.only, self.without, self.methods is not None)
+        flat = [CONFIG, RECIPE, *shared, *self.own]
         fields = [_field(o._replace(hint=names.get(o.name, o.hint)), o.default) for o in flat]
         for kind, registry in PARTS.items():
             if not self.only or kind in self.only:
