@@ -5,7 +5,7 @@ import os
 import pytest
 
 import coterie as library
-from coterie.cli import run
+from coterie.cli import flags
 from coterie.cli.main import main
 from coterie.core.errors import BadInputs, Several
 from coterie.runs.jobs import side_by_side
@@ -263,7 +263,7 @@ class TestMistakesOfOurs:
         def broken(*given, **more):
             raise error
 
-        monkeypatch.setattr(run, "read_settings", broken)
+        monkeypatch.setattr(flags, "read_settings", broken)
         assert coterie("run") == (code, "", f"coterie: {said}\n")
         found, _, told = coterie("run", "--debug")
         assert found == code

@@ -11,12 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import tyro
 
 import coterie as package
-from coterie.cli.completion import everything
-from coterie.cli.posterior import KINDS, Add
-from coterie.cli.posterior_predict import Predict, score_table, scores
+from coterie.cli.posterior import KINDS
+from coterie.cli.posterior_predict import score_table, scores
 from coterie.core.belief import belief_of, repeat, row
 from coterie.core.held import hold
 from coterie.core.net import to_own
@@ -631,13 +629,6 @@ class TestHelp:
             assert any(f"coterie posterior {command} POOL" in text for text in done())
             example = re.split(r"examples?:\n", "\n".join(done(command, "--help")))[1]
             assert example.startswith(f"  coterie posterior {command}")
-
-    def test_completion_knows_them(self):
-        known = everything()
-        found = tyro.cli(known, args=["posterior", "add", "pool", "a", "b", "--update"])
-        assert found == Add("pool", ("a", "b"), update=True)
-        found = tyro.cli(known, args=["posterior", "predict", "pool", "x.csv", "--samples", "5"])
-        assert found == Predict("pool", "x.csv", samples=5)
 
     def test_the_commands_of_the_page_work(self, coterie):
         """Two hospitals that train alone, each on a file of its own, and join later."""

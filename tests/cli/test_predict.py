@@ -12,13 +12,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import tyro
 
 import coterie as package
-from coterie.cli.completion import everything
-from coterie.cli.export import Export
 from coterie.cli.main import main
-from coterie.cli.predict import Predict, csv_of
+from coterie.cli.predict import csv_of
 from coterie.use import load
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -261,13 +258,6 @@ def test_the_commands_of_the_page_work(coterie, run):
         code, _, said = coterie(*words)
         assert code == 0, said
     assert Path("predictions.csv").exists()
-
-
-def test_completion_knows_them():
-    found = tyro.cli(everything(), args=["predict", "run", "x.csv", "--client", "north", "--explain", "2"])
-    assert found == Predict("run", "x.csv", "north", explain=2)
-    found = tyro.cli(everything(), args=["export", "run", "--out", "model", "--onnx"])
-    assert found == Export("run", out="model", onnx=True)
 
 
 def test_the_table_is_written_as_pandas_writes_it():

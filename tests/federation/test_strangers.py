@@ -244,11 +244,18 @@ def test_a_revoked_site_is_out_at_once_and_for_good(clinic):
     site.stop()
 
 
-@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_when_told_to(here_of, tmp_path, by):
+IN_BACKGROUND = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]  # as shells start jobs: with SIGINT ignored
+
+
+@pytest.mark.parametrize(
+    ("by", "started"),
+    [(signal.SIGTERM, []), (signal.SIGINT, []), (signal.SIGINT, IN_BACKGROUND)],
+    ids=["SIGTERM", "SIGINT", "SIGINT in the background"],
+)
+def test_it_ends_when_told_to(here_of, tmp_path, by, started):
     here, folder = here_of("relay"), tmp_path / "ward"
     found(folder, ["a"])
-    relay = here.run("relay", [*COTERIE, "coordinate", folder / "coordinator", "--port", "0"])
+    relay = here.run("relay", [*started, *COTERIE, "coordinate", folder / "coordinator", "--port", "0"])
     port = int(relay.wait_for("listening on 127.0.0.1:").rpartition(":")[2])
     assert (folder / "coordinator" / "port").read_text() == f"{port}\n"
     post = Post(dataclasses.replace(read_kit(folder / "sites" / "a"), port=port))

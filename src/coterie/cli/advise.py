@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rich.markup import escape
 
 from coterie.cli import screen
+from coterie.cli.command import command_with
 from coterie.cli.compare import JOBS
-from coterie.cli.flags import SPENDING, read_settings
+from coterie.cli.flags import SPENDING, Given, SettingsFlags
 from coterie.cli.run import OUT, fresh
-from coterie.core.clock import CLOCK
 from coterie.core.errors import BadInput
 from coterie.core.options import Option, options_of
 from coterie.methods.advised import Advised
@@ -47,12 +46,12 @@ ADVISED = {o.name: o for o in options_of(Advised) if o.name != "choice"}
 INNER = Option(
     "inner", int, 3, "Folds inside each, which choose while it judges; 0 promises no gain, and is quicker."
 )
+OWN = (*ADVISED.values(), INNER, OUT, JOBS)
 
 
-def advise(words: Sequence[str]) -> int:
-    with CLOCK.part("start-up"):
-        own = [*ADVISED.values(), INNER, OUT, JOBS]
-        settings, extra = read_settings(words, "advise", HELP, own, ["advised"], without=SPENDING)
+@command_with(SettingsFlags("advise", HELP, OWN, methods=lambda words: ["advised"], without=SPENDING))
+def advise(given: Given) -> int:
+    settings, extra, _ = given
     asked = {name: extra[name] for name in ADVISED}
     if settings.options.get("advised"):
         wrong = {k: v for k, v in settings.options["advised"].items() if v != _default(k)}

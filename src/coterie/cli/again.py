@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from coterie.cli import screen
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.cli.run import played
 from coterie.core.errors import BadInput, BadRun
 from coterie.methods.baselines import NOTHING
@@ -47,8 +47,8 @@ class Again:
     out: Annotated[str, tyro.conf.arg(help="The folder of the new run; by default one beside RUN.")] = ""
 
 
-def again(words: Sequence[str]) -> int:
-    asked: Again = parse(Again, words, "again", HELP)
+@command_with(Flags(Again, "again", HELP))
+def again(asked: Again) -> int:
     path, out = given_path(asked.run), None if not asked.out else given_folder(asked.out)
     if asked.rounds < 0:
         raise BadInput(f"rounds={asked.rounds} must be at least 0, which is as before: try 30")

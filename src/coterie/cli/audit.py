@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from rich.table import Table
 from coterie.audit.subject import check_canaries, check_run, read_subject
 from coterie.audit.whole import ATTACKS, FILE, PAGE, audited, check_attacks, write
 from coterie.cli import screen
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.cli.report import read_sections
 from coterie.core.errors import BadInput, CoterieError, Gathered, lines_of
 from coterie.engines.threads import narrow
@@ -62,9 +61,9 @@ class Audit:
     out: Annotated[str, tyro.conf.arg(help="A folder to write into; by default that of the run.")] = ""
 
 
+@command_with(Flags(Audit, "audit", HELP))
 @narrow()
-def audit(words: Sequence[str]) -> int:
-    asked: Audit = parse(Audit, words, "audit", HELP)
+def audit(asked: Audit) -> int:
     path, out, attacks = checked(asked)
     subject = read_subject(path, asked.client, asked.seed, asked.canaries)
     table, files = audited(

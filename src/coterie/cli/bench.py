@@ -18,7 +18,7 @@ from coterie.bench.measure import Watch, measure
 from coterie.bench.whole import WHOLES, measure_whole
 from coterie.bench.workloads import WORKLOADS, Workload, quick
 from coterie.cli import screen
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.core.errors import BadInput, UnknownName
 from coterie.runs.about import command_line
 from coterie.storage.paths import given_file, given_folder
@@ -83,8 +83,8 @@ class Bench:
     ] = ""
 
 
-def bench(words: Sequence[str]) -> int:
-    asked: Bench = parse(Bench, words, "bench", HELP)
+@command_with(Flags(Bench, "bench", HELP))
+def bench(asked: Bench) -> int:
     if asked.repeats is not None and asked.repeats < 1:
         raise BadInput(f"repeats={asked.repeats} must be at least 1: try 5")
     if asked.csv:

@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from coterie.cli import screen
-from coterie.cli.flags import read_settings
+from coterie.cli.command import command_with
+from coterie.cli.flags import Given, SettingsFlags
 from coterie.cli.report import read_sections
 from coterie.cli.run import OUT, fresh, out_of
 from coterie.cli.words import by_flag
@@ -67,9 +68,10 @@ OWN = [
 FEW = 8  # findings of a site on the screen
 
 
+@command_with(SettingsFlags("check", HELP, OWN, only=SETTINGS))
 @narrow()
-def check(words: Sequence[str]) -> int:
-    settings, extra = read_settings(words, "check", HELP, OWN, only=SETTINGS)
+def check(given: Given) -> int:
+    settings, extra, words = given
     names, bounds, settings, run = asked(settings, extra, words)
     settings, out = settings.resolved(), out_of(extra)
     quality = found(settings, names, bounds, extra["requester"] if extra["worth"] else "")

@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from coterie.cli import screen
-from coterie.cli.flags import kernel_names, method_names, read_settings
+from coterie.cli.command import command_with
+from coterie.cli.flags import Given, SettingsFlags, kernel_names, method_names
 from coterie.cli.run import ENERGY, OUT, WATCH, close, fresh, how_to_go_on, out_of
 from coterie.core.clock import CLOCK
 from coterie.core.errors import BadData, BadInput, Diverged, Refused
@@ -61,11 +63,14 @@ GRID = Option("grid", tuple[str, ...], (), "Values for every method that has the
 SEEDS = Option("seeds", int, 3, "How many seeds, counted from --seed.")
 
 
-def compare(words: Sequence[str]) -> int:
-    with CLOCK.part("start-up"):
-        names = method_names(words, DEFAULT)
-        own, kernels = [METHODS, GRID, SEEDS, OUT, JOBS, WATCH, ENERGY], kernel_names(words)
-        settings, extra = read_settings(words, "compare", HELP, own, names, kernels=kernels)
+OWN = (METHODS, GRID, SEEDS, OUT, JOBS, WATCH, ENERGY)
+
+
+@command_with(
+    SettingsFlags("compare", HELP, OWN, methods=partial(method_names, default=DEFAULT), kernels=kernel_names)
+)
+def compare(given: Given) -> int:
+    settings, extra, _ = given
     watch, tracker = told(watcher_of(extra["watch"])), tracker_of(extra["energy"])
     for who, given in (("who watches", extra["watch"]), ("an energy tracker", extra["energy"])):
         if given:  # runs one after the other: logs and counters are no place for several processes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.cli.report import read_sections
 from coterie.core.errors import BadRun, UnknownName
 from coterie.report import contribution_tables as tables
@@ -34,8 +33,8 @@ class Asked:
     requester: Annotated[str, tyro.conf.arg(help="Show all that one client was given, by name.")] = ""
 
 
-def contributions(words: Sequence[str]) -> int:
-    asked = parse(Asked, words, "contributions", HELP)
+@command_with(Flags(Asked, "contributions", HELP))
+def contributions(asked: Asked) -> int:
     sections, console = read_sections(given_path(asked.path)), Console()
     for section in sections:
         found = tables.found_in(views.groups(section.records))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from coterie.cli.command import Flags, command_with
 from coterie.core.errors import BadInput, BadRun
 from coterie.federation.party import read_kit
 from coterie.federation.relay import Relay
@@ -42,8 +41,8 @@ class Coordinate:
     ] = None
 
 
-def coordinate(words: Sequence[str]) -> int:
-    asked = _asked(words)
+@command_with(Flags(Coordinate, "coordinate", HELP))
+def coordinate(asked: Coordinate) -> int:
     if asked.port is not None and not 0 <= asked.port <= 65535:
         raise BadInput(f"--port {asked.port} must be from 0 to 65535: try 8443")
     kit = read_kit(asked.kit)
@@ -75,17 +74,3 @@ def coordinate(words: Sequence[str]) -> int:
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def _asked(words: Sequence[str]) -> Coordinate:
-    """Other commands' parser loads torch, which a relay has no use for; it is asked only what went wrong."""
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            return tyro.cli(Coordinate, prog="coterie coordinate", description=HELP, args=list(words))
-    except SystemExit as stop:
-        if stop.code == 0:
-            raise
-    from coterie.cli.flags import parse
-
-    found: Coordinate = parse(Coordinate, words, "coordinate", HELP)
-    return found

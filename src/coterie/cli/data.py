@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -11,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from coterie.cli import screen
-from coterie.cli.flags import SPENDING, dispatch, parse, read_settings
+from coterie.cli.command import Flags, command_with, subcommands
+from coterie.cli.flags import SPENDING, Given, SettingsFlags
 from coterie.core.options import Option
 from coterie.data.sources import SOURCES
 from coterie.papers import drawing
@@ -33,6 +33,8 @@ examples:
   coterie data show fashion-mnist --split interests --figures png --out pictures
 """
 
+LIST = "Lists all data: what it is, and whether it is at hand.\n\nexample:\n  coterie data list"
+FETCH = "Fetches and checks the files of one source, or of all.\n\nexample:\n  coterie data fetch mnist"
 SHOW = """Shows who has how many samples of which label, after a split.
 
 examples:
@@ -56,18 +58,8 @@ class Fetch:
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="The data to fetch, or all.")]
 
 
-def data(words: Sequence[str]) -> int:
-    known = {"list": list_data, "fetch": fetch, "show": show}
-    return dispatch("data", known, words, HELP)
-
-
-def list_data(words: Sequence[str]) -> None:
-    parse(
-        Listing,
-        words,
-        "data list",
-        "Lists all data: what it is, and whether it is at hand.\n\nexample:\n  coterie data list",
-    )
+@command_with(Flags(Listing, "data list", LIST))
+def list_data(asked: Listing) -> None:
     table = Table("name", "at hand", "what", "licence", box=None, header_style="bold")
     for name, cls in SOURCES.items():
         source: Any = cls()
@@ -75,14 +67,9 @@ def list_data(words: Sequence[str]) -> None:
     screen.out.print(table)
 
 
-def fetch(words: Sequence[str]) -> None:
-    name = parse(
-        Fetch,
-        words,
-        "data fetch",
-        "Fetches and checks the files of one source, or of all.\n\nexample:\n  coterie data fetch mnist",
-    ).name
-    for one in SOURCES if name == "all" else [name]:
+@command_with(Flags(Fetch, "data fetch", FETCH))
+def fetch(asked: Fetch) -> None:
+    for one in SOURCES if asked.name == "all" else [asked.name]:
         files = SOURCES.make(one).fetch()
         print(
             f"{one}: "
@@ -90,10 +77,9 @@ def fetch(words: Sequence[str]) -> None:
         )
 
 
-def show(words: Sequence[str]) -> None:
-    if words and not words[0].startswith("-"):
-        words = ["--data", *words]
-    settings, extra = read_settings(words, "data show", SHOW, [FIGURES, OUT], without=SPENDING)
+@command_with(SettingsFlags("data show", SHOW, [FIGURES, OUT], without=SPENDING, first="data"))
+def show(given: Given) -> None:
+    settings, extra, _ = given
     folder = given_folder(extra["out"])
     experiment = prepare(settings, None)
     about = experiment.about
@@ -105,6 +91,9 @@ def show(words: Sequence[str]) -> None:
         files += drawing.write(folder, lambda: splits.draw(record), extra["figures"])
         for file in files:
             print(f"figure: {file}")
+
+
+data = subcommands("data", HELP, {"list": list_data, "fetch": fetch, "show": show})
 
 
 def label_table(about: Any) -> Table:

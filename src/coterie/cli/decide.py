@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 import tyro
 
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.core.errors import BadInput
 from coterie.federation.headers import printable
 from coterie.runs.deciding import Asked, Place, place_of
@@ -58,8 +58,8 @@ class Decide:
     by: Annotated[str, tyro.conf.arg(help="Who decides; by default who is logged in.")] = ""
 
 
-def decide(words: Sequence[str]) -> int:
-    told: Decide = parse(Decide, words, "decide", HELP)
+@command_with(Flags(Decide, "decide", HELP))
+def decide(told: Decide) -> int:
     path = given_path(told.place)
     place, wanted = place_of(path), list(asked(told))
     client = told.client or (place.clients[0] if place.site else "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +13,8 @@ import tyro
 from rich.markup import escape
 
 from coterie.cli import screen
+from coterie.cli.command import Flags, command_with
 from coterie.cli.compare import run_all
-from coterie.cli.flags import parse
 from coterie.cli.report import read_sections
 from coterie.cli.run import fresh
 from coterie.report import advice
@@ -64,8 +63,8 @@ class Demo:
     seeds: Annotated[int, tyro.conf.arg(help="How many seeds.")] = 5
 
 
-def demo(words: Sequence[str]) -> int:
-    asked = parse(Demo, words, "demo", HELP)
+@command_with(Flags(Demo, "demo", HELP))
+def demo(asked: Demo) -> int:
     path = Path(asked.out) if asked.out else fresh("demo")
     builders = {name: Builder() for name in STUDIES}
     for name, settings in STUDIES.items():

@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.cli.report import read_sections
 from coterie.federation.energy import FILE, site_energy
 from coterie.report import energy as shown
@@ -44,8 +44,8 @@ class Asked:
     ] = ""
 
 
-def energy(words: Sequence[str]) -> int:
-    asked = parse(Asked, words, "energy", HELP)
+@command_with(Flags(Asked, "energy", HELP))
+def energy(asked: Asked) -> int:
     path, country, console = given_path(asked.path), asked.country or asked_country(), Console()
     mix = grid(country)  # a country that nobody knows is refused first
     for state in (path, path / "state"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import tyro
 from rich.markup import escape
 
 from coterie.cli import screen
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.core.errors import BadInput
 from coterie.use import load, save
 
@@ -39,8 +38,8 @@ class Export:
     onnx: Annotated[bool, tyro.conf.arg(help="Also write model.onnx, for other programs.")] = False
 
 
-def export(words: Sequence[str]) -> int:
-    asked: Export = parse(Export, words, "export", HELP)
+@command_with(Flags(Export, "export", HELP))
+def export(asked: Export) -> int:
     if not asked.out:
         raise BadInput("no folder to write to: name one with --out")
     predictor = load(asked.run, asked.client)

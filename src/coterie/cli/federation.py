@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from coterie.cli.flags import dispatch, parse
+from coterie.cli.command import Flags, command_with, subcommands
 from coterie.core.errors import BadInput, CoterieError
 from coterie.federation.headers import printable
 from coterie.storage.paths import fresh_path, given_folder, given_path
@@ -167,25 +167,11 @@ class Who:
     ]
 
 
-KINDS = {"init": Init, "invite": Invite, "revoke": Revoke, "who": Who, "demo": Demo, "rehearse": Rehearse}
-
-
-def federation(words: Sequence[str]) -> int:
-    known = {
-        "init": init,
-        "invite": invite,
-        "revoke": revoke,
-        "who": who,
-        "demo": demo,
-        "rehearse": rehearse,
-    }
-    return dispatch("federation", known, words, HELP)
-
-
-def who(words: Sequence[str]) -> None:
+@command_with(Flags(Who, "federation who", WHO))
+def who(asked: Who) -> None:
     from coterie.federation.post import Post
 
-    kit = _kits().read_kit(given_path(parse(Who, words, "federation who", WHO).kit, "KIT"))
+    kit = _kits().read_kit(given_path(asked.kit, "KIT"))
     if kit.role not in ("lead", "viewer"):
         raise BadInput(f"{kit.folder} is the kit of a {kit.role}: give that of a lead or a viewer")
     post = Post(kit)
@@ -220,8 +206,8 @@ def at_work_of(post: Post, sites: Sequence[str]) -> dict[str, str]:
     return said
 
 
-def init(words: Sequence[str]) -> None:
-    asked = parse(Init, words, "federation init", INIT)
+@command_with(Flags(Init, "federation init", INIT))
+def init(asked: Init) -> None:
     folder, kits = given_folder(asked.folder, "DIR"), _kits()
     made = kits.found(
         folder,
@@ -243,22 +229,22 @@ def init(words: Sequence[str]) -> None:
     print(f"next: coterie coordinate {shlex.quote(str(made[0].folder))}")
 
 
-def invite(words: Sequence[str]) -> None:
-    asked = parse(Invite, words, "federation invite", INVITE)
+@command_with(Flags(Invite, "federation invite", INVITE))
+def invite(asked: Invite) -> None:
     kit = _kits().invite(given_path(asked.folder, "DIR"), asked.name, asked.role, asked.days)
     print(f"{kit.folder}: {OWNERS[kit.role].format(name=kit.name)}; hand it over by a safe way")
 
 
-def revoke(words: Sequence[str]) -> None:
-    asked = parse(Revoke, words, "federation revoke", REVOKE)
+@command_with(Flags(Revoke, "federation revoke", REVOKE))
+def revoke(asked: Revoke) -> None:
     folder = given_path(asked.folder, "DIR")
     _kits().revoke(folder, asked.name)
     print(f"{asked.name} is revoked; a coordinator that runs from {folder / 'coordinator'} shuts it out now")
     print(f"if it runs from a copy, put {folder / 'authority' / 'revoked.json'} into that")
 
 
-def demo(words: Sequence[str]) -> None:
-    asked = parse(Demo, words, "federation demo", DEMO)
+@command_with(Flags(Demo, "federation demo", DEMO))
+def demo(asked: Demo) -> None:
     if asked.rounds < 1:
         raise BadInput(f"--rounds {asked.rounds} must be at least 1: try 15")
     folder = _new_folder(asked.out, "federation-demo")
@@ -269,16 +255,19 @@ def demo(words: Sequence[str]) -> None:
     show.demo(folder, asked.hosts, asked.rounds, _say)
 
 
-def rehearse(words: Sequence[str]) -> None:
-    asked = parse(Rehearse, words, "federation rehearse", REHEARSE)
+@command_with(Flags(Rehearse, "federation rehearse", REHEARSE))
+def rehearse(asked: Rehearse) -> int:
     if asked.times < 1:
         raise BadInput(f"--times {asked.times} must be at least 1: try 1")
     folder = _new_folder(asked.out, "federation-rehearsal")
     _need_hosts("rehearse where there are some; coterie federation demo does without")
     from coterie.federation.demo import rehearsal
 
-    if not rehearsal.rehearse(folder, asked.times, _say):
-        raise SystemExit(1)
+    return 0 if rehearsal.rehearse(folder, asked.times, _say) else 1
+
+
+KINDS = {"init": init, "invite": invite, "revoke": revoke, "who": who, "demo": demo, "rehearse": rehearse}
+federation = subcommands("federation", HELP, KINDS)
 
 
 def _new_folder(out: str, name: str) -> Path:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from types import GenericAlias
+from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 
+from coterie.cli.command import parse
 from coterie.cli.words import SWITCH, by_flag, check_words
 from coterie.cli.words import named as flag_named
-from coterie.core.errors import BadInput, CoterieError, Gathered, UnknownName, naming_flags_of, shown
+from coterie.core.clock import CLOCK
+from coterie.core.errors import BadInput, CoterieError, Gathered, naming_flags_of, shown
 from coterie.core.options import Option, coerced, options_of, table_of
 from coterie.kernels import WORK, nested
 from coterie.kernels.natural import AUTO, STEPS, only_work
@@ -29,36 +32,8 @@ from coterie.storage.plugins import load_plugins
 
 SPENDING = ("budget", "power")
 """Settings of a run or comparison, and of no other command."""
-
-
-def parse(kind: Any, words: Sequence[str], command: str, description: str) -> Any:
-    """tyro's parser, with its refusals in one line."""
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            return tyro.cli(kind, prog=f"coterie {command}", description=description, args=list(words))
-    except SystemExit as stop:
-        if stop.code == 0:
-            raise
-        raise BadInput(one_line(said.getvalue(), command)) from None
-
-
-def one_line(box: str, command: str) -> str:
-    """The message of tyro's box, which rules divide into parts, and the flag it suggests."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
-    parts: list[list[str]] = [[]]
-    for line in plain.splitlines():
-        if re.search(r"[─-]{5,}", line):
-            parts.append([])
-        elif inside := line.strip("│| \t"):
-            parts[-1].append(inside)
-    # a box drawn with lines has its title in a rule; one in plain letters has it as its first part
-    message, *rest = [p for p in parts if p][0 if "╭" in plain else 1 :] or [[plain.strip()]]
-    text = " ".join(message).rstrip(".")
-    for part in rest:
-        if part[0].startswith("Perhaps you meant"):
-            text += f": did you mean {part[1].split()[0].rstrip(',')}?"
-    return f"{text} (see coterie {command} --help)"
+CONFIG = Option("config", str, "", "A TOML file with settings; flags go before it.")
+RECIPE = Option("recipe", str, "", "How tables of your own are read: --data table --table.recipe FILE.")
 
 
 def read_settings(
@@ -86,11 +61,9 @@ def read_settings(
     for name in base.options:
         if name not in classes and not unknown:
             wrong.add(f"{path}: {unused(name, classes)}")
-    shared = [o for o in options_of(Settings) if not (methods and o.name == "method")]
-    shared = [o for o in shared if (not only or o.name in only) and o.name not in without]
     for name in (name for name in table if name in without):
         wrong.add(f"{path}: {name} is not for coterie {command}: leave it out")
-    own = [Option("config", str, "", "A TOML file with settings; flags go before it."), *more]
+    shared, own = _shared(only, without, bool(methods)), [CONFIG, *more]
     asked = bool({"-h", "--help"} & set(words))
     staged = base.features is not None or asks_for("features", words)
     if not asked:
@@ -98,17 +71,27 @@ def read_settings(
         hints = {**_hints([*shared, *own], tables), "--features": SWITCH}
         wrong.found += check_words(words, hints, command, partial(_strange, tables, unknown)).found
     wrong.refuse()
-    kind = dataclasses.make_dataclass(
-        command,
-        [
-            *(_field(o, getattr(base, o.name)) for o in shared),
-            *(_field(o, given.get(o.name, o.default)) for o in own),
-            *(_table(name, cls, base.options.get(name, {})) for name, cls in classes.items()),
-            *([_features(base.features)] if staged or (asked and not only) else []),
-        ],
-        frozen=True,
-    )
+    fields = [_field(o, getattr(base, o.name)) for o in shared]
+    fields += [_field(o, given.get(o.name, o.default)) for o in own]
+    fields += [_table(name, cls, base.options.get(name, {})) for name, cls in classes.items()]
+    fields += [_features(base.features)] if staged or (asked and not only) else []
+    kind = dataclasses.make_dataclass(command, fields, frozen=True)
     parsed = parse(kind, [w for w in words if w != "--features"], command, description)
+    settings = _settings_of(parsed, shared, classes, staged, [*kernels, *works])
+    return settings, {o.name: getattr(parsed, o.name) for o in own}
+
+
+def _shared(only: Collection[str], without: Collection[str], methods: bool) -> list[Option]:
+    """The settings of a run that a command takes; one for several methods has no --method."""
+    left_out = {*without, *(["method"] if methods else [])}
+    return [o for o in options_of(Settings) if (not only or o.name in only) and o.name not in left_out]
+
+
+def _settings_of(
+    parsed: Any, shared: Sequence[Option], classes: Mapping[str, type], staged: bool, kernels: Sequence[str]
+) -> Settings:
+    """What was parsed as settings; all that they and their parts refuse is said at once."""
+    wrong = Gathered()
     options = {
         name: {o.name: getattr(getattr(parsed, _identifier(name)), o.name) for o in options_of(cls)}
         for name, cls in classes.items()
@@ -118,18 +101,15 @@ def read_settings(
         features = Features(**vars(parsed.features)) if staged else None
     with wrong.one():
         settings = Settings(**{o.name: getattr(parsed, o.name) for o in shared}, options=options)
-    for name, table in options.items():
-        with wrong.one():
-            if name not in WORK:
-                with naming_flags_of(classes[name]):
-                    classes[name](**coerced(classes[name], table, name))
-    shared_one = [parsed.kernel] if getattr(parsed, "kernel", AUTO) != AUTO else []
-    for kernel in [*shared_one, *kernels, *works]:
+    for name in (name for name in options if name not in WORK):
+        with wrong.one(), naming_flags_of(classes[name]):
+            classes[name](**coerced(classes[name], options[name], name))
+    own = [parsed.kernel] if getattr(parsed, "kernel", AUTO) != AUTO else []
+    for kernel in [*own, *kernels]:
         with wrong.one():
             nested.made(kernel, options)
     wrong.refuse()
-    settings = dataclasses.replace(settings, features=features)
-    return settings, {o.name: getattr(parsed, o.name) for o in own}
+    return dataclasses.replace(settings, features=features)
 
 
 NAMED = ("data", "model", "net", "method")
@@ -302,23 +282,51 @@ def _features(given: Features | None) -> tuple[str, Any, Any]:
     return _table("features", Features, {} if given is None else table_of(given), about)
 
 
-def all_tables() -> Iterable[tuple[str, Any, Any]]:
-    """Every option of every part, for shell completion."""
-    for registry in PARTS.values():
-        for name, cls in registry.items():
-            if options_of(cls):
-                yield _table(name, cls, {})
-    yield _features(None)
+class Given(NamedTuple):
+    """What a command that takes the settings of a run was given."""
+
+    settings: Settings
+    own: dict[str, Any]
+    words: Sequence[str]
 
 
-def dispatch(
-    command: str, known: Mapping[str, Callable[[Sequence[str]], None]], words: Sequence[str], about: str
-) -> int:
-    """The part of a command that its first word names."""
-    if not words or words[0] in ("-h", "--help"):
-        print(about, end="")
-        return 0
-    if words[0] not in known:
-        raise UnknownName(f"{command} command", words[0], known)
-    known[words[0]](words[1:])
-    return 0
+@dataclass(frozen=True)
+class SettingsFlags:
+    """The settings of a run as flags, the options of its parts, and options that are the command's own."""
+
+    name: str
+    about: str
+    own: Sequence[Option] = ()
+    only: Collection[str] = ()
+    """The settings that the command takes, if not all."""
+    without: Collection[str] = ()
+    """The settings that it does not take."""
+    methods: Callable[[Sequence[str]], Sequence[str]] | None = None
+    """The methods whose options are flags, by the words; there is no --method then."""
+    kernels: Callable[[Sequence[str]], Sequence[str]] = lambda words: ()
+    """Further kernels whose options are flags, by the words."""
+    first: str = ""
+    """A setting that the first word is, if it is no flag."""
+
+    def read(self, words: Sequence[str]) -> Given:
+        if self.first and words and not words[0].startswith("-"):
+            words = [f"--{self.first}", *words]
+        with CLOCK.part("start-up"):
+            methods = self.methods(words) if self.methods else ()
+            limits = self.only, self.kernels(words), self.without
+            return Given(*read_settings(words, self.name, self.about, self.own, methods, *limits), words)
+
+    def flags(self) -> type:
+        """The flags with any parts whatever, whose names are choices."""
+        names: dict[str, Any] = {kind: Literal[("auto", *registry)] for kind, registry in PARTS.items()}
+        names["methods"] = GenericAlias(tuple, (names["method"], ...))
+        shared = _shared(self.only, self.without, self.methods is not None)
+        flat = [CONFIG, RECIPE, *shared, *self.own]
+        fields = [_field(o._replace(hint=names.get(o.name, o.hint)), o.default) for o in flat]
+        for kind, registry in PARTS.items():
+            if not self.only or kind in self.only:
+                fields += [_table(name, cls, {}) for name, cls in registry.items() if options_of(cls)]
+        if not self.only:
+            switch: Any = Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="features")]
+            fields += [_features(None), ("last_layer", switch, dataclasses.field(default=False))]
+        return dataclasses.make_dataclass(_identifier(self.name), fields, frozen=True)

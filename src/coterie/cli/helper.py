@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import tyro
 
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.cli.site import say, stay
 from coterie.core.errors import BadInput
 from coterie.engines.threads import narrow
@@ -34,8 +33,9 @@ class Asked:
     kit: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="KIT", help="The helper's kit.")]
 
 
-def helper(words: Sequence[str]) -> int:
-    kit = read_kit(parse(Asked, words, "helper", HELP).kit)
+@command_with(Flags(Asked, "helper", HELP))
+def helper(asked: Asked) -> int:
+    kit = read_kit(asked.kit)
     if kit.role != "helper":
         raise BadInput(f"{kit.folder} is the kit of {kit.name}, a {kit.role}: give that of a helper")
     try:

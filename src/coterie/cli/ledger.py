@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from coterie.cli.flags import dispatch, parse
+from coterie.cli.command import Flags, command_with, subcommands
 from coterie.core.errors import BadInput, BadRun, Refused
 from coterie.ledger import chain, heads
 from coterie.ledger.chain import Broken, Entry
@@ -67,17 +67,8 @@ class Show:
     run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help="The folder of a run.")]
 
 
-KINDS = {"verify": Verify, "show": Show}
-
-
-def ledger(words: Sequence[str]) -> int:
-    if words[:1] == ["verify"]:
-        return verify(words[1:])
-    return dispatch("ledger", {"show": show, "verify": lambda words: None}, words, HELP)
-
-
-def verify(words: Sequence[str]) -> int:
-    asked: Verify = parse(Verify, words, "ledger verify", VERIFY)
+@command_with(Flags(Verify, "ledger verify", VERIFY))
+def verify(asked: Verify) -> int:
     folder = run_at(asked.run)
     record = read_record(folder)
     kept = {name: heads_in(given_path(name, "--heads")) for name in asked.heads}
@@ -122,8 +113,8 @@ def authority_of(told: str) -> Authority:
         raise BadInput(f"--authority {path}: {error}") from None
 
 
-def show(words: Sequence[str]) -> None:
-    asked: Show = parse(Show, words, "ledger show", SHOW)
+@command_with(Flags(Show, "ledger show", SHOW))
+def show(asked: Show) -> None:
     folder = run_at(asked.run)
     found = chain.read(folder)
     if isinstance(found, Broken):
@@ -137,6 +128,9 @@ def show(words: Sequence[str]) -> None:
     now = sorted({one.site for one in signed if one.index == last.index})
     said = f"signed, it is said, by {', '.join(now)}: coterie ledger verify holds it against their heads"
     print(clean(said if now else NOBODY))
+
+
+ledger = subcommands("ledger", HELP, {"verify": verify, "show": show})
 
 
 def run_at(text: str) -> Path:

@@ -3,7 +3,7 @@
 0    done
 1    a mistake of the program: one line that asks to report it
 2    a mistake or a mishap that its lines explain
-130  stopped by the person at the keyboard; 141 nobody reads on
+130  stopped by SIGINT (Ctrl-C) or SIGTERM; 141 nobody reads on
 
 A traceback is shown with --debug alone.
 """
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import coterie
-from coterie.cli.commands import COMMANDS, load
+from coterie.cli.commands import COMMANDS, NETWORK, load
 from coterie.core.clock import CLOCK
 from coterie.core.errors import (
     BadInput,
@@ -33,19 +33,18 @@ from coterie.core.errors import (
     with_flags,
 )
 
-HELP = """coterie {version}: personalised collaborative learning
+HELP = """coterie {version}: with whom should each site learn? A model for each, and rows stay at home
 
 usage: coterie COMMAND [--help] [-v] [--debug] ...
 
+examples:
+  coterie demo                                    with whom to train, asked on real data
+  coterie run --data digits                       train, and write a folder with a report
+  coterie table inspect a.csv b.csv --target ill  look at tables of your own, for recipe.toml
+  coterie advise --recipe recipe.toml             whom each should train with, and why
+  coterie page                                    what came out, in a browser
 {commands}
 -v tells more, such as which engine was chosen and why; --debug shows where an error came from.
-
-examples:
-  coterie demo
-  coterie run --data digits
-  coterie compare --data titanic --methods local fedavg finetune --seeds 3
-  coterie data show heart-disease
-  coterie resume runs/digits-shift-fedavg-seed0
 
 Python: import coterie; coterie.train(model, clients, method="fedavg")
 """
@@ -55,7 +54,6 @@ COMMON = {
 } | {"freeze": flag_of("freeze", "features")}
 """Settings that messages of every room name as Python does, validation=0.2, and their flags."""
 STOPPED: list[int] = []  # signals that asked this command to stop
-NETWORK = ("cryptography", "nvflare", "msgpack", "zstandard")  # of the extra coterie[network]
 NO_MEMORY = "can't allocate memory"  # torch's words, in an error of no kind of its own
 
 
@@ -106,7 +104,12 @@ def told(error: Exception) -> tuple[list[str], int]:
 
 
 def entry() -> None:
-    """The shell's command. Everything is written when `main` is over, and torch takes long to leave."""
+    """The shell's command. Everything is written when `main` is over, and torch takes long to leave.
+
+    Shells start what runs in the background with SIGINT ignored; Python then leaves it ignored, and so do all
+    children. A relay, a site or a long run is stopped by it all the same.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     code = main()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
@@ -118,9 +121,7 @@ def _dispatch(words: list[str]) -> int:
     for word in words:
         _refuse_unwritable(word)
     if not words or words[0] in ("-h", "--help", "help"):
-        wide = max(map(len, COMMANDS)) + 2
-        lines = "".join(f"  {name:<{wide}}{about}\n" for name, about in COMMANDS.items())
-        print(HELP.format(version=coterie.__version__, commands=lines), end="")
+        print(HELP.format(version=coterie.__version__, commands=by_group()), end="")
         return 0
     if words[0] in ("--version", "-V"):
         print(coterie.__version__)
@@ -133,6 +134,14 @@ def _dispatch(words: list[str]) -> int:
         return command(words[1:])
     except SystemExit as stop:  # tyro's --help
         return int(stop.code or 0)
+
+
+def by_group() -> str:
+    """A line for each command, below what people want of it."""
+    wide, groups = max(map(len, COMMANDS)) + 2, dict[str, list[str]]()
+    for name, entry in COMMANDS.items():
+        groups.setdefault(entry.group, []).append(f"  {name:<{wide}}{entry.about}")
+    return "".join("\n".join(["", f"{group}:", *lines, ""]) for group, lines in groups.items())
 
 
 def _refuse_unwritable(word: str) -> None:

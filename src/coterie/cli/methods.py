@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,7 +11,7 @@ import tyro
 from rich.table import Table
 
 from coterie.cli import screen
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.core.errors import UnknownName
 from coterie.core.options import options_of
 from coterie.methods import METHODS, partners_of
@@ -53,8 +52,8 @@ class Methods:
     )
 
 
-def methods(words: Sequence[str]) -> int:
-    asked = parse(Methods, words, "methods", HELP)
+@command_with(Flags(Methods, "methods", HELP))
+def methods(asked: Methods) -> int:
     load_plugins(asked.plugins)
     if asked.reveals:
         print(reveals_page(), end="")

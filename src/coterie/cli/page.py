@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import tyro
 
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.core.errors import BadInput
 
 HELP = """Serves runs, comparisons and advice in a browser, on this machine: with whom, why, what is gained,
@@ -42,8 +41,8 @@ class Page:
     ] = ""
 
 
-def page(words: Sequence[str]) -> int:
-    asked: Page = parse(Page, words, "page", HELP)
+@command_with(Flags(Page, "page", HELP))
+def page(asked: Page) -> int:
     try:
         from coterie.page.library import library_of
         from coterie.page.serve import Where, serve

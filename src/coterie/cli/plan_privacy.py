@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 from typing import Annotated, Literal, NamedTuple
 
 import torch
@@ -13,7 +13,8 @@ from rich.text import Text
 from tyro.conf import arg
 
 from coterie.cli import screen
-from coterie.cli.flags import SPENDING, parse, read_settings
+from coterie.cli.command import Command, Flags, command_with
+from coterie.cli.flags import SPENDING, Given, SettingsFlags
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput, Gathered
 from coterie.core.options import Option
@@ -70,14 +71,7 @@ class Plan(NamedTuple):
     one: tuple[Charge, ...]
 
 
-def plan_privacy(words: Sequence[str]) -> int:
-    if any(w == "--rows" or w.startswith("--rows=") for w in words) or {"-h", "--help"} & set(words):
-        by_numbers(parse(Numbers, words, "plan-privacy", HELP))
-    else:
-        by_method(words)
-    return 0
-
-
+@command_with(Flags(Numbers, "plan-privacy", HELP))
 def by_numbers(asked: Numbers) -> None:
     """A setting in plain numbers."""
     wrong = Gathered()
@@ -113,9 +107,10 @@ def by_numbers(asked: Numbers) -> None:
             screen.out.print(f"{plan.name}: with sigma {asked.sigma:g}, {some} fit into {asked.epsilon:g}.")
 
 
-def by_method(words: Sequence[str]) -> None:
+@command_with(SettingsFlags("plan-privacy", HELP, [DELTA, EPSILON], without=SPENDING))
+def by_method(given: Given) -> None:
     """A method on data."""
-    settings, extra = read_settings(words, "plan-privacy", HELP, [DELTA, EPSILON], without=SPENDING)
+    settings, extra, _ = given
     wrong, wanted, delta = Gathered(), extra["epsilon"], extra["delta"]
     with wrong.one():
         check_budget(1.0 if wanted is None else wanted, delta)
@@ -138,6 +133,17 @@ def by_method(words: Sequence[str]) -> None:
         most = max(ones, key=lambda some: epsilon(some, delta, COARSE), default=())
         plans.append(Plan(member.name, member.train, as_charges(account.all()), most))
     show(plans, delta, wanted, getattr(local, "sigma", math.nan))
+
+
+def either_way(words: Sequence[str]) -> int:
+    numbers = any(w == "--rows" or w.startswith("--rows=") for w in words) or {"-h", "--help"} & set(words)
+    return (by_numbers if numbers else by_method)(words)
+
+
+plan_privacy = Command(
+    either_way,
+    lambda: make_dataclass("Both", [], bases=(Numbers, by_method.flags()), frozen=True),
+)
 
 
 def show(plans: Sequence[Plan], delta: float, wanted: float | None, sigma: float) -> None:

@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from coterie.cli import screen
-from coterie.cli.flags import dispatch, parse
-from coterie.cli.posterior_predict import Predict, counted, predict
+from coterie.cli.command import Flags, command_with, subcommands
+from coterie.cli.posterior_predict import counted, predict
 from coterie.core.errors import BadData, BadInput
 from coterie.posteriors.gaussian import Gaussian, isotropic, mean
 from coterie.posteriors.meaning import listed, own_scales
@@ -100,16 +100,8 @@ class Show:
     pool: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="POOL", help="The file of the pool.")]
 
 
-KINDS = {"add": Add, "remove": Remove, "show": Show, "predict": Predict}
-
-
-def posterior(words: Sequence[str]) -> int:
-    known = {"add": add, "remove": remove, "show": show, "predict": predict}
-    return dispatch("posterior", known, words, HELP)
-
-
-def add(words: Sequence[str]) -> None:
-    asked: Add = parse(Add, words, "posterior add", ADD)
+@command_with(Flags(Add, "posterior add", ADD))
+def add(asked: Add) -> None:
     path = Path(asked.pool)
     if not 0 <= asked.prior < math.inf:
         raise BadInput(f"prior={asked.prior} must be at least 0 and finite: try 1, or 0 for none")
@@ -162,8 +154,8 @@ def read_all(places: Sequence[str]) -> list[Saved]:
     return [saved for _, saved in found.values()]
 
 
-def remove(words: Sequence[str]) -> None:
-    asked: Remove = parse(Remove, words, "posterior remove", REMOVE)
+@command_with(Flags(Remove, "posterior remove", REMOVE))
+def remove(asked: Remove) -> None:
     path, names = Path(asked.pool), list(dict.fromkeys(asked.clients))
     if not names:
         raise BadInput("nobody to remove: name at least one client")
@@ -179,8 +171,8 @@ def remove(words: Sequence[str]) -> None:
     print(f"pool: {path}, {counted(after)}")
 
 
-def show(words: Sequence[str]) -> None:
-    asked: Show = parse(Show, words, "posterior show", SHOW)
+@command_with(Flags(Show, "posterior show", SHOW))
+def show(asked: Show) -> None:
     path = Path(asked.pool)
     pool = refuse_empty(read_pool(path), path)
     together = joint(pool.pool)
@@ -203,6 +195,10 @@ def show(words: Sequence[str]) -> None:
     table.add_row("joint", "", together.form, wording.number(width), "", style="bold")
     screen.out.print(table)
     screen.out.print("[dim]spread: geometric mean of the standard deviations of all parameters[/dim]")
+
+
+KINDS = {"add": add, "remove": remove, "show": show, "predict": predict}
+posterior = subcommands("posterior", HELP, KINDS)
 
 
 def spread(posterior: Gaussian) -> float:

@@ -17,7 +17,7 @@ from rich.table import Table
 from torch import Tensor
 
 from coterie.cli import screen
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.cli.predict import notes_of, some_answers
 from coterie.cli.run import title
 from coterie.core import belief as tree
@@ -98,8 +98,8 @@ class Predict:
         refuse_overwriting(self.out, self.pool, self.source)
 
 
-def predict(words: Sequence[str]) -> None:
-    asked: Predict = parse(Predict, words, "posterior predict", HELP)
+@command_with(Flags(Predict, "posterior predict", HELP))
+def predict(asked: Predict) -> None:
     path, source = Path(asked.pool), Path(asked.source)
     pool = refuse_empty(read_pool(path), path)
     if source.is_dir():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from coterie.cli import screen
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.core.errors import Gathered
 from coterie.report import words as wording
 from coterie.storage.paths import given_path, refuse_overwriting
@@ -96,8 +96,8 @@ class Predict:
         return Cut.read(self.cut) if self.cut else None
 
 
-def predict(words: Sequence[str]) -> int:
-    asked: Predict = parse(Predict, words, "predict", HELP)
+@command_with(Flags(Predict, "predict", HELP))
+def predict(asked: Predict) -> int:
     predictor = load(asked.run, asked.client, threshold=asked.threshold, cut=asked.given())
     if asked.ranges:
         predictor = predictor.with_ranges(given_path(asked.ranges, "--ranges"))

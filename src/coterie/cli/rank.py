@@ -9,7 +9,8 @@ from typing import Literal
 from rich.markup import escape
 
 from coterie.cli import screen
-from coterie.cli.flags import SPENDING, config_of, peek, read_settings
+from coterie.cli.command import command_with
+from coterie.cli.flags import SPENDING, Given, SettingsFlags, config_of, peek
 from coterie.cli.run import OUT, fresh, out_of, title
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.options import Option
@@ -41,13 +42,13 @@ examples:
 BY = Option("by", Literal["ndoye", "influence", "similar"], "ndoye", "What to rank by.")
 REQUESTER = Option("requester", str, "", "The client that wants to know; by default each of them.")
 FIGURES = Option("figures", Literal["none", "png", "svg"], "svg", "The picture to write.")
+OWN = (BY, REQUESTER, FIGURES, OUT)
 
 
-def rank(words: Sequence[str]) -> int:
-    by = kind_of(words)
-    settings, extra = read_settings(
-        words, "rank", HELP, [BY, REQUESTER, FIGURES, OUT], [by], without=SPENDING
-    )
+@command_with(SettingsFlags("rank", HELP, OWN, methods=lambda words: [kind_of(words)], without=SPENDING))
+def rank(given: Given) -> int:
+    settings, extra, _ = given
+    by = extra["by"]
     settings = as_ranking(settings, by, extra["requester"]).resolved()
     out = out_of(extra)
     if extra["figures"] != "none":

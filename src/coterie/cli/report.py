@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from coterie.cli import screen
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.cli.run import title
 from coterie.core.errors import BadRun
 from coterie.report.audit import read_audit
@@ -55,8 +54,8 @@ class Report:
     ] = "none"
 
 
-def report(words: Sequence[str]) -> int:
-    asked = parse(Report, words, "report", HELP)
+@command_with(Flags(Report, "report", HELP))
+def report(asked: Report) -> int:
     path, latex = given_path(asked.path), given_file(asked.latex, "--latex") if asked.latex else None
     if is_advice(path):
         if latex is not None:

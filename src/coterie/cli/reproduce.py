@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.table import Table
 
 from coterie.cli import screen
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.core.errors import BadInput
 from coterie.papers import PAPERS, drawing, paper
 from coterie.papers.base import PRESETS, Asked, Job, Paper, Watch, pick, run_jobs
@@ -74,8 +74,8 @@ class Reproduce:
     results: Annotated[str, tyro.conf.arg(help="A folder to write the tables to as well, as PAPER.md.")] = ""
 
 
-def reproduce(words: Sequence[str]) -> int:
-    request: Reproduce = parse(Reproduce, words, "reproduce", HELP)
+@command_with(Flags(Reproduce, "reproduce", HELP))
+def reproduce(request: Reproduce) -> int:
     if not request.paper:
         table = Table("paper", "what", box=None, header_style="bold")
         for name, about in PAPERS.items():

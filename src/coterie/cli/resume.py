@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,8 +9,8 @@ import tyro
 
 from coterie.cli import screen
 from coterie.cli.advise import answer
+from coterie.cli.command import Flags, command_with
 from coterie.cli.compare import run_all
-from coterie.cli.flags import parse
 from coterie.cli.run import close, how_to_go_on
 from coterie.cli.tune import run_trials
 from coterie.core.errors import BadRun
@@ -37,8 +36,9 @@ class Resume:
     ]
 
 
-def resume(words: Sequence[str]) -> int:
-    path = given_path(parse(Resume, words, "resume", HELP).path)
+@command_with(Flags(Resume, "resume", HELP))
+def resume(asked: Resume) -> int:
+    path = given_path(asked.path)
     if is_comparison(path):
         return close(path, run_all(path, read_comparison(path), command_line()))
     if is_advice(path):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from coterie.cli import screen
+from coterie.cli.command import command_with
 from coterie.cli.cost import say_cost
-from coterie.cli.flags import read_settings
+from coterie.cli.flags import Given, SettingsFlags
 from coterie.core.clock import CLOCK
 from coterie.core.options import Option
 from coterie.report.audit import read_audit
@@ -50,9 +51,10 @@ ENERGY = Option(
 OUT = Option("out", str, "", "The folder to write; by default one below runs/ named after the run.")
 
 
-def run(words: Sequence[str]) -> int:
+@command_with(SettingsFlags("run", HELP, [OUT, WATCH, ENERGY]))
+def run(given: Given) -> int:
+    settings, extra, _ = given
     with CLOCK.part("start-up"):
-        settings, extra = read_settings(words, "run", HELP, [OUT, WATCH, ENERGY])
         settings, out = settings.resolved(), out_of(extra)
         watch, tracker = told(watcher_of(extra["watch"])), tracker_of(extra["energy"])
     experiment = for_use(prepare(settings, command_line()))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from rich.markup import escape
 
 from coterie.cli import screen
-from coterie.cli.flags import SPENDING, read_settings
+from coterie.cli.command import command_with
+from coterie.cli.flags import SPENDING, Given, SettingsFlags
 from coterie.cli.run import OUT, fresh, out_of, title
 from coterie.core.options import Option
 from coterie.report import similarity_words as told
@@ -51,8 +51,9 @@ PAIRS, NEAREST = 40, 3  # above so many pairs, so many of each site are printed
 OPTIONS = [MEASURES, REQUESTER, EPSILON, DELTA, FIGURES, OUT]
 
 
-def similar(words: Sequence[str]) -> int:
-    settings, extra = read_settings(words, "similar", HELP, OPTIONS, ["similar"], without=SPENDING)
+@command_with(SettingsFlags("similar", HELP, OPTIONS, methods=lambda words: ["similar"], without=SPENDING))
+def similar(given: Given) -> int:
+    settings, extra, _ = given
     asked = options_for(extra["measures"] or None, extra["epsilon"], extra["delta"])
     settings = as_look(settings, {**asked, "requester": extra["requester"]}).resolved()
     out = out_of(extra)

@@ -7,13 +7,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from coterie.cli.flags import parse, read_settings
+from coterie.cli.command import Command, Flags, command_with, subcommands
+from coterie.cli.flags import SettingsFlags
 from coterie.core.belief import Belief
 from coterie.core.errors import BadInput, BadRun
 from coterie.core.options import Option
@@ -74,23 +75,22 @@ OWN = [
 
 
 @dataclass(frozen=True)
-class Check:
+class Kits:
     kit: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="KIT", help="The site's kit.")]
 
 
-def site(words: Sequence[str]) -> int:
-    if words[:1] == ["check"]:
-        return check(words[1:])
-    if words[:1] == ["cancel"]:
-        return cancel(words[1:])
+FLAGS = SettingsFlags("site", HELP, OWN, only=SETTINGS)
+
+
+def take_part(words: Sequence[str]) -> int:
     if not words or words[0].startswith("-"):
         if not {"-h", "--help"} & set(words):
             raise BadInput(
                 "coterie site needs the folder of its kit first: coterie site KIT --recipe my.toml"
             )
-        read_settings(words, "site KIT", HELP, OWN, only=SETTINGS)
+        replace(FLAGS, name="site KIT").read(words)
     kit = kit_of(words[0])
-    settings, extra = read_settings(words[1:], "site", HELP, OWN, only=SETTINGS)
+    settings, extra, _ = FLAGS.read(words[1:])
     policy = read_policy(extra["policy"] or None)
     holding = rows_of(settings, kit, extra["client"])
     with for_owner_alone(), opened(kit, holding.data, extra["state"], say) as state:
@@ -98,25 +98,29 @@ def site(words: Sequence[str]) -> int:
     return 0
 
 
-def check(words: Sequence[str]) -> int:
+@command_with(Flags(Kits, "site check", CHECK))
+def check(asked: Kits) -> int:
     from coterie.federation.check import reasons
 
-    kit = kit_of(parse(Check, words, "site check", CHECK).kit)
-    lines = reasons(kit)
+    lines = reasons(kit_of(asked.kit))
     for line in lines:
         print(line)
     return 0 if lines[0].startswith("all is well") else 2
 
 
-def cancel(words: Sequence[str]) -> int:
+@command_with(Flags(Kits, "site cancel", CANCELS))
+def cancel(asked: Kits) -> int:
     """A note for the site's process, which looks for it every second while it computes."""
-    state = state_of_kit(kit_of(parse(Check, words, "site cancel", CANCELS).kit).folder)
+    state = state_of_kit(kit_of(asked.kit).folder)
     if not state.is_dir():
         raise BadInput(f"no site has run with this kit, as there is no {state}: start it first")
     with readable_errors(state / CANCEL):
         (state / CANCEL).touch()
     print("what the site computes now ends within a second; asked.jsonl has who asked for it")
     return 0
+
+
+site = subcommands("site", HELP, {"check": check, "cancel": cancel}, Command(take_part, FLAGS.flags))
 
 
 def kit_of(folder: str) -> Kit:

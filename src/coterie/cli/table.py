@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from coterie.cli import screen
-from coterie.cli.flags import dispatch, parse
+from coterie.cli.command import Flags, command_with, subcommands
 from coterie.core.errors import BadInput
 from coterie.data.tables.looks import Inspection, Seen, inspect, status
 from coterie.data.tables.recipe import write_recipe
@@ -56,13 +56,8 @@ class Inspect:
     out: Annotated[str, tyro.conf.arg(help="The recipe to write.")] = "recipe.toml"
 
 
-def table(words: Sequence[str]) -> int:
-    known = {"inspect": inspect_command}
-    return dispatch("table", known, words, HELP)
-
-
-def inspect_command(words: Sequence[str]) -> None:
-    asked = parse(Inspect, words, "table inspect", ABOUT)
+@command_with(Flags(Inspect, "table inspect", ABOUT))
+def inspect_command(asked: Inspect) -> None:
     out = Path(asked.out)
     if out.exists():
         raise BadInput(f"{out} exists: give another with --out, or remove it first")
@@ -77,6 +72,9 @@ def inspect_command(words: Sequence[str]) -> None:
         print(f"next: edit it, then coterie run --recipe {shlex.quote(str(out))}")
     else:
         print('next: write target = "COLUMN" into it, or inspect again with --target')
+
+
+table = subcommands("table", HELP, {"inspect": inspect_command})
 
 
 def summary(seen: Inspection) -> list[Table | str]:

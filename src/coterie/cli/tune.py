@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from functools import partial
 from operator import getitem
 from pathlib import Path
 from typing import Literal
@@ -12,8 +12,9 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from coterie.cli import screen
+from coterie.cli.command import command_with
 from coterie.cli.compare import DEFAULT
-from coterie.cli.flags import SPENDING, method_names, read_settings
+from coterie.cli.flags import SPENDING, Given, SettingsFlags, method_names
 from coterie.cli.run import OUT, fresh
 from coterie.core.errors import BadRun
 from coterie.core.options import Option
@@ -56,8 +57,11 @@ OWN = (
 )
 
 
-def tune(given: Sequence[str]) -> int:
-    settings, extra = read_settings(given, "tune", HELP, OWN, method_names(given, DEFAULT), without=SPENDING)
+@command_with(
+    SettingsFlags("tune", HELP, OWN, methods=partial(method_names, default=DEFAULT), without=SPENDING)
+)
+def tune(given: Given) -> int:
+    settings, extra, _ = given
     out = given_folder(extra["out"]) if extra["out"] else None
     tuning = Tuning(settings, **{o.name: extra[o.name] for o in OWN if o.name != "out"})
     split = tuning.way(tuning.methods[0]).split

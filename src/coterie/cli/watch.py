@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ from rich.live import Live as Drawn
 from rich.text import Text
 
 from coterie.cli import screen
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.core.errors import BadRun
 from coterie.report.live import clock, figure_of, missing, of_run, of_study, progress, told
 from coterie.runs.compare import is_comparison
@@ -54,8 +54,8 @@ class Watch:
     once: Annotated[bool, tyro.conf.arg(help="Say how it is, and end.")] = False
 
 
-def watch(words: Sequence[str]) -> int:
-    asked: Watch = parse(Watch, words, "watch", HELP)
+@command_with(Flags(Watch, "watch", HELP))
+def watch(asked: Watch) -> int:
     given = given_path(asked.place)
     if asked.once:
         screen.out.print(looked(given).view())

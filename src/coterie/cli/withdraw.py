@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from coterie.cli.again import anew
-from coterie.cli.flags import parse
+from coterie.cli.command import Flags, command_with
 from coterie.core.errors import BadInput, BadRun
 from coterie.nets.offers import written
 from coterie.report.words import several
@@ -42,8 +42,8 @@ class Withdraw:
     out: Annotated[str, tyro.conf.arg(help="The folder of that run; by default one beside the first.")] = ""
 
 
-def withdraw(words: Sequence[str]) -> int:
-    asked: Withdraw = parse(Withdraw, words, "withdraw", HELP)
+@command_with(Flags(Withdraw, "withdraw", HELP))
+def withdraw(asked: Withdraw) -> int:
     path = given_path(asked.run)
     record = read_record(path)
     found = touched(record, asked.client)
