@@ -181,7 +181,7 @@ def steps_of_ours(comparison, monkeypatch):
 
 def test_scores_are_those_of_ours(plain, tmp_path):
     """The models of one of our runs, scored by the plain script on the rows that it was handed."""
-    study = Comparison(Settings(data="titanic", rounds=2), ("local",), 1)
+    study = Comparison(Settings(data="titanic", kernel="sgd", rounds=2), ("local",), 1)
     handed.write_clients(tmp_path / "clients.npz", study)
     words = ["--methods", "local", "--seeds", "1", "--out", "run"]
     assert main(["compare", *whole.flags(study.settings), *words]) == 0

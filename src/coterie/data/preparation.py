@@ -118,24 +118,23 @@ class Part:
             made = self.encoded(np.where(np.isnan(raw), math.nan if self.fill is None else self.fill, raw))
         if self.told:
             made = np.column_stack([made, np.full(len(raw), float(self.absent))])
-        return np.asarray(made, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            return np.asarray(made, dtype=np.float32)
 
     def encoded(self, known: Array) -> Array:
         """[row, input] of numbers without gaps."""
         if self.column.kind == "category":
             return np.asarray(known[:, None] == np.array(self.column.codes), dtype=np.float64)
         if self.column.kind == "number":
-            return scaled(known, self.column)[:, None]
+            known = (known - self.column.center) / self.column.spread
         return np.asarray(known[:, None])
 
 
-def scaled(known: Array, column: Column) -> Array:
-    """Numbers in a column's scale; as far as an input goes, where a scale would take them beyond. What others
-    agreed on may be any scale, and a refusal would tell which rows have what.
+def as_far_as_inputs_go(made: Array) -> Array:
+    """Of rows that are trained and tested on. The scale that others agreed on may be any, and a refusal of
+    what it takes too far would tell which rows have what.
     """
-    with np.errstate(over="ignore"):
-        made = (known - column.center) / column.spread
-    return np.where(np.isfinite(known), np.clip(made, -FARTHEST, FARTHEST), made)
+    return np.clip(made, -FARTHEST, FARTHEST)
 
 
 @dataclass(frozen=True)
@@ -198,7 +197,7 @@ class Preparation:
         pools, notes = [train, *others], list[str]()
         if self.drops:
             pools, notes = drop_incomplete(pools, self.parts)
-        made = [Arrays(self.inputs(pool.x), pool.y, pool.columns) for pool in pools]
+        made = [Arrays(as_far_as_inputs_go(self.inputs(p.x)), p.y, p.columns) for p in pools]
         return made, (*notes, *self._filled(pools), *self.notes)
 
     def _filled(self, pools: Sequence[Arrays]) -> list[str]:
