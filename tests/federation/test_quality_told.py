@@ -104,6 +104,17 @@ def test_odd_questions_are_refused(room, checks):
     assert "error" in unpack(here.stations["a"].answer(here.kits["lead"].card, {}, body))[0]
 
 
+def test_checks_are_counted_by_the_day_as_nothing_ends_one(room):
+    here = room(a=Policy(deals_a_day=2))
+
+    def ask():
+        body = pack(message(), {})
+        return unpack(here.stations["a"].answer(here.kits["lead"].card, {}, body))[0]
+
+    assert [ask().keys() for _ in range(2)] == [{"rows", "columns", "found"}] * 2
+    assert "checked 2 times within 24 hours, all that deals_a_day allows" in str(ask()["error"])
+
+
 # what strangers say
 
 COLUMN = {

@@ -30,7 +30,7 @@ from coterie.federation.effects import (
     taken_up,
 )
 from coterie.federation.guard import Guard, who_asks
-from coterie.federation.named import check_look
+from coterie.federation.named import check_look, check_turned
 from coterie.federation.policy import above, check_model
 from coterie.federation.policy_keys import Policy
 from coterie.kernels import Calibrate, Moments, Tallied, kernel_of
@@ -127,6 +127,7 @@ class BoundedSite(Site):
         check_key(message["key"])
         if looks(kernel):
             check_look(kernel, self.client)
+        check_turned(kernel, self.client)
         guests, beside = [int(g) for g in message["guests"]], sum(map(len, message["beside"].values()))
         if len(guests) != len(message["rows"]):
             raise Refused(f"{len(message['rows'])} models of {len(guests)} guests: is it of another version?")

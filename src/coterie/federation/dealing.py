@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,13 +20,13 @@ from coterie.core.options import plain
 from coterie.federation.budgets import secret_at
 from coterie.federation.days import Days
 from coterie.federation.guard import Guard, who_asks
-from coterie.federation.policy import check_deals, check_may, check_quality, check_rows
+from coterie.federation.policy import check_checks, check_deals, check_may, check_quality, check_rows
 from coterie.federation.policy_keys import Policy
 from coterie.federation.rows import FEWEST, PARTS, Holding, digest_of_rows
 from coterie.federation.state_folders import marks_key
 
 MOST_GROUNDS = 16  # ways to set rows aside that are kept in memory
-DEALT = "dealt.txt"
+DEALT, CHECKED = "dealt.txt", "checked.txt"
 Message = tuple[dict[str, Any], dict[str, Tensor]]
 
 
@@ -113,6 +114,8 @@ class Dealing:
         from coterie.federation.quality import answer
 
         check_quality(self.policy, sum(map(len, self.holding.data.pools)))
+        check_checks(self.policy, len(self.days.since(CHECKED)))  # one may take long, and nothing ends it
+        self.days.append(CHECKED, secrets.token_hex(8))
         told, where = answer(self.holding, message.get("checks"), self.state)
         self.say(f"counts and quantiles of columns go to {leader}; what was found here is in {where}")
         return told, {}

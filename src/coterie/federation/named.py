@@ -7,6 +7,7 @@ from typing import Any
 
 from coterie.core.client import Client, class_count
 from coterie.core.errors import Refused, shown
+from coterie.kernels.poisoned import Poisoned
 from coterie.kernels.sketches import column_count
 
 LETTER = 600.0  # seconds, at most, for another site to take a letter
@@ -55,6 +56,19 @@ def check_look(kernel: Any, client: Client) -> None:
     least, most = classes_of(client)
     if classes != 0 and not (type(classes) is int and least <= classes <= most):
         raise Refused(f"a look at {shown(classes)} classes, where {least} are here: is it another table?")
+
+
+def check_turned(kernel: Any, client: Client) -> None:
+    """Labels that are turned round among more or fewer classes than there are fail as soon as one row's is
+    none: that they do, or do not, would tell of single rows.
+    """
+    least, most = classes_of(client)
+    while kernel is not None:
+        turns = isinstance(kernel, Poisoned) and kernel.how == "label-flip"
+        if turns and not least <= kernel.classes <= most:
+            many = shown(kernel.classes)
+            raise Refused(f"labels turned among {many} classes, where {least} are here: {AGAIN}")
+        kernel = getattr(kernel, "inner", None)
 
 
 def classes_of(client: Client) -> tuple[int, int]:

@@ -256,6 +256,15 @@ def check_deals(policy: Policy, today: int) -> None:
         )
 
 
+def check_checks(policy: Policy, today: int) -> None:
+    """One more check of the data, after so many within a day."""
+    if today >= policy.deals_a_day:
+        raise Refused(
+            f"the data were checked {today} times within 24 hours, all that deals_a_day allows: wait, or "
+            "raise it"
+        )
+
+
 def check_size(policy: Policy, size: int) -> None:
     """Any message, of a lead or of another site."""
     _refuse(above(size, "bytes in a message", policy.max_bytes, "max_bytes"))

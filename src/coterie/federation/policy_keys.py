@@ -27,7 +27,8 @@ class Policy:
     max_memory      bytes that one message may take up here
     min_sites       sites that a run must have, this one among them
     runs_a_day      runs that may begin within 24 hours
-    deals_a_day     ways to set rows aside for testing within 24 hours: one for each seed, share, and roster
+    deals_a_day     ways to set rows aside for testing within 24 hours: one for each seed, share, and roster;
+                    and as many checks of the data
     answers_a_day   models that may be trained or scored here within 24 hours, whoever asks
     min_rows        rows that each part must have that is trained, validated or tested on, if it has any; that
                     each visit looks at, and each of its steps; and by which the rows of visits, and of any

@@ -43,6 +43,7 @@ MARKS = "rows.marks"
 OLD: tuple[str, ...] = (
     "asked.jsonl",
     "begun.txt",
+    "checked.txt",
     "dealt.txt",
     "decisions.jsonl",
     "energy.jsonl",

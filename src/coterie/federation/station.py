@@ -99,6 +99,19 @@ class Station(Dealing):
         forget_old_runs(state)
         self.outcome, self.does = "done", ""  # of what it is asked at present, for who reads of it later
         self.calls = {"ping": self._ping, "cancel": self._cancel}
+        self.orders = {
+            "hello": self._hello,
+            "deal": self._deal,
+            "sums": self._sums,
+            "fit": self._fit,
+            "fold": self._fold,
+            "check": self._check,
+            "begin": self._begin,
+            "finish": self._finish,
+            "end": self._end,
+            "left-out": self._left_out,
+            "ledger": self._ledger,
+        }
 
     # the post
 
@@ -122,11 +135,10 @@ class Station(Dealing):
             return pack({"error": kind, "text": text}, {})
         except Exception as error:  # whatever a message that fits nothing may do: the process goes on
             log.debug("a message could not be done", exc_info=True)
-            text = (
-                f"{shown(message.get('do'))} could not be done ({type(error).__name__}: {str(error)[:200]})"
-            )
-            self._note(sender.name, message, f"failed: {text}")
-            return pack({"error": "BadRun", "text": " ".join(text.split())}, {})
+            text = f"{shown(message.get('do'))} could not be done ({type(error).__name__})"
+            why = f"failed: {text}: {str(error)[:200]}"  # which may name a row's value, and stays here
+            self._note(sender.name, message, " ".join(why.split()))
+            return pack({"error": "BadRun", "text": text}, {})
         return found
 
     def call(self, sender: Card, header: Mapping[str, Any], body: bytes) -> bytes:
@@ -159,19 +171,7 @@ class Station(Dealing):
     # what it is asked
 
     def _answer(self, leader: str, message: dict[str, Any], body: bytes) -> bytes:
-        do = {
-            "hello": self._hello,
-            "deal": self._deal,
-            "sums": self._sums,
-            "fit": self._fit,
-            "fold": self._fold,
-            "check": self._check,
-            "begin": self._begin,
-            "finish": self._finish,
-            "end": self._end,
-            "left-out": self._left_out,
-            "ledger": self._ledger,
-        }.get(str(message.get("do")))
+        do = self.orders.get(str(message.get("do")))
         self.say(f"{leader} asks: {asked(message)}")
         if do is not None:
             self._known(leader)

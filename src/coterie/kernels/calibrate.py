@@ -40,8 +40,8 @@ class Calibrate:
     positive: int = 1
     """Of which of two classes these are."""
     label_counts: bool = True
-    """Whether these three are told: with the accuracy they say how many rows are of each class. A site of its
-    own has its policy's."""
+    """Whether these are told: with the accuracy three say how many rows are of each class, one at a chosen
+    specificity says how one row of a class ranks. A site of its own has its policy's."""
 
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups

@@ -31,7 +31,8 @@ class Rows:
     outputs, losses, y   [row, out], [row] and [row]
     positive             of two classes, the one that a sensitivity is of
     specificity          where that sensitivity is read; 0: from a probability of one half on
-    label_counts         whether figures may be told that say how many rows are of each class
+    label_counts         whether figures may be told that say how many rows are of each class, or how one of
+                         them ranks
     """
 
     task: Task
@@ -83,7 +84,8 @@ def of_sensitivity(rows: Rows) -> Tensor | None:
     if rows.classes != 2 or not rows.specificity:
         return rows.from_half_on.get("sensitivity")
     score = rows.outputs[:, rows.positive] - rows.outputs[:, 1 - rows.positive]
-    return sensitivity(score, rows.y == rows.positive, rows.specificity, rows.groups)
+    found = sensitivity(score, rows.y == rows.positive, rows.specificity, rows.groups)
+    return found if rows.label_counts else torch.full_like(found, torch.nan)
 
 
 def of_ece(rows: Rows) -> Tensor:
