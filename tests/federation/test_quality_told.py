@@ -112,7 +112,7 @@ def test_checks_are_counted_by_the_day_as_nothing_ends_one(room):
         return unpack(here.stations["a"].answer(here.kits["lead"].card, {}, body))[0]
 
     assert [ask().keys() for _ in range(2)] == [{"rows", "columns", "found"}] * 2
-    assert "checked 2 times within 24 hours, all that deals_a_day allows" in str(ask()["error"])
+    assert "checked 2 times within 24 hours, all that deals_a_day allows" in ask()["text"]
 
 
 # what strangers say
