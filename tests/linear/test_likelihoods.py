@@ -224,3 +224,15 @@ def test_weights_of_a_module_and_back():
     back = written_linear(belief, weights, bias)
     assert back["a.weight"].tolist() == [[-1.0, -1.5], [1.0, 1.5]]
     assert names_in({"weight": torch.zeros(2, 2), "bias": torch.zeros(2), "more": torch.zeros(1)}) is None
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_rows_in_blocks_have_the_sums_of_all_at_once(monkeypatch, classes):
+    task = "classification" if classes else "regression"
+    x, y = rows(task, n=40, classes=classes or 1)
+    family, mask = family_of(task, classes or 1), torch.ones(2, 40).double()
+    theta = torch.randn(2, family.outputs * x.shape[1]).double()
+    whole = family.at(theta, x.double(), y.double(), mask)
+    monkeypatch.setattr("coterie.linear.families.AT_ONCE", 50)
+    for one, other in zip(family.at(theta, x.double(), y.double(), mask), whole, strict=True):
+        assert torch.allclose(one, other)

@@ -13,6 +13,7 @@ Axes: p problem, n row, k output, d input. A problem is a pair of coefficients a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -71,8 +72,8 @@ class Rowwise:
 
     def at(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Point:
         size = theta.shape[0] * theta.shape[1]
-        parts = [self._some(theta, x[rows], y[rows], mask[:, rows]) for rows in blocks(len(x), size)]
-        return parts[0] if len(parts) == 1 else Point(*(sum(part) for part in zip(*parts, strict=True)))
+        parts = (self._some(theta, x[rows], y[rows], mask[:, rows]) for rows in blocks(len(x), size))
+        return functools.reduce(added, parts)  # one after the other, so that two are in memory at most
 
     def _some(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Point:
         each, residual, weight = getattr(self, f"_{self.kind}")(outputs_of(theta, x, self.outputs), y)
@@ -172,6 +173,11 @@ def risk_sets(y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     order = time.argsort(descending=True, stable=True)
     falling = -time[order]
     return order, torch.searchsorted(falling, falling, right=True) - 1, torch.searchsorted(falling, falling)
+
+
+def added(one: Point, other: Point) -> Point:
+    """Of some rows and of others."""
+    return Point(*(a + b for a, b in zip(one, other, strict=True)))
 
 
 def outputs_of(theta: Tensor, x: Tensor, outputs: int) -> Tensor:
